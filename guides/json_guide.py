@@ -223,14 +223,16 @@ class WatchingJSONGuide(DistinctGuide, JSONGuide):
 
     def begin(self, found: Enforced, form: Form, vocabulary: Vocabulary) -> None:
         super().begin(found, form, vocabulary)
-        by_bytes = found.watch.repeating or found.watch.names
+        watch = found.watch
         self.watch(
             self._watched_at.items,
             self._watched_at.names,
-            remembers_names=found.watch.names,
+            remembers_names=watch.names,
             canonical=form.escapes == "canonical",
-            by_bytes=by_bytes,
-            told_by_byte=found.watch.told_by_byte,
+            by_bytes=watch.repeating or watch.names,
+            told_by_byte=watch.told_by_byte,
+            open_names=watch.open_names,
+            scarce_names=watch.scarce_names,
         )
 
     @property

@@ -18,7 +18,7 @@ from ...kernels.chart.layout import Chart
 from ...kernels.chart.layout import Graph as GraphArrays
 from ...kernels.chart.rows import explore, fill_row
 from ...kernels.chart.sets import SETS
-from ...kernels.chart.ways import pin, rouse
+from ...kernels.chart.ways import kept_row, pin, rouse
 from ...kernels.jit.arrays import Arrays
 from ...kernels.jit.calling import call
 from ..given import no_state, state_of
@@ -192,10 +192,8 @@ class ChartAutomaton:
             state = self.ready(state)
             if state == DEAD:
                 return np.full(256, DEAD, np.int32)
-            row = self.run(fill_row, state)
-            after = self._chart.rows[row].copy()
-            self.keep(after)
-            return after
+            row = self.run(kept_row, state)
+            return self._chart.rows[row].copy()
 
     def only_way(self, state: int) -> tuple[int, int] | None:
         """The one byte that may follow and the state after it; None if several may, or none.

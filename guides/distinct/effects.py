@@ -12,9 +12,21 @@ from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
 from ..protocol import DEAD, NEVER, Mask, tokens_of
-from .frames import AFTER, COLON, ITEM, NAME_ESCAPE, NAME_TEXT, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Trail
+from .frames import (
+    AFTER,
+    COLON,
+    ITEM,
+    NAME_ESCAPE,
+    NAME_TEXT,
+    STRINGS,
+    TEXT,
+    TEXT_ESCAPE,
+    WORD,
+    Frame,
+    Trail,
+    joined,
+)
 from .heads import Heads
-from .pieces import joined
 from .rivals import ARRAY, OBJECT, Container, Value
 from .trail import LEVELS, SPACE, WORD_END, Completed, Shape, Simple, Trails
 from .variety import MAX_KNOWN

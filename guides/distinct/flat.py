@@ -20,10 +20,23 @@ from ...kernels.jit.arrays import handle_of
 from ...kernels.jit.calling import call, entry_of
 from ..limits import Meter, spend
 from .effects import Effects, Unsafe
-from .frames import AFTER, COLON, FIRST, ITEM, NAME, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
+from .frames import (
+    AFTER,
+    COLON,
+    FIRST,
+    ITEM,
+    NAME,
+    NAME_TEXT,
+    STRINGS,
+    TEXT,
+    WORD,
+    Frame,
+    Trail,
+    joined,
+    size_of,
+)
 from .heads import LETTERS, Heads
 from .moves import Spot
-from .pieces import joined, size_of
 from .rivals import ARRAY, NONE, OBJECT
 from .trail import SPACE, Trails
 from .ways import Ways

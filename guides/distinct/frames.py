@@ -1,11 +1,14 @@
-"""What a text has come to where values may be there once only: the containers it is in, and the piece in progress."""
+"""What a text has come to where values may be there once only: the containers it is in, and the piece in progress.
+
+Items, members and the bytes in progress grow at their end, and share their beginnings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from .pieces import Parts, Text
+from ..limits import spend
 from .rivals import ARRAY, NONE, OBJECT, Container, Kind, Rivals, Shelf, Value, rivals_of, texts_beginning
 from .words import WordBegin, key_of
 from .written import Written
@@ -14,6 +17,58 @@ FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE
 """What comes next: in an array that has just begun; a value; after one; a name; a colon; the rest of a number or word,
 of a string, of a name, and of these after a backslash."""
 STRINGS = (TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE)
+
+
+PIECE = 64
+"""Up to how many bytes of a text are copied when it goes on."""
+
+
+class Parts(NamedTuple):
+    """Items, members, or pieces of a text: one behind those before it; size: of all together."""
+
+    before: Parts | None
+    last: Any
+    size: int
+
+
+Text = bytes | Parts
+"""The bytes of what is in progress: as they are while they are few, in pieces if they are many."""
+
+
+def items_of(parts: Parts | None) -> list[Any]:
+    """The items, members or pieces in order."""
+    found: list[Any] = []
+    while parts is not None:
+        found.append(parts.last)
+        parts = parts.before
+    return found[::-1]
+
+
+def joined(text: Text | None) -> bytes:
+    """The bytes of a text."""
+    if isinstance(text, bytes):
+        return text
+    pieces = items_of(text)
+    spend(len(pieces) << 2)
+    return b"".join(pieces)
+
+
+def size_of(text: Text | None) -> int:
+    """How many bytes a text has."""
+    return 0 if text is None else len(text) if isinstance(text, bytes) else text.size
+
+
+def more_of(text: Text | None, data: bytes) -> Text:
+    """A text with more bytes."""
+    if text is None:
+        return data
+    if isinstance(text, bytes):
+        if len(text) < PIECE:
+            return text + data
+        text = Parts(None, text, len(text))
+    elif len(text.last) < PIECE:
+        return Parts(text.before, text.last + data, text.size + len(data))
+    return Parts(text, data, text.size + len(data))
 
 
 class Frame:
@@ -62,6 +117,10 @@ class Frame:
         if self._targets is None:
             self._targets = Targets(self)
         return self._targets
+
+    def has_name(self, name: bytes) -> bool:
+        """Whether an object has a member of a name."""
+        return self.kind is OBJECT and self.written is not None and name in self.written
 
     def named(self, name: bytes) -> Frame | None:
         """An object whose next member has a name; None if that is there already."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import weakref
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.chart.ways import TokenBytes
 from ...kernels.distinct.layout import CHILD, RESTS, WHOLE, Spelt, rehash
 from ...kernels.distinct.layout import NONE as NOTHING
 from ...tokenizers_adapter import Vocabulary
+from ..lift.tables import VocabularyTables
 from ..locks import new_lock
 from .words import word_of
 
@@ -27,6 +30,60 @@ _BETWEEN = re.compile(rb"(?:^|(?<=[ \t\n\r,\[:]))[-+.0-9a-zA-Z]+(?=[ \t\n\r,\]}]
 _WORD = re.compile(rb"([-+.0-9eE]*|(?:(?:t?r)?u)?e|(?:(?:(?:f?a)?l)?s)?e|(?:(?:n?u)?l)?l)[ \t\n\r,\]}]")
 
 
+BETWEEN, STRING, ESCAPE = range(3)
+"""Where in a text a token begins: between strings, in one, behind a backslash in one."""
+
+
+class Shift(NamedTuple):
+    """What a token does from such a place.
+
+    where: the place after it; up: containers that begin in it, less those that end; low: the least of that on the way
+    names: the strings that it has in whole and that may be names; is_odd: whether two are equal, or one is behind the
+    end of a container; has_names: whether there are any, or it ends in one that begins in it
+    opens_array: whether an array begins in it
+    """
+
+    where: int
+    up: int
+    low: int
+    names: tuple[bytes, ...]
+    is_odd: bool
+    has_names: bool
+    opens_array: bool
+
+
+def shift_of(where: int, data: bytes) -> Shift:
+    """The shift of a token's bytes."""
+    up = low = 0
+    begun: int | None = None
+    names: list[bytes] = []
+    is_odd = opens = is_value = False
+    for at, byte in enumerate(data):
+        if where == ESCAPE:
+            where = STRING
+        elif where == STRING:
+            if byte == 0x5C:
+                where = ESCAPE
+            elif byte == 0x22:
+                where = BETWEEN
+                if begun is not None and data[at + 1 :].lstrip(b" \t\n\r")[:1] in (b"", b":"):
+                    is_odd = is_odd or low < 0
+                    names.append(data[begun:at])
+                begun = None
+        elif byte == 0x22:
+            where, begun = STRING, None if is_value else at + 1
+        elif byte in b"[{":
+            up += 1
+            opens = opens or byte == 0x5B
+        elif byte in b"]}":
+            up -= 1
+            low = min(low, up)
+        if where == BETWEEN and byte not in b" \t\n\r":
+            is_value = byte == 0x3A
+    is_odd = is_odd or len(set(names)) < len(names)
+    return Shift(where, up, low, tuple(names), is_odd, bool(names) or begun is not None, opens)
+
+
 class Heads:
     """What the tokens of a vocabulary tell.
 
@@ -34,6 +91,7 @@ class Heads:
     inner: strings and words that some tokens have in whole
     enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
     quoted, ending: the tokens with a quote, those that may end a word; powers: with an e; with_comma: with a comma
+    shifting: by where they begin, those that may end a container, or have a string in whole
     opening: those of them that have a bracket before it, or space in front
     readers, effects: what `Effects` of several guides have in common; lock: hold it meanwhile
     """
@@ -43,10 +101,11 @@ class Heads:
     def __init__(self, vocabulary: Vocabulary) -> None:
         tokens = vocabulary.tokens
         self._words = (vocabulary.size + 31) // 32
+        self._tokens = tokens
         self.closers: dict[bytes, list[int]] = {}
         self.inner: set[Any] = set()
         # Most tokens have nothing of this, and regular expressions take ten times as long to find that out.
-        texts = _Counts(tokens)
+        texts = _Counts(VocabularyTables.of(vocabulary).bytes)
         bounds, at_once = texts.of(_BOUNDS), texts.first(_BOUNDS)
         self.enders: dict[bytes, list[int]] = {b"": np.flatnonzero(at_once).tolist()}
         for token in np.flatnonzero((bounds > 0) & ~at_once).tolist():
@@ -62,6 +121,11 @@ class Heads:
         odd = texts.of(bytes(byte for byte in range(256) if byte not in LETTERS))
         self._is_plain = (odd == 0) & texts.some
         self._masks: dict[tuple[int, bytes], Mask] = {}
+        ends, quotes = texts.of(b"]}") > 0, texts.of(b'"')
+        in_string = self.packed(np.flatnonzero((ends & (quotes > 0)) | (quotes > 2)))
+        self.shifting = (self.packed(np.flatnonzero(ends | (quotes > 1))), in_string, in_string)
+        self._shifts: tuple[dict[int, Shift], ...] = ({}, {}, {})
+        self._behind: dict[tuple[int, int, int], bytes] = {}
         # For `Effects`, which hold this lock
         self.lock = new_lock()
         self.readers: dict[tuple[bool, bool], Any] = {}
@@ -69,20 +133,15 @@ class Heads:
         self.longest = max(map(len, self.closers), default=0)
         self.longest_token = int(texts.lengths.max(initial=0))
         self.quoted = self.packed(quoted)
-        self.ending = self.packed(token for tokens in self.enders.values() for token in tokens)
-        self.powers = self.packed(np.flatnonzero(texts.of(b"eE")).tolist())
+        ending = at_once.copy()
+        ending[[token for head, tokens in self.enders.items() if head for token in tokens]] = True
+        self.ending = self.packed(np.flatnonzero(ending))
+        self.powers = self.packed(np.flatnonzero(texts.of(b"eE")))
         # Only with a digit at its end, or as it is, a number is complete.
         self.number_enders = {head: each for head, each in self.enders.items() if head[-1:] in b"0123456789"}
         self.with_comma = self.packed(with_comma)
         self.opening = self.packed([token for token in with_comma if _opens(tokens[token] or b"")])
-        # Of tokens of the same bytes the last one, and apart from it the few others: so this is nothing that Python's
-        # garbage collector, which would take much longer, looks through.
-        self._by_text = {text: token for token, text in enumerate(tokens) if text}
-        self._others: dict[bytes, list[int]] = {}
-        if len(self._by_text) < np.count_nonzero(texts.some):
-            for token, text in enumerate(tokens):
-                if text and self._by_text[text] != token:
-                    self._others.setdefault(text, []).append(token)
+        self._trie = vocabulary.trie
 
     def _add_quotes(self, token: int, text: bytes) -> None:
         """Note the strings that a token ends, and those that it has in whole."""
@@ -103,10 +162,27 @@ class Heads:
             known = cls._known[vocabulary] = cls(vocabulary)
         return known
 
-    def packed(self, tokens: Iterator[int] | list[int]) -> Mask:
+    def shift(self, where: int, token: int) -> Shift:
+        """What a token does from a place."""
+        known = self._shifts[where].get(token)
+        if known is None:
+            known = self._shifts[where][token] = shift_of(where, self._tokens[token] or b"")
+        return known
+
+    def behind(self, where: int, depth: int, token: int) -> bytes:
+        """What a token has behind the end of so many containers, without space around it."""
+        key = (where, depth, token)
+        known = self._behind.get(key)
+        if known is None:
+            data = self._tokens[token] or b""
+            end = next(end for end in range(1, len(data) + 1) if shift_of(where, data[:end]).low <= -depth)
+            known = self._behind[key] = data[end:].strip(b" \t\n\r")
+        return known
+
+    def packed(self, tokens: Sequence[int] | NDArray[np.intp]) -> Mask:
         """A mask with some tokens."""
         flags = np.zeros(32 * self._words, np.bool_)
-        flags[list(tokens)] = True
+        flags[tokens] = True
         return np.packbits(flags, bitorder="little").view(np.uint32)
 
     def enders_of(self, begin: bytes) -> dict[bytes, list[int]]:
@@ -137,16 +213,9 @@ class Heads:
 
     def spelling_on(self, begin: bytes, texts: Iterator[bytes]) -> set[int]:
         """The tokens that spell a piece of one of the texts, which begin alike, from behind that."""
-        by_text, longest = self._by_text, self.longest_token
-        found: set[int] = set()
-        for text in texts:
-            rest = text[len(begin) : len(begin) + longest]
-            for end in range(1, len(rest) + 1):
-                token = by_text.get(rest[:end])
-                if token is not None:
-                    found.add(token)
-                    found.update(self._others.get(rest[:end], ()))
-        return found
+        rests = {text[len(begin) : len(begin) + self.longest_token] for text in texts}
+        pieces = {rest[:end] for rest in rests for end in range(1, len(rest) + 1)}
+        return {token for piece in pieces for token in self.spelling(piece)}
 
     @cached_property
     def spelt(self) -> Spelt:
@@ -173,38 +242,41 @@ class Heads:
     @cached_property
     def twins(self) -> dict[int, tuple[int, ...]]:
         """The tokens with the same bytes as others, by each of them."""
-        return {token: (*others, self._by_text[text]) for text, others in self._others.items()
-                for token in (*others, self._by_text[text])}  # fmt: skip
+        start, ids = self._trie.token_start, self._trie.ids
+        shared = [tuple(ids[start[node] : start[node + 1]].tolist()) for node in np.flatnonzero(np.diff(start) > 1)]
+        return {token: tokens for tokens in shared for token in tokens}
 
     def spelling(self, text: bytes) -> tuple[int, ...]:
         """The tokens of these bytes, ascending."""
-        last = self._by_text.get(text)
-        return () if last is None else (*self._others.get(text, ()), last)
+        ids = self._trie.ids  # in the order of their bytes
+        first = bisect_left(ids, text, key=self._bytes_of)
+        return tuple(ids[first : bisect_right(ids, text, first, key=self._bytes_of)].tolist())
+
+    def _bytes_of(self, token: int) -> bytes:
+        return self._tokens[token] or b""
 
 
 class _Counts:
     """How many of some bytes each token has; lengths: its bytes; some: whether it has any."""
 
-    def __init__(self, tokens: Sequence[bytes | None]) -> None:
-        texts = [text or b"" for text in tokens]
-        self.lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-        self._starts = np.cumsum(self.lengths) - self.lengths
-        self._bytes = np.frombuffer(b"".join(texts) + b"\0", np.uint8)
-        self._token_of = np.repeat(np.arange(len(texts)), self.lengths)
+    def __init__(self, tokens: TokenBytes) -> None:
+        self.lengths = np.diff(tokens.start)
+        self._starts = tokens.start[:-1]
+        self._bytes = tokens.data.tobytes() + b"\0"
+        self._token_of = np.repeat(np.arange(len(self.lengths), dtype=np.int32), self.lengths)
         self.some = self.lengths > 0
 
     def of(self, wanted: bytes) -> NDArray[np.int64]:
-        """int64 [tokens]: how many of the bytes are among the wanted ones, few of all bytes."""
-        return np.bincount(self._token_of[self._are(wanted)[:-1]], minlength=len(self.lengths))
+        """int64 [tokens]: how many of the bytes are among the wanted ones."""
+        return np.bincount(self._token_of[np.flatnonzero(self._are(wanted)[:-1])], minlength=len(self.lengths))
 
     def first(self, wanted: bytes) -> NDArray[np.bool_]:
         """bool [tokens]: whether the first byte is one of them."""
         return self.some & self._are(wanted)[self._starts]
 
     def _are(self, wanted: bytes) -> NDArray[np.bool_]:
-        table = np.zeros(256, np.bool_)
-        table[list(wanted)] = True
-        return table[self._bytes]
+        flags = bytes(byte in wanted for byte in range(256))
+        return np.frombuffer(self._bytes.translate(flags), np.bool_)
 
 
 def _opens(text: bytes) -> bool:

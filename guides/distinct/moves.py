@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 from ..protocol import DEAD
 from .effects import Effects, Unsafe
-from .frames import NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
+from .frames import NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail, joined, more_of, size_of
 from .heads import Heads
-from .pieces import joined, more_of, size_of
 from .rivals import ARRAY, NONE, OBJECT, Value
 from .trail import Trails
 from .ways import Ways

@@ -14,12 +14,12 @@ from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 from ..protocol import Mask, tokens_of
 from .effects import Unsafe
-from .frames import NAME_ESCAPE, STRINGS, TEXT_ESCAPE, WORD, Trail
+from .frames import NAME_ESCAPE, NAME_TEXT, STRINGS, TEXT_ESCAPE, WORD, Trail, joined, size_of
 from .moves import NO_SIGNATURE, Spot, has_name, hits_of
-from .pieces import joined, size_of
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
 from .rivals import ARRAY, OBJECT
 from .trail import SPACE
+from .unread import Unread, level_of, where_of
 from .words import WordBegin, word_of
 
 
@@ -43,6 +43,7 @@ class RefusingGuide(RememberingGuide):
     def watch(self, items: set[int], names: set[int], **told: bool) -> None:
         """As `RememberingGuide.watch`."""
         super().watch(items, names, **told)
+        self._quick.refuse = self._refuse
         # Masks that lack tokens are kept among the chart's, by numbers that are no signatures
         self._lacking: dict[tuple[int, Refused], int] = {}
         self._own_keys = count(NO_SIGNATURE - 1, -1)
@@ -76,9 +77,59 @@ class RefusingGuide(RememberingGuide):
     def _new_row(self, state: int) -> int:
         """As `row`, where it is not known."""
         if state < FIRST_NUMBER:
-            return self._made_row(state)
-        row = self._quick_row(state)
+            return super()._new_row(state)
+        row = self._settled_row(state)
+        if row is None:
+            row = self._quick_row(state)
         return self._slow_row(state) if row is None else row
+
+    def _settled_row(self, state: int) -> int | None:
+        """As `row`, in a settled item; None elsewhere, and where more is to be looked at."""
+        settled = self._settled
+        with self._lock, self._meter:
+            if settled is None or state >= FIRST_FLAT or not 0 <= state - FIRST_NUMBER < len(self._given):
+                return None
+            given = self._given[state - FIRST_NUMBER]
+            if isinstance(given, Unread):
+                place, level, where = given.state, given.level, given.where
+            else:
+                level = level_of(given)
+                if level is None:
+                    return None
+                place, where = given.spot.state, where_of(given)
+            row = super().row(place)
+            is_told = settled.is_told(place, where, level, lambda: self._chart_mask(place), lambda: self._trail(given))
+            if not is_told:
+                return None
+            if isinstance(given, Trail) and given.mode == NAME_TEXT:
+                return self._row_of_new_names(state, given)
+            self._note_signature(state, self._signatures[place])
+            return row
+
+    def _chart_mask(self, state: int) -> Mask:
+        """A copy of the mask of a state of the chart."""
+        while True:
+            before = self._masks.evictions
+            mask = self._masks.rows[super().row(state)].copy()
+            if self._masks.evictions == before:
+                return mask
+
+    def _row_of_new_names(self, state: int, trail: Trail) -> int | None:
+        """As `row`, in a name that may be any but those that are there, if they have one spelling."""
+        written = trail.frame.written
+        assert written is not None
+        if not self._trails.canonical:
+            return None
+        spot: Spot = trail.spot
+        ends = sorted(written.ends(self._trails.piece(trail)))
+        with self._tables.lock:
+            allowed = self._tables.masks.masks[super().row(spot.state)]
+            refused = Refused(tuple(rest for rest in ends if (self._heads.ending_string(rest) & allowed).any()))
+            if not refused.endings:
+                self._note_signature(state, self._signatures[spot.state])
+                return super().row(spot.state)
+            found = self._row_without(state, spot, refused)
+            return self._store_without(state, spot.state, refused) if found is None else found
 
     def _quick_row(self, state: int) -> int | None:
         """As `row`, where the tokens that are to be refused are known; None elsewhere."""
@@ -293,12 +344,20 @@ class RefusingGuide(RememberingGuide):
 
     def _walk(self, state: int) -> Mask:
         mask = super()._walk(state)
-        self._automaton.keep(np.array([state], np.int32))
-        tokens = self._to_try(state, mask & self._refusable(state))
-        for token, after in zip(tokens, self._places_after((state, None), tokens), strict=True):
-            if after is None:
-                mask[token >> 5] &= ~np.uint32(1 << (token & 31))
+        self._refuse(state, mask)
         return mask
+
+    def _refuse(self, state: int, mask: Mask) -> None:
+        """Take tokens from a mask that have something twice, outside of what is remembered."""
+        with self._meter:
+            self._automaton.keep(np.array([state], np.int32))
+            found = mask & self._refusable(state)
+            if not found.any():
+                return
+            tokens = self._to_try(state, found)
+            for token, after in zip(tokens, self._places_after((state, None), tokens), strict=True):
+                if after is None:
+                    mask[token >> 5] &= ~np.uint32(1 << (token & 31))
 
     def _to_try(self, state: int, tokens: Mask) -> list[int]:
         """Those of some tokens that do more than stay in the string that a state of the chart is in.

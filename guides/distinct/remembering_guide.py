@@ -11,10 +11,11 @@ from ..limits import spend
 from .beginnings import Beginnings
 from .effects import Effects
 from .flat import Flat
-from .frames import Trail
+from .frames import NAME_ESCAPE, NAME_TEXT, Trail, joined, more_of
 from .heads import Heads
-from .moves import Moves
+from .moves import NO_SIGNATURE, Moves
 from .trail import SPACE, Trails
+from .unread import Settled, Unread, level_of, where_of
 from .ways import Place, Steps, Ways
 
 FIRST_NUMBER = 1 << 30
@@ -41,6 +42,8 @@ class RememberingGuide(LiftedGuide):
         canonical: bool,
         by_bytes: bool,
         told_by_byte: bool = False,
+        open_names: bool = True,
+        scarce_names: bool = True,
     ) -> None:
         """Begin to remember; before the first use.
 
@@ -49,6 +52,7 @@ class RememberingGuide(LiftedGuide):
         remembers_names: whether there may be any of the latter; canonical: whether every string has one spelling
         by_bytes: whether distances count bytes, since a shortest text of the chart may have values twice
         told_by_byte: whether the first byte of the first item tells an array to be watched from others
+        open_names: whether objects may have names that are not listed; scarce_names: whether these may be few
         Raises SchemaError where the vocabulary has no tokens for some bytes.
         """
         if not self._tables.spells_all_bytes:
@@ -75,7 +79,9 @@ class RememberingGuide(LiftedGuide):
         self._flat = (
             Flat(self._trails, self._ways, self._effects, self._heads, tokens, self._meter) if canonical else None
         )
-        self._given: list[Trail] = []
+        settled = Settled(self._trails, self._ways, self._heads, self._chart_steps, open_names=open_names)
+        self._settled = None if scarce_names else settled
+        self._given: list[Trail | Unread] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
 
     def _place(self, state: int) -> Place:
@@ -87,8 +93,20 @@ class RememberingGuide(LiftedGuide):
             return trail.spot.state, trail
         if state - FIRST_NUMBER >= len(self._given):
             raise no_state(state)
-        trail = self._given[state - FIRST_NUMBER]
+        trail = self._trail(self._given[state - FIRST_NUMBER])
         return trail.spot.state, trail
+
+    def _trail(self, given: Trail | Unread) -> Trail:
+        """The trail of what was given out."""
+        if isinstance(given, Trail):
+            return given
+        if given.trail is None:
+            base = given.base
+            trail, _ = self._read_on(base.spot.state, base, joined(given.text), 0)
+            assert trail is not None, "a settled item has not ended"
+            trail.spot = self._moves.spot(given.state, trail)
+            given.trail = trail
+        return given.trail
 
     def _number(self, state: int, data: bytes, place: Place | None) -> int:
         """The number of a place that `data` leads to from a state; DEAD for None."""
@@ -124,7 +142,7 @@ class RememberingGuide(LiftedGuide):
                 self._numbers[key] = number
         return number
 
-    def _add(self, size: int, trail: Trail) -> int:
+    def _add(self, size: int, trail: Trail | Unread) -> int:
         """The number of one more place, which so many bytes led to."""
         number = FIRST_NUMBER + len(self._given)
         self._trails.states_bytes += EACH_STATE + size
@@ -268,21 +286,46 @@ class RememberingGuide(LiftedGuide):
             index, count = state - FIRST_NUMBER, len(given)
             if index >= count or count % LOOKS == 0 or len(steps) >= MAX_STEPS:
                 return None
-            trail = self._moves.after(given[index], token)
-            if trail is None:
-                return None
+            before = given[index]
+            after = self._unread_after(before, token)
+            if after is None:
+                if isinstance(before, Unread):
+                    return None
+                after = self._moves.after(before, token)
+                if after is None:
+                    return None
             number = FIRST_NUMBER + count
             self._trails.states_bytes += EACH_STATE
-            given.append(trail)
+            given.append(after)
             steps[key] = number
             if token in self._twins:
                 for twin in self._twins[token]:
                     steps[state << 32 | twin] = number
             # What its mask is shows here, mostly
-            signature = self._moves.signature(trail)
+            signature = NO_SIGNATURE if isinstance(after, Unread) else self._moves.signature(after)
             if signature >= 0 and len(self._signatures) < MAX_STEPS:
                 self._signatures[number] = signature
             return number
+
+    def _unread_after(self, before: Trail | Unread, token: int) -> Unread | None:
+        """What a token leads to in a settled item, if that is not to be read now."""
+        settled = self._settled
+        if settled is None or (isinstance(before, Trail) and before.mode in (NAME_TEXT, NAME_ESCAPE)):
+            return None
+        if isinstance(before, Unread):
+            state, level, where, base, text = before.state, before.level, before.where, before.base, before.text
+        else:
+            found = level_of(before)
+            if found is None:
+                return None
+            state, level, where, base, text = before.spot.state, found, where_of(before), before, b""
+        found = settled.after(where, level, token)
+        if found is None:
+            return None
+        after = self._chart_steps.after(state, token)
+        if after == DEAD:
+            return None
+        return Unread(after, base, more_of(text, self._vocabulary.tokens[token] or b""), found[1], found[0])
 
     def _new_step(self, state: int, token: int) -> int:
         """As `advance`, where it is not known and the token is not EOS."""

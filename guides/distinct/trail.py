@@ -26,9 +26,11 @@ from .frames import (
     WORD,
     Frame,
     Trail,
+    items_of,
+    joined,
+    more_of,
 )
 from .heads import Heads
-from .pieces import items_of, joined, more_of
 from .rivals import ARRAY, OBJECT, Kind, Value
 from .words import WordBegin, word_of
 from .written import Values, Written

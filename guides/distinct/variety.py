@@ -10,10 +10,24 @@ from typing import Any
 
 import numpy as np
 
+from ...kernels.chart.ways import least_texts
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
-from .frames import COLON, ITEM, NAME, NAME_ESCAPE, NAME_TEXT, STRINGS, TEXT, TEXT_ESCAPE, WORD, Frame, Trail
-from .pieces import Text, joined
+from .frames import (
+    COLON,
+    ITEM,
+    NAME,
+    NAME_ESCAPE,
+    NAME_TEXT,
+    STRINGS,
+    TEXT,
+    TEXT_ESCAPE,
+    WORD,
+    Frame,
+    Text,
+    Trail,
+    joined,
+)
 from .rivals import ARRAY, OBJECT, Kind
 from .trail import SPACE, Trails
 from .words import word_of
@@ -101,6 +115,10 @@ class Variety:
             ends = bool(self._automaton.transitions(state)[0x22] >= 0)
             note(self._endings, [state], ends)
         return ends and self._trails.piece(trail) not in trail.frame.targets
+
+    def may_have(self, state: int, byte: int) -> bool:
+        """Whether a byte may follow a state of the chart."""
+        return bool(self._automaton.transitions(state)[byte] >= 0)
 
     def ending(self, state: int) -> bytes | None:
         """Some bytes after which a word may end, the fewest; None if none are found among the next few."""
@@ -237,23 +255,11 @@ class Variety:
         return bool((self._automaton.transitions(state)[list(letters)] == state).all())
 
     def _variety_of(self, state: int, choices: Any) -> int:
-        """A product of how many of the bytes lead to one state each time: texts of those are as many values."""
-        found = 1
-        for _ in range(MAX_LOOKED):
-            spend(1000)
-            after = self._automaton.transitions(state)[choices]
-            targets, counts = np.unique(after[after >= 0], return_counts=True)
-            if not len(targets):
-                break
-            if (targets == state).any():
-                return MANY
-            best = int(np.argmax(counts))
-            found *= int(counts[best])
-            state = int(targets[best])
-            found *= self._variety.get((state, choices is _DIGITS), 1)
-            if found >= MANY:
-                break
-        return min(found, MANY)
+        """How many texts of some bytes, each another value, may come next, at least."""
+        spend(1000)
+        wanted = np.zeros(0x100, np.uint8)
+        wanted[choices] = 1
+        return self._automaton.run(least_texts, self._automaton.ready(state), wanted, MAX_LOOKED, MANY)
 
     def is_robust(self, state: int) -> bool:
         """Whether a string may go on to very many values after whatever it may have next but its end."""
@@ -336,9 +342,15 @@ class Variety:
         seen, reads = {(state, mode)}, 0
         while todo and reads < MAX_READS:
             place, trail, is_begun, names, way = todo.pop()
+            told: frozenset[bytes] | None = None
             if trail.frame.parent is None:
-                way = (way, (place, trail.mode, kind, joined(trail.text) if trail.mode == NAME_TEXT else None), names)
-            if is_begun and self._values_from(place, trail) >= MANY:
+                here = (place, trail.mode, kind, joined(trail.text) if trail.mode == NAME_TEXT else None)
+                told = self._roomy.get(here)
+                if told is None and here in self._roomy:
+                    continue
+                way = (way, here, names)
+            if told is not None or (is_begun and self._values_from(place, trail) >= MANY):
+                names = (*names, *(told or ()))
                 while way is not None:
                     way, known, before = way
                     note(self._roomy, [known], frozenset(names[len(before) :]))

@@ -22,8 +22,7 @@ from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
 from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
-from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail
-from .pieces import joined
+from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail, joined
 from .rivals import ARRAY
 from .trail import SPACE, Trails
 from .variety import EACH, MAX_KNOWN, Variety, note

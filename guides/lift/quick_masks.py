@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...kernels.answers import UNREADY
+from ...kernels.answers import DEAD, UNREADY
 from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOW, OF_LEADS, USUAL
 from ...kernels.trie.whole_mask import (
     BOTH,
@@ -35,6 +35,7 @@ class QuickMasks:
 
     Masks are written to uint32 [2, words]: that of the state, and that of its usual state. Hold the guide's lock.
     found: uint64 [FOUND], what a kernel found of a state; view: the same, for single numbers
+    refuse: takes tokens from the new mask of a state that a guide refuses though its automaton does not
     """
 
     def __init__(self, automaton: ChartAutomaton, tables: VocabularyTables, rows: Cache) -> None:
@@ -42,6 +43,8 @@ class QuickMasks:
         self._tables = tables
         self._rows = rows
         self.found = np.zeros(FOUND, np.uint64)
+        self.refuse: Callable[[int, Mask], None] | None = None
+        self._state = DEAD
         self.view = memoryview(self.found)  # single numbers are quicker this way  # type: ignore[arg-type]
 
     def begin(self, state: int, masks: Mask) -> int:
@@ -65,16 +68,21 @@ class QuickMasks:
     def row(self, signature: int, masks: Mask) -> int | None:
         """The row of the mask just found, kept by its signature; None if it turns out not to be there."""
         view, tables = self.view, self._tables
-        kind = view[KIND]
+        kind, usual, of_usual = view[KIND], view[USUAL], view[OF_USUAL]
+        if self.refuse is not None and kind != MET:
+            if kind == BOTH:
+                self.refuse(usual, masks[1])
+            self.refuse(self._state, masks[0])
         with tables.lock:
             if kind == MET:
                 return tables.masks.find(self._rows, signature)
             if kind == BOTH:
-                tables.masks.store(self._rows, view[OF_USUAL], masks[1])
+                tables.masks.store(self._rows, of_usual, masks[1])
             return tables.masks.store(self._rows, signature, masks[0])
 
     def _made(self, state: int, masks: Mask, call: Callable[..., int]) -> int:
         """As `begin`. call: calls the kernel for the first time"""
+        self._state = state
         view, found, parts = self.view, self.found, self._tables.mask_parts
         while True:
             number = call(find_mask, parts, state, found, masks)

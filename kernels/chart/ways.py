@@ -17,7 +17,7 @@ from ..jit.arrays import Arrays, Vector
 from ..jit.wide import njit
 from .interning import HI, LO, WORDS
 from .layout import ASLEEP, FIRST, KEPT, LAST, PARENT, PINNED, ROW, SIGNATURE, STATES, UNSET, Chart, Graph
-from .rows import advance
+from .rows import advance, fill_row
 
 
 class TokenBytes(Arrays):
@@ -69,6 +69,58 @@ def pin(graph: Graph, chart: Chart, state: Int, data: Bytes, first: Int, last: I
     if after >= 0 and chart.states[after, PARENT] == UNSET:
         chart.states[after, PARENT] = PINNED
     return after
+
+
+@njit
+def kept_row(graph: Graph, chart: Chart, state: Int) -> Int:
+    """The number of the state's row, all of whose states somebody is given; or a code."""
+    row = fill_row(graph, chart, state)
+    if row >= 0:
+        states = chart.states
+        for byte in range(0x100):
+            after = chart.rows[row, byte]
+            if after >= 0:
+                states[after, KEPT] = 1
+                if states[after, PARENT] == UNSET:
+                    states[after, PARENT] = PINNED
+    return row
+
+
+@njit
+def least_texts(graph: Graph, chart: Chart, state: Int, wanted: Bytes, steps: Int, most: Int) -> Int:
+    """A number of texts of wanted bytes that lead on from a state, at least, up to `most`; or a code.
+
+    Of each state the bytes are counted that lead to the one to which most of them do, for so many steps; `most` where
+    one leads back to the state. wanted: uint8 [256]
+    """
+    found = np.int64(1)
+    targets, counts = np.empty(0x100, np.int32), np.empty(0x100, np.int32)
+    for _ in range(steps):
+        row = fill_row(graph, chart, state)
+        if row < 0:
+            return row
+        size, best = 0, -1
+        for byte in range(0x100):
+            after = chart.rows[row, byte]
+            if wanted[byte] and after >= 0:
+                if after == state:
+                    return most
+                at = 0
+                while at < size and targets[at] != after:
+                    at += 1
+                if at == size:
+                    targets[at], counts[at] = after, 0
+                    size += 1
+                counts[at] += 1
+                if best < 0 or counts[at] > counts[best]:
+                    best = at
+        if best < 0:
+            break
+        found *= np.int64(counts[best])
+        if found >= most:
+            return most
+        state = np.int64(targets[best])
+    return found
 
 
 @njit

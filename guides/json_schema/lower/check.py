@@ -72,7 +72,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
     if todo and schema.mentions(NEEDING):
         watch = watch._replace(names=True, spare=max(watch.spare, SPARE))
     if watch.items:
-        watch = watch._replace(told_by_byte=check_told(schema))
+        watch = check_told(schema, watch)
     return watch
 
 

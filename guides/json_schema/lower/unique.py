@@ -19,6 +19,7 @@ from ..algebra.formula import NOTHING, Formula, json_key
 from ..compiled import CompiledSchema
 from ..read.dialects import is_array, is_object
 from .measures import Measures
+from .objects.free_names import is_endless
 from .objects.name_choice import suits as many_rules
 
 MOST_ITEMS = 100
@@ -34,6 +35,8 @@ class Watch(NamedTuple):
     items: whether there are arrays; repeating: whether items must be there in one, so that a shortest text repeats them
     names: whether there are objects; spare: how many bytes longer than a shortest name one is that must be there
     told_by_byte: whether some of the arrays are told from others by the first byte of their first item
+    open_names: whether objects may have names that the schema does not mention; scarce_names: whether such names may be
+    so few that all of them can be there
     """
 
     items: bool = False
@@ -41,6 +44,8 @@ class Watch(NamedTuple):
     names: bool = False
     spare: int = 0
     told_by_byte: bool = False
+    open_names: bool = False
+    scarce_names: bool = False
 
     @property
     def any(self) -> bool:
@@ -123,12 +128,11 @@ def _length(value: Any) -> int:
     return Measures(None, uniform=True).of(value).length
 
 
-def check_told(schema: CompiledSchema) -> bool:
+def check_told(schema: CompiledSchema, watch: Watch) -> Watch:
     """Raise SchemaError for arrays of which no text tells whether their items must differ.
 
-    Whether that takes the first byte of their first item.
+    What is to be watched, with whether that takes the first byte of their first item, and what names objects may have.
     """
-    by_byte = False
     todo = [frozenset((schema.root,))]
     seen = set(todo)
     while todo:
@@ -143,16 +147,30 @@ def check_told(schema: CompiledSchema) -> bool:
             if any(_has_twins(constant) for normal in normals for constant in normal.constants):
                 raise _unclear(schema, group)
             if free:
-                by_byte = True
+                watch = watch._replace(told_by_byte=True)
                 if not _told_by_first(schema, must, free):
                     raise _unclear(schema, group)
+        watch = _with_names(schema, [case for normal in normals for case in normal.objects], watch)
         for part in _below(schema, cases, normals):
             if part and part not in seen:
                 if len(seen) >= MAX_GROUPS:
                     raise _unclear(schema, group)
                 seen.add(part)
                 todo.append(part)
-    return by_byte
+    return watch
+
+
+def _with_names(schema: CompiledSchema, cases: list[Object], watch: Watch) -> Watch:
+    """What is to be watched, with what names some objects may have besides those that they mention."""
+    for case in cases:
+        if watch.scarce_names:
+            break
+        names = [] if many_rules(case) else [names for names, _ in schema.regions(case)]
+        if many_rules(case) or case.either or not all(map(is_endless, names)):
+            watch = watch._replace(open_names=True, scarce_names=True)
+        elif names:
+            watch = watch._replace(open_names=True)
+    return watch
 
 
 def _unclear(schema: CompiledSchema, group: Iterable[Formula]) -> SchemaError:

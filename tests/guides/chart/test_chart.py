@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from trellm import Vocabulary
 from trellm.errors import LanguageError, LimitError
+from trellm.guides import RegexGuide
 from trellm.guides.cfg_guide import automaton_of
 from trellm.guides.chart.automaton import ChartAutomaton
 from trellm.guides.grammar import Grammar, check
 from trellm.guides.graph.graph import Graph
 from trellm.guides.graph.lowering import Lowering
 from trellm.guides.limits import Limits, Meter
+from trellm.guides.protocol import DEAD
 from trellm.guides.syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
+from trellm.kernels.chart.ways import least_texts
 
 from .naive_grammar import accepts, viable
 
@@ -176,3 +180,21 @@ def test_limits_are_errors() -> None:
         deep = Sequence((A, deep))
     with pytest.raises(LimitError, match="nested"):
         automaton_for(deep)
+
+
+@pytest.mark.parametrize("pattern", ["[ab]{3}", "[a-c]x|[a-z]{2}", "a[0-9]*", "(ab|ac|bb)c?", ""])
+def test_the_texts_that_lead_on_are_no_fewer_than_said(pattern: str) -> None:
+    """`least_texts` against all texts of some letters, one letter after the other."""
+    automaton = RegexGuide(pattern, Vocabulary.from_bytes()).automaton
+    letters, most = b"abcxz01", 1 << 40
+    wanted = np.zeros(256, np.uint8)
+    wanted[list(letters)] = 1
+    levels = [[automaton.start]]
+    for _ in range(3):
+        after = [automaton.transitions(state)[list(letters)] for state in levels[-1]]
+        levels.append([state for each in after for state in each.tolist() if state != DEAD])
+    for steps in range(4):
+        found = automaton.run(least_texts, automaton.start, wanted, steps, most)
+        texts = max(len(level) for level in levels[: steps + 1])
+        is_endless = any(state in automaton.transitions(state).tolist() for level in levels for state in level)
+        assert 1 <= found <= texts or (is_endless and found == most)

@@ -425,10 +425,19 @@ def test_a_vocabulary_without_some_bytes_is_refused() -> None:
         JSONGuide(STRINGS, lacking)
 
 
-def test_steps_by_bytes_and_by_tokens_agree() -> None:
-    guide = guide_of(INTEGERS, whitespace="compact")
-    for text in (b"", b"[", b"[1,", b"[1,1", b"[12,1", b"[0"):
-        state = guide.read(guide.start, text)
+@pytest.mark.parametrize(
+    ("schema", "texts"),
+    [
+        (INTEGERS, (b"", b"[", b"[1,", b"[1,1", b"[12,1", b"[0")),
+        ({**ANYTHING, "items": NAMED}, (b'[{"a":true},{"', b'[{"b":1},{"b":2', b'[{"b":1},{"c":[]},{"a')),
+    ],
+)
+def test_steps_by_bytes_and_by_tokens_agree(schema: Any, texts: tuple[bytes, ...]) -> None:
+    guide = guide_of(schema, whitespace="compact")
+    for text in texts:
+        state = guide.start
+        for byte in text:
+            state = guide.advance(state, byte)
         by_bytes = guide.after_bytes(state)
         assert [guide.read(state, bytes([byte])) for byte in range(256)] == by_bytes.tolist()
         by_tokens = guide.after_tokens(state)
@@ -565,6 +574,66 @@ def test_masks_of_objects_that_differ_from_all_before_take_no_search() -> None:
             assert guide.mask(state)[byte >> 5] >> (byte & 31) & 1
         state = guide.advance(state, byte)
     assert guide.is_accepting(state)
+
+
+MEMBERS = {"id": {"type": "string"}, "n": {"type": "integer"}, "of": {"type": "object"}, "as": STRINGS}
+DIFFERENT = [
+    {"id": "a", "n": 1},
+    {"id": "b", "n": 1, "of": {"x": 1, "y": [1, 1]}, "as": ["a", "b"]},
+    {"id": "c", "of": {}, "more": [{"id": 1}]},
+]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_masks_in_items_that_differ_are_those_without_the_keyword(is_open: bool) -> None:
+    """But for names that are there already, and for items of arrays that must differ in the item."""
+    members = {**MEMBERS, "as": {"type": "array", "items": {"type": "string"}}}
+    item = {"type": "object", "properties": members, "additionalProperties": is_open}
+    values = DIFFERENT if is_open else DIFFERENT[:2]
+    guide = guide_of({"type": "array", "items": item, "uniqueItems": True}, whitespace="compact")
+    free = JSONGuide({"type": "array", "items": item}, VOCABULARY, whitespace="compact")
+    text = json.dumps(values, separators=(",", ":")).encode()
+    known = [text.index(each) for each in (b'"n":1},', b'},{"id":"b', b'"c"') if each in text]
+    ends = [known[1], *(at for at in range(len(text)) if text[at : at + 3] == b"},{" and at > known[1]), len(text) - 2]
+    state, other = guide.start, free.start
+    for at, byte in enumerate(text):
+        if known[0] <= at < ends[0] or text.index(b'"b"') + 3 <= at < ends[1]:
+            lacking = set(tokens_of(free.mask(other))) - set(tokens_of(guide.mask(state)))
+            assert not tokens_of(guide.mask(state) & ~free.mask(other))
+            texts = [VOCABULARY.tokens[token] or b"" for token in lacking]
+            assert all((is_open and b'"' in each) or each in (b'"a","a"', b'"",""') for each in texts), (at, texts)
+        state, other = guide.advance(state, byte), free.advance(other, byte)
+    assert guide.is_accepting(state)
+
+
+def test_names_that_an_item_has_are_refused_however_its_tokens_are_cut() -> None:
+    item = {"type": "object", "properties": {"id": {"type": "string"}}, "additionalProperties": {"type": "integer"}}
+    guide = guide_of({"type": "array", "items": item, "uniqueItems": True}, whitespace="compact")
+    begin = guide.read(guide.start, b'[{"id":"a"},{"id":"b","ab":1')
+    assert begin != DEAD
+    for rest, is_allowed in ((b',"a":1', True), (b',"ab":1', False), (b',"abab":1', True), (b',"b":1,"b":1', False)):
+        for step in (1, 2, 3):
+            state = begin
+            for at in range(0, len(rest), step):
+                piece = rest[at : at + step]
+                token = next((t for t, text in enumerate(VOCABULARY.tokens) if text == piece), None)
+                if state != DEAD:
+                    guide.mask(state)
+                    state = guide.read(state, piece) if token is None else guide.advance(state, token)
+            assert (state != DEAD) is is_allowed, (rest, step)
+
+
+def test_the_next_item_is_compared_with_items_whose_tokens_were_not_looked_at() -> None:
+    """Their members may stand in any order, and numbers may be written in several ways."""
+    item = {"type": "object", "properties": {"id": {"type": "string"}}, "additionalProperties": {"type": "number"}}
+    guide = guide_of({"type": "array", "items": item, "uniqueItems": True}, whitespace="compact")
+    state = guide.start
+    for byte in b'[{"id":"x","p":10,"q":2},{"id":"y","q":2,"p":10},{"id":"x","q":2.0,"p":1e1':
+        guide.mask(state)
+        state = guide.advance(state, byte)
+        assert state != DEAD
+    allowed = {VOCABULARY.tokens[token] for token in tokens_of(guide.mask(state))}
+    assert b"," in allowed and not allowed & {b"}", b"},", b"},{"}
 
 
 @pytest.mark.parametrize("is_open", [False, True])

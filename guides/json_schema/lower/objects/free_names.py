@@ -55,7 +55,7 @@ class FreeNames:
         return [sorted(names.values) if names.values is not None else self._few(names) for names, _ in self.told]
 
     def _few(self, names: String) -> list[str] | None:
-        if not self.may_matter or _is_endless(names):
+        if not self.may_matter or is_endless(names):
             return None
         most = self._enough
         if names.quote is None:
@@ -85,7 +85,7 @@ class FreeNames:
         open_sets = [names for (names, _), few in zip(self.told, self.listed, strict=True) if few is None]
         more = [SPARE_FOR_SOME if self._case.some else SPARE] if open_sets else [0]
         for names in open_sets:
-            if not _is_endless(names):
+            if not is_endless(names):
                 longest = max(len(spelt(name)) for name in _different(self._schema, names, self._enough))
                 if longest > MOST_BYTES:
                     raise SchemaError("names that must be there, and differ, take more than a thousand bytes", pointer)
@@ -113,7 +113,7 @@ def is_counted(case: Object) -> bool:
     return case.min_properties - len(case.required) >= 2
 
 
-def _is_endless(names: String) -> bool:
+def is_endless(names: String) -> bool:
     """Whether a set plainly has more short names than anybody writes."""
     return is_plain(names) and names.max_length is None
 
