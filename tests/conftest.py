@@ -4,6 +4,7 @@ TRELLM_TEST_DEVICE=cuda in the environment runs all models of transformers on a 
 """
 
 import copy
+import gc
 import os
 import shutil
 import subprocess
@@ -103,6 +104,17 @@ def browser() -> Iterator[Any]:
         chromium = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield chromium
         chromium.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without looking for garbage, of which there is none; nor is what was loaded looked through later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

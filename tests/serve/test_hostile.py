@@ -221,10 +221,14 @@ def test_what_has_long_waited_is_told_piece_by_piece(logprobs: int, most: int) -
 
 def test_the_command_keeps_what_stays_from_the_collector() -> None:
     """A full collection through torch and a model takes a second, in which nobody is answered."""
-    before = gc.get_freeze_count(), sys.getswitchinterval()
+    made, before = [b""], sys.getswitchinterval()
+
+    def is_looked_through() -> bool:
+        return any(each is made for each in gc.get_objects())
+
     with tuned_process():
-        assert gc.get_freeze_count() > 10_000
-    assert (gc.get_freeze_count(), sys.getswitchinterval()) == before
+        assert not is_looked_through()
+    assert is_looked_through() and sys.getswitchinterval() == before
 
 
 @pytest.mark.parametrize("tools", [False, True], ids=["alone", "beside tools"])
