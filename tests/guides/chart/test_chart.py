@@ -66,7 +66,7 @@ def assert_agrees(grammar: Grammar, texts: list[bytes]) -> None:
         assert (state >= 0 and automaton.is_accepting(state)) == accepts(grammar, text), text
 
 
-@settings(max_examples=250, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True, deadline=None)
 @given(st.tuples(nodes(), nodes(), nodes()))
 def test_random_grammars(bodies: tuple[Node, Node, Node]) -> None:
     grammar = Grammar(dict(zip(NAMES, bodies, strict=True)), "start")

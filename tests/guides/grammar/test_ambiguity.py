@@ -43,7 +43,7 @@ def grammars() -> st.SearchStrategy[Grammar]:
     )
 
 
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=120, derandomize=True, deadline=None)
 @given(grammars())
 def test_the_language_stays_the_same(grammar: Grammar) -> None:
     finishing = productive(grammar.rules)

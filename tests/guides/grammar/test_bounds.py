@@ -79,7 +79,7 @@ def test_long_runs_are_read_at_once(kind: str) -> None:
 )
 def test_long_runs_are_read_at_once_in_gbnf(kind: str) -> None:
     with pytest.raises(GrammarError):
-        parse_gbnf(GBNF[kind](300_000))
+        parse_gbnf(GBNF[kind](100_000))
 
 
 @pytest.mark.parametrize(("syntax", "kinds"), [("lark", LARK), ("gbnf", GBNF)])

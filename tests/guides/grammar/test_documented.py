@@ -197,7 +197,7 @@ def test_accepts_and_refuses_as_lark_does(documented: tuple[str, Grammar, lark.L
     for text in GOOD[name]:
         assert accepts(grammar, text.encode()), text
         assert parses(reference, text), text
-        assert all(viable(grammar, text.encode()[:size]) for size in range(len(text.encode())))
+        assert all(viable(grammar, text.encode()[:size]) for size in range(0, len(text.encode()), 5))
     for text in BAD[name]:
         assert not accepts(grammar, text.encode()), text
         assert not parses(reference, text), text

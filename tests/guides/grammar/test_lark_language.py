@@ -20,7 +20,9 @@ BOUNDED: ("a" | "b")~2..3
 pair{p, q}: p q | q
 """
 ATOMS = ["A", "B", "LETTERS", "BOUNDED", '"a"', '"B"i', '"a".."b"', "/b+a?/", "start", "x", "y"]
-TEXTS = ["".join(letters) for size in range(5) for letters in product("ab ", repeat=size)]
+SPELT = ["".join(letters) for size in range(5) for letters in product("ab ", repeat=size)]
+# All of up to three letters, and every seventh of four.
+TEXTS = [*SPELT[:40], *SPELT[40::7]]
 
 
 def _wrapped(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -57,7 +59,7 @@ def lark_parser(grammar: str) -> lark.Lark:
     return lark.Lark(grammar, parser="earley", lexer="dynamic_complete", ambiguity="forest")
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=40, derandomize=True, deadline=None)
 @given(grammars())
 def test_accepts_what_lark_parses(text: str) -> None:
     try:
@@ -86,7 +88,7 @@ def test_common_terminals_are_those_of_lark(name: str) -> None:
     text = f"%import common.{name}\nstart: {name}\n"
     reference, grammar = lark_parser(text), parse_lark(text)
 
-    @settings(max_examples=150, derandomize=True, deadline=None)
+    @settings(max_examples=50, derandomize=True, deadline=None)
     @given(st.sampled_from(sorted(PIECES)).flatmap(lambda kind: st.lists(st.sampled_from(PIECES[kind]), max_size=6)))
     def agree(pieces: list[str]) -> None:
         sample = "".join(pieces)

@@ -77,7 +77,7 @@ def test_naive_masks(pattern: str, random: Random) -> None:
         assert plain_mask(guide, state) == expected
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 @given(counted_patterns(), st.randoms(use_true_random=False))
 def test_shortcuts_at_loops(pattern: str, random: Random) -> None:
     guide = RegexGuide(pattern, SMALL)

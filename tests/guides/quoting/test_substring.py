@@ -84,7 +84,7 @@ PARTS = st.sampled_from(["ab", "a", "b", " ", "\n", ". ", "é", "世", "ba", "aa
     st.none() | st.integers(5, 9),
     st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_language_and_its_distances(
     documents: list[str], boundary: Any, min_chars: int, max_chars: int | None, collapsed: bool
 ) -> None:

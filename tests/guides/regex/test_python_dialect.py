@@ -33,7 +33,7 @@ def agree(pattern: str, texts: list[str], flags: int = 0) -> None:
         assert matches(node, text) == bool(expected.fullmatch(text)), (pattern, flags, text)
 
 
-@settings(max_examples=250, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True, deadline=None)
 @given(st.data())
 def test_patterns_without_conditions(data: st.DataObject) -> None:
     pattern, example = data.draw(plain_patterns())
@@ -43,7 +43,7 @@ def test_patterns_without_conditions(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("letters", ["ab\n", "a -"])
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True, deadline=None)
 @given(data=st.data())
 def test_patterns_that_look_around(letters: str, data: st.DataObject) -> None:
     pattern, example = data.draw(looking_patterns(letters))
@@ -87,7 +87,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=1500, derandomize=True, deadline=None)
+@settings(max_examples=600, derandomize=True, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=9).map("".join), st.sampled_from([0, re.X, re.I]))
 def test_accepts_what_re_accepts(pattern: str, flags: int) -> None:
     expected = compiled(pattern, flags)
@@ -101,7 +101,7 @@ def test_accepts_what_re_accepts(pattern: str, flags: int) -> None:
         assert matches(node, text) == bool(expected and expected.fullmatch(text)), text
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 @given(data=st.data())
 def test_search_is_a_match_anywhere(data: st.DataObject) -> None:
     pattern, example = data.draw(looking_patterns("ab\n"))

@@ -61,7 +61,7 @@ def alive_after(guide: RegexGuide, tokens: list[int]) -> list[bool]:
     return alive
 
 
-@settings(max_examples=120, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 @given(st.data())
 def test_every_prefix_under_three_segmentations(
     tokenizer: Tokenizer, vocabulary: Vocabulary, data: st.DataObject
@@ -89,7 +89,7 @@ def test_every_prefix_under_three_segmentations(
         assert (end != DEAD and guide.is_accepting(end)) == (reference.fullmatch(text) is not None)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 @given(st.data())
 def test_accepts_what_re_matches(data: st.DataObject) -> None:
     pattern, example = data.draw(plain_patterns())
@@ -106,12 +106,12 @@ def test_accepts_what_re_matches(data: st.DataObject) -> None:
         assert accepts == (reference.fullmatch(text) is not None), text
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=25, derandomize=True, deadline=None)
 @given(simple_patterns(), st.randoms(use_true_random=False))
 def test_the_oracle_of_the_outlines_blog(pattern: str, random: Random) -> None:
     vocabulary = Vocabulary.from_characters([*"abcé世\n", "ab", "ba", "aa", "bc", "aé", "abc", "世a", "aaaa", "\n\n"])
     guide, oracle = RegexGuide(pattern, vocabulary), PartialMatchGuide(pattern, vocabulary)
-    for _ in range(3):
+    for _ in range(2):
         state, text = guide.start, oracle.start
         for _ in range(6):
             assert np.array_equal(guide.mask(state), oracle.mask(text)), oracle.texts[text]
@@ -123,7 +123,7 @@ def test_the_oracle_of_the_outlines_blog(pattern: str, random: Random) -> None:
             state, text = guide.advance(state, token), oracle.advance(text, token)
 
 
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=30, derandomize=True, deadline=None)
 @given(simple_patterns(["a", "b", "[ab]", "[^a]", "é", "(?:ab)", "(?:|a)"], ["", "", "*", "+", "?", "{1,3}"], most=2))
 def test_the_same_automaton_as_interegular(pattern: str) -> None:
     machine = interegular.parse_pattern(pattern).to_fsm()

@@ -261,13 +261,13 @@ CASES = st.builds(
 )
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(CASES)
 def test_any_case(case: Number) -> None:
     check(case)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.integers(0, 99999), st.integers(-3, 12), st.integers(0, 99999), st.integers(-3, 12), st.booleans())
 def test_any_bounds(low: int, low_power: int, high: int, high_power: int, is_open: bool) -> None:
     bounds = [simple(F(number) * F(10) ** power) for number, power in ((low, low_power), (high, high_power))]
@@ -275,7 +275,7 @@ def test_any_bounds(low: int, low_power: int, high: int, high_power: int, is_ope
     check(Number(bounds[0], bounds[1], is_open, not is_open))
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(0, 10, exclude_min=True))
 def test_python_writes_no_number_that_is_refused(value: float, factor: float) -> None:
     number = exact(repr(value))
@@ -301,7 +301,7 @@ FLOATS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(CASES, st.lists(FLOATS, min_size=20, max_size=20))
 def test_a_float_is_accepted_as_python_writes_it_iff_it_is_a_member(case: Number, values: list[float]) -> None:
     """But for fractions with exponents: of multiples with many remainders these may be refused."""
