@@ -7,7 +7,7 @@ the square of their number, are not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import chain
@@ -18,6 +18,7 @@ from . import arrays, numbers, objects, strings
 from .absorption import union
 from .cases import ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, Array, Normal, Object
 from .formula import EVERYTHING, Formula, Formulas, conjuncts
+from .groups import ManyError
 from .strings import StringLanguage
 
 STEPS_PER_PAIR = 300
@@ -99,6 +100,10 @@ class Excluding(Protocol):
         """What satisfies all normal forms."""
         ...
 
+    def outside(self, normal: Normal, formula: Formula) -> Normal:
+        """What satisfies a normal form and not a formula. Raises ManyError for too many cases of objects."""
+        ...
+
     def complement(self, normal: Normal) -> Normal:
         """What does not satisfy a normal form."""
         ...
@@ -120,22 +125,29 @@ def exactly_one(parts: Sequence[Formula], context: Formula, owner: Excluding) ->
         others = [part for at, part in enumerate(parts) if at != index and not apart[at]]
         told = (normal for normal, is_apart in zip(beside, apart, strict=True) if is_apart)
         outside = (owner.complement(normal) for normal in told if not normal.is_empty)
-        found.append(owner.conjunction(chain(_only(chosen, within[index], others, owner), outside)))
+        found.append(owner.conjunction(chain((_only(chosen, within[index], others, owner),), outside)))
     return union(found)
 
 
-def _only(chosen: Formula, within: Formula, others: Iterable[Formula], owner: Excluding) -> Iterator[Normal]:
-    """What to ask for so that one formula holds and none of the others; disjoint ones need no negation.
+def _only(chosen: Formula, within: Formula, others: Iterable[Formula], owner: Excluding) -> Normal:
+    """What satisfies one formula and none of the others; disjoint ones need no negation.
 
     within: the formula in its context
     """
-    yield owner.normal(chosen)
     holding = conjuncts(chosen, frozenset(), owner.meaning)
+    refuted: list[list[Formula]] = []
     for other in others:
         if not owner.clashes(chosen, other) and (within is chosen or not owner.clashes(within, other)):
             left = conjuncts(other, frozenset(holding), owner.meaning)
-            refuted = owner.formulas.any_of(owner.formulas.negation(part) for part, leaf in left.items() if leaf)
-            yield owner.normal(refuted)
+            refuted.append([part for part, leaf in left.items() if leaf])
+    found = owner.normal(chosen)
+    try:
+        for left in refuted:
+            found = union([owner.outside(found, part) for part in left])
+    except ManyError:
+        negated = (owner.formulas.any_of(map(owner.formulas.negation, left)) for left in refuted)
+        return owner.conjunction(map(owner.normal, (chosen, *negated)))
+    return found
 
 
 def _tags(normals: Sequence[Normal], owner: Excluding) -> list[AbstractSet[Any]] | None:

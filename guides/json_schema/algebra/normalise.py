@@ -397,6 +397,33 @@ class Normaliser:
             self.conjunction(outside).objects,
         )
 
+    def outside(self, normal: Normal, formula: Formula) -> Normal:
+        """What satisfies a normal form and not a formula. Raises groups.ManyError for too many cases of objects."""
+        if formula.kind == "not":
+            return self._conjoin(normal, self.normal(formula.parts[0]), False)
+        other = self.normal(formula)
+        if normal.constants or other.constants:
+            return self._conjoin(normal, self.complement(other), False)
+        rest = replace(normal, objects=())
+        if not rest.is_empty:
+            rest = self._conjoin(rest, self.complement(replace(other, objects=())), False)
+        left = list(normal.objects)
+        for case in other.objects:
+            left = [part for one in left for part in self._parts_outside(one, case)]
+            if len(left) > MAX_MULTIPLIED:
+                raise groups.ManyError
+        return replace(rest, objects=without_absorbed(tuple(left)))
+
+    def _parts_outside(self, case: Object, other: Object) -> tuple[Object, ...]:
+        """The objects of a case that are not in another one. Raises groups.ManyError, as `outside`."""
+        if case.either or other.either or case.some or other.some:
+            others = self._outside(other)
+        elif not objects.meet(case, other, self.formulas, self.language, self.clashes):
+            return (case,)
+        else:
+            others = tuple(objects.complement(other, self.formulas, case))
+        return self._product((case,), others, ANY_OBJECT, self.both_objects, MAX_MULTIPLIED)
+
     def _outside(self, case: Object) -> tuple[Object, ...]:
         """The objects that are not in a case."""
         others = objects.complement(case, self.formulas)

@@ -82,25 +82,37 @@ def intersect(a: Object, b: Object, formulas: Formulas, language: StringLanguage
     return Object(properties, rules, a.required | b.required, some, least, most, a.either + b.either)
 
 
-def complement(case: Object, formulas: Formulas) -> list[Object]:
-    """The objects that are not in the set, its groups left aside, as alternatives."""
+def complement(case: Object, formulas: Formulas, within: Object = ANY_OBJECT) -> list[Object]:
+    """The objects that are not in the set, its groups left aside, as alternatives.
+
+    within: what holds of the objects anyway, where nothing need be told of others: what it asks for is not refuted
+    """
     parts: list[Object] = []
     for name, formula in case.properties.items():
-        if formula is not EVERYTHING:
+        must_come = name in case.required
+        if formula is not EVERYTHING and not _asks_of(within, name, formula):
             wrong = {name: formulas.negation(formula)}
             # A required member is missing or wrong: one alternative, as an optional member that is wrong.
-            parts.append(Object(wrong, required=NO_NAMES if name in case.required else frozenset((name,))))
-        elif name in case.required:
+            parts.append(Object(wrong, required=NO_NAMES if must_come else frozenset((name,))))
+        elif must_come and name not in within.required:
             parts.append(lacking(name))
     for rule in case.rules:
-        parts.append(Object(some=(Rule(surely(rule.names), formulas.negation(rule.formula)),)))
+        if rule not in within.rules:
+            parts.append(Object(some=(Rule(surely(rule.names), formulas.negation(rule.formula)),)))
     for rule in case.some:
-        parts.append(Object(rules=(Rule(perhaps(rule.names), formulas.negation(rule.formula)),)))
-    if case.min_properties:
+        if rule not in within.some:
+            parts.append(Object(rules=(Rule(perhaps(rule.names), formulas.negation(rule.formula)),)))
+    if case.min_properties > within.min_properties:
         parts.append(Object(max_properties=case.min_properties - 1))
     if case.max_properties is not None:
         parts.append(Object(min_properties=case.max_properties + 1))
     return parts
+
+
+def _asks_of(case: Object, name: str, formula: Formula) -> bool:
+    """Whether a case asks of a member what a formula asks for, or has no such member, as far as its words show."""
+    known = case.properties.get(name, EVERYTHING)
+    return known is formula or known is NOTHING or asks_for(known, formula)
 
 
 def only_names(case: Object) -> frozenset[str] | None:
@@ -144,10 +156,7 @@ def covers(wide: Object, narrow: Object) -> bool:
     for name, formula in wide.properties.items():
         if formula is EVERYTHING:
             continue
-        other = narrow.properties.get(name, EVERYTHING)
-        if other is formula or other is NOTHING:
-            continue
-        if not asks_for(other, formula):
+        if not _asks_of(narrow, name, formula):
             return False
     return True
 

@@ -150,7 +150,7 @@ def _entered(place: ScopedSchema) -> Formula:
     if not found & (JOIN | ARRAY | OBJECT | VALUES):
         said = tuple((key, json_key(value[key])) for key in sorted(value) if key in GROUPS and place.has(key))
         return formulas.schema(place.schema, place.scope, (said, place.notation))
-    return formulas.schema(place.schema, place.scope)
+    return formulas.schema(place.schema, place.scope, place.documents.wording_of(place.schema))
 
 
 def _constants(place: ScopedSchema) -> Formula:

@@ -31,6 +31,7 @@ from .loops import HOLDING, Loops
 from .showing import show
 from .subschema import Resource, Subschema, key_of
 from .uris import is_absolute, join
+from .wordings import Wordings
 
 
 class Documents:
@@ -56,6 +57,7 @@ class Documents:
         self._references: list[tuple[Subschema, str]] = []
         self._targets: dict[tuple[int, str], Subschema | bool] = {}
         self.has_dynamic_scope = False
+        self._wordings = Wordings(self._places, self._targets)
 
     @property
     def places(self) -> list[Subschema]:
@@ -146,6 +148,10 @@ class Documents:
     def at(self, value: dict[str, Any]) -> Subschema:
         """The place of a schema object that the scan has seen."""
         return self._places[id(value)]
+
+    def wording_of(self, place: Subschema) -> int | None:
+        """The number of what a subschema says, see `Wordings`; None where that depends on the dynamic scope."""
+        return None if self.has_dynamic_scope else self._wordings.of(place)
 
     def _add(self, value: dict[str, Any], uri: str) -> Subschema:
         dialect = self._dialect(value, DRAFT2020, SchemaError)
