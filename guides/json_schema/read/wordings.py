@@ -1,7 +1,7 @@
 """What subschemas say, as numbers: those that say the same have the same one, wherever they stand.
 
-Schemas that programs write repeat small subschemas in full, hundreds of times. Annotations say nothing, and neither
-does the order of keywords; that of properties does, as texts may be written in it.
+Schemas that programs write repeat small subschemas in full, hundreds of times. Annotations say nothing; the order of
+properties says something, as texts may be written in it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...limits import spend
-from .dialects import Keyword, Written, is_array, is_object, only_strings
+from .dialects import Written, is_array, is_object, only_strings
 from .loops import HOLDING
 from .subschema import Subschema
 
@@ -20,7 +20,7 @@ MOST_WORDS = 64
 """How many names or constants one list may have for it."""
 UNNUMBERED = -1
 
-_WHERE_IT_STANDS = frozenset(("unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef"))
+_WHERE_IT_STANDS = frozenset(("unevaluatedItems", "unevaluatedProperties"))
 
 
 class Wordings:
@@ -40,6 +40,7 @@ class Wordings:
         """The number of what a subschema says; None if it is large, or says what depends on where it stands."""
         self._left = MOST_PARTS
         number = self._number(place)
+        spend(100 * (MOST_PARTS - self._left))
         self._known.setdefault(id(place.value), number)
         return None if number == UNNUMBERED else number
 
@@ -48,54 +49,45 @@ class Wordings:
         self._left -= 1
         known = self._known.get(id(place.value))
         if known is None and self._left >= 0:
-            spend(100)
             said = self._said(place)
             if self._left >= 0:
                 known = UNNUMBERED if said is None else self._numbers.setdefault(said, len(self._numbers))
                 self._known[id(place.value)] = known
         return UNNUMBERED if known is None or self._left < 0 else known
 
-    def _said(self, place: Subschema) -> Any:
-        """All that the keywords of a subschema say; None if they are not numbered."""
-        dialect = place.resource.dialect
-        alone = dialect.ref_alone and "$ref" in place.value
+    def _said(self, place: Subschema) -> tuple[Any, ...] | None:
+        """The keywords of a subschema, each with what it says; None if some are not numbered."""
+        value, dialect = place.value, place.resource.dialect
         said: list[Any] = [dialect]
-        for key in ("$ref",) if alone else place.value:
+        for key in ("$ref",) if "$ref" in value and dialect.ref_alone else value:
             rule = dialect.keywords.get(key)
             if rule is None or key in HOLDING:
                 continue
-            found = None if key in _WHERE_IT_STANDS else self._content(place, key, rule)
+            content, found = value[key], None
+            if rule.kind == "plain":
+                found = content if type(content) is str else _plain(content)
+            elif rule.kind == "reference":
+                target = self._targets.get((id(place.resource), content))
+                found = id(target) if isinstance(target, Subschema) else target
+            elif key not in _WHERE_IT_STANDS:
+                found = self._inner(content, is_map=rule.kind in ("map", "dependencies"))
             if found is None:
                 return None
-            said.append((key, found))
-        return said[0], frozenset(said[1:])
+            said += key, found
+        return tuple(said)
 
-    def _content(self, place: Subschema, key: str, rule: Keyword) -> Any:
-        """What a keyword says; None if it is not numbered."""
-        content = place.value[key]
-        if rule.kind == "plain":
-            return _plain(content)
-        if rule.kind == "reference":
-            target = self._targets[id(place.resource), content]
-            return target if isinstance(target, bool) else id(target)
-        if is_object(content) and rule.kind in ("map", "dependencies"):
-            inner = self._all(content.values())
-            return None if inner is None else (*content, *inner)
-        return self._all(content if is_array(content) else (content,))
-
-    def _all(self, schemas: Iterable[Any]) -> tuple[Any, ...] | None:
-        """What some schemas say, or lists of names in their place."""
-        found: list[Any] = []
+    def _inner(self, content: Any, *, is_map: bool) -> tuple[Any, ...] | None:
+        """What the schemas in a keyword say, behind their names; or lists of names in their place."""
+        schemas: Iterable[Any] = content.values() if is_map else content if is_array(content) else (content,)
+        found: list[Any] = [*content] if is_map else []
         for schema in schemas:
-            said: Any = schema
             if is_object(schema):
-                number = self._number(self._places[id(schema)])
-                said = None if number == UNNUMBERED else number
-            elif not isinstance(schema, bool):
+                said: Any = self._number(self._places[id(schema)])
+            else:
                 said = _plain(schema)
-            if said is None:
+            if said is None or said == UNNUMBERED:
                 return None
-            found.append((type(said), said))
+            found.append(said)
         return tuple(found)
 
 
@@ -104,7 +96,6 @@ def _plain(content: Any) -> Any:
     listed: list[Any] = content if is_array(content) else [content]
     if len(listed) > MOST_WORDS:
         return None
-    spend(5 * len(listed))
     if only_strings(listed):
         return is_array(content), *listed
     if any(isinstance(one, (dict, list)) for one in listed):

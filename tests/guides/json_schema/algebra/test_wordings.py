@@ -31,9 +31,9 @@ def formulas(*schemas: Any, **more: Any) -> list[Formula]:
 
 
 def test_what_stands_elsewhere_is_the_same_formula() -> None:
-    turned = {"title": "turned", **dict(reversed(RECORD.items())), "default": {}}
-    deeper = {"type": "array", "items": turned, "description": "a list"}
-    first, second, list_, other_list = formulas(RECORD, turned, {"type": "array", "items": RECORD}, deeper)
+    titled = {"title": "again", **RECORD, "default": {}}
+    deeper = {"type": "array", "items": titled, "description": "a list"}
+    first, second, list_, other_list = formulas(RECORD, titled, {"type": "array", "items": RECORD}, deeper)
     assert first is second and list_ is other_list
 
 
