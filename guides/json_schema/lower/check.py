@@ -172,14 +172,16 @@ def _check_texts(schema: CompiledSchema, strings: StringLowering, normal: Normal
 
 
 def _check_strings(strings: StringLowering, case: String) -> None:
-    """Raise LimitError for strings under conditions that are too many.
+    """Raise LimitError for strings under conditions that are too many; one by itself never is, as it was written.
 
     What a few excluded texts add to these is no more than their characters, and not worked out here: objects that are
     alike but for the names of their members have the rest in common.
     """
     if case.excluded and not is_plain(case) and sum(map(len, case.excluded)) <= FEW_CHARACTERS:
         case = replace(case, excluded=NO_NAMES)
-    strings.shortest(case)
+    is_and_ed = case.excluded or case.not_patterns or case.not_formats or case.either
+    if is_and_ed or len(case.patterns) + len(case.formats) > 1:
+        strings.shortest(case)
 
 
 def _check_multiples(schema: CompiledSchema, case: Number, formula: Formula, form: Form) -> None:
