@@ -28,6 +28,7 @@ class Number:
     notation: "integer" where a fraction or exponent must not be written, "real" where one must be (draft 4)
     values: only these (then nothing else is set but the notation); excluded: none of these
     texts: the values as a schema writes them; those that it does not write have none here
+    either: of each group, the number is in at least one set
     """
 
     minimum: Rational | None = None
@@ -40,6 +41,7 @@ class Number:
     values: frozenset[Rational] | None = None
     excluded: frozenset[Rational] = NO_NUMBERS
     texts: frozenset[str] = NO_NAMES
+    either: tuple[tuple[Number, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,9 @@ class Normaliser:
             raise
         finally:
             del self._busy[formula]
+        told = numbers.together(result.numbers) if len(result.numbers) > 1 else result.numbers
+        if told is not result.numbers:
+            result = replace(result, numbers=told)
         self._known[formula] = result
         return result
 
@@ -272,7 +275,7 @@ class Normaliser:
         return Normal(
             a.null and b.null,
             a.booleans & b.booleans,
-            self._product(a.numbers, b.numbers, ANY_NUMBER, numbers.intersect),
+            numbers.product(a.numbers, b.numbers, self._multiplied_numbers),
             strings.product(a.strings, b.strings, self._multiplied, self.language),
             self._product(a.arrays + a_arrays, b.arrays + b_arrays, ANY_ARRAY, self._both_arrays),
             self._object_product(a.objects + a_objects, b.objects + b_objects, held),
@@ -354,8 +357,25 @@ class Normaliser:
 
     def _multiplied(self, a: tuple[String, ...], b: tuple[String, ...], most: int | None) -> tuple[String, ...] | None:
         """As `_product`; None for more than `most` cases."""
+        return self._few(a, b, ANY_STRING, lambda a, b: strings.intersect(a, b, self.language), most)
+
+    def _multiplied_numbers(
+        self, a: tuple[Number, ...], b: tuple[Number, ...], most: int | None
+    ) -> tuple[Number, ...] | None:
+        """As `_product`; None for more than `most` cases."""
+        return self._few(a, b, ANY_NUMBER, numbers.intersect, most)
+
+    def _few(
+        self,
+        a: tuple[Case, ...],
+        b: tuple[Case, ...],
+        any_case: Case,
+        intersect: Callable[[Case, Case], Case | None],
+        most: int | None,
+    ) -> tuple[Case, ...] | None:
+        """As `_product`; None for more than `most` cases."""
         try:
-            return self._product(a, b, ANY_STRING, lambda a, b: strings.intersect(a, b, self.language), most)
+            return self._product(a, b, any_case, intersect, most)
         except groups.ManyError:
             return None
 
@@ -379,7 +399,7 @@ class Normaliser:
         string_cases: tuple[String, ...] = (ANY_STRING,)
         for number in normal.numbers:
             others = tuple(numbers.complement(number))
-            number_cases = self._product(number_cases, others, ANY_NUMBER, numbers.intersect)
+            number_cases = numbers.product(number_cases, others, self._multiplied_numbers)
         for string in normal.strings:
             outside = tuple(strings.refutation(string))
             string_cases = strings.product(string_cases, outside, self._multiplied, self.language)

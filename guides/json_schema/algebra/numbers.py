@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import count, islice
@@ -11,7 +11,15 @@ from typing import Any
 
 from ...limits import spend
 from ..read.dialects import exact
+from .alternatives import Kind
 from .cases import ANY_NUMBER, NO_NAMES, NO_NUMBERS, Number, Rational
+
+MAX_MULTIPLIED = 8
+"""Up to how many cases numbers may come to: each takes an automaton of its own."""
+FEW_REMAINDERS = 2000
+"""Up to how many remainders an automaton has a state for each, before any text comes to it."""
+
+Group = tuple[Number, ...]
 
 
 def of_values(values: frozenset[Rational], texts: frozenset[str] = NO_NAMES) -> Number:
@@ -39,7 +47,31 @@ def contains(case: Number, value: Rational, notation: str | None = None) -> bool
         return False
     if case.multiple_of is not None and value % case.multiple_of:
         return False
-    return value not in case.excluded and all(value % factor for factor in case.not_multiple_of)
+    if value in case.excluded or not all(value % factor for factor in case.not_multiple_of):
+        return False
+    return all(any(contains(one, value, notation) for one in group) for group in case.either)
+
+
+def has_many_remainders(case: Number) -> bool:
+    """Whether numbers have so many remainders by all factors that an automaton is to tell them on demand."""
+    common: Rational = 1
+    for factor in (case.multiple_of, *case.not_multiple_of):
+        if factor is not None and factor != 1:
+            common = least_common_multiple(common, factor)
+    whole = common.numerator
+    while whole % 10 == 0:
+        whole //= 10
+    return bool(case.either) or whole > FEW_REMAINDERS
+
+
+def together(cases: Group) -> Group:
+    """The cases, those with many remainders as one: an automaton for each would have as many states again."""
+    many = tuple(case for case in cases if case.notation is None and has_many_remainders(case))
+    if len(many) < 2:
+        return cases
+    whole = all(case.multiple_of is not None and case.multiple_of % 1 == 0 for case in many)
+    others = (case for case in cases if case not in many)
+    return (*others, Number(multiple_of=1 if whole else None, either=(many,)))
 
 
 def accepts(case: Number, literal: Any) -> bool:
@@ -106,6 +138,8 @@ def smallest(case: Number) -> Rational:
     for value in (0, 1):
         if contains(case, value):
             return value
+    if case.either:
+        return smallest(next(leaves(case)))
     return next(value for value in _tried(case) if contains(case, value))
 
 
@@ -113,6 +147,13 @@ def some(case: Number, wanted: int) -> list[Rational]:
     """Up to `wanted` different members; fewer only if there are no more. The set must not be empty."""
     if case.values is not None:
         return sorted(case.values)[:wanted]
+    if case.either:
+        found: dict[Rational, None] = {}
+        for leaf in leaves(case):
+            found.update(dict.fromkeys(some(leaf, wanted)))
+            if len(found) >= wanted:
+                break
+        return list(found)[:wanted]
     return list(islice((value for value in _tried(case) if contains(case, value)), wanted))
 
 
@@ -167,6 +208,74 @@ def intersect(a: Number, b: Number) -> Number | None:
         return b
     if b is ANY_NUMBER:
         return a
+    bare = _both(a, b)
+    if bare is None or bare.values is not None or not (a.either or b.either):
+        return bare
+    found = _KIND.within(bare, (*a.either, *b.either))
+    return None if found is None or (found.either and next(leaves(found), None) is None) else found
+
+
+def leaves(case: Number) -> Iterator[Number]:
+    """The sets without groups of which a set is the union: one for each choice of alternatives that has members."""
+    if not case.either:
+        yield case
+        return
+    (group, *others), bare = case.either, replace(case, either=())
+    for one in group:
+        spend(300)
+        both = _both(bare, one)
+        if both is not None and both.values is None:
+            yield from leaves(replace(both, either=(*one.either, *others)))
+        elif both is not None:
+            kept = _both(both, Number(either=(*one.either, *others)))
+            if kept is not None:
+                yield kept
+
+
+def product(a: Group, b: Group, multiply: Callable[[Group, Group, int | None], Group | None]) -> Group:
+    """What is in both of two unions; alternatives that come to many are held in groups, if any notation will do.
+
+    multiply: gives all pairs of alternatives; None if they come to more than so many
+    """
+    if any(case.notation is not None for case in (*a, *b)):
+        return multiply(a, b, None) or ()
+    return _KIND.product(a, b, multiply, _grouped, MAX_MULTIPLIED)
+
+
+def _grouped(a: Group, b: Group) -> list[Number]:
+    """What is in both of two unions, as few sets: the alternatives of each, but for constants, are held as a group."""
+    constants = (
+        intersect(few, other)
+        for few, others in (*((case, b) for case in a), *((case, a) for case in b))
+        if few.values is not None
+        for other in others
+    )
+    found = dict.fromkeys(case for case in constants if case is not None)
+    others = ([case for case in side if case.values is None] for side in (a, b))
+    return [*found, *_KIND.both_groups(*others)]
+
+
+def covers(wide: Number, narrow: Number) -> bool:
+    """Whether a set has all numbers of another, as far as it is seen at first sight: it asks for nothing else."""
+    if wide == narrow:
+        return True
+    if wide.notation not in (None, narrow.notation):
+        return False
+    if narrow.values is not None:
+        return all(contains(wide, value, narrow.notation) for value in narrow.values)
+    if wide.values is not None or not wide.excluded <= narrow.excluded:
+        return False
+    if wide.multiple_of is not None and (narrow.multiple_of is None or narrow.multiple_of % wide.multiple_of):
+        return False
+    if not (wide.not_multiple_of <= narrow.not_multiple_of and all(group in narrow.either for group in wide.either)):
+        return False
+    low = _tighter(wide.minimum, wide.exclusive_minimum, narrow.minimum, narrow.exclusive_minimum, 1)
+    high = _tighter(wide.maximum, wide.exclusive_maximum, narrow.maximum, narrow.exclusive_maximum, -1)
+    return low == (narrow.minimum, narrow.exclusive_minimum) and high == (narrow.maximum, narrow.exclusive_maximum)
+
+
+def _both(a: Number, b: Number) -> Number | None:
+    """What is in both sets; of two that are not constants the groups are left aside."""
     if a.values is not None or b.values is not None:
         few, other = (a, b) if a.values is not None else (b, a)
         assert few.values is not None
@@ -237,4 +346,12 @@ def complement(case: Number) -> list[Number]:
     parts.extend(Number(multiple_of=factor) for factor in sorted(case.not_multiple_of))
     if case.excluded != NO_NUMBERS:
         parts.append(of_values(case.excluded))
+    for group in case.either:
+        outside = (_KIND.absorbed(complement(one)) for one in group)
+        refuted = intersect(Number(), Number(either=tuple(map(tuple, outside))))
+        if refuted is not None:
+            parts.append(refuted)
     return parts
+
+
+_KIND = Kind(intersect, covers, lambda groups: Number(either=tuple(groups)))

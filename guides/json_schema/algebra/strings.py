@@ -10,6 +10,7 @@ from ....errors import SchemaError
 from ...limits import spend
 from ..read.formats import NARROWER, WIDER
 from ..read.patterns import beginning
+from .alternatives import Kind
 from .cases import ANY_STRING, NO_NAMES, String
 
 Group = tuple[String, ...]
@@ -84,27 +85,11 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
         None,
         a.excluded | b.excluded,
     )
-    groups = dict.fromkeys((*a.either, *b.either))
-    return _within_groups(case, groups, language) if groups else case
+    return _kind(language).within(case, (*a.either, *b.either)) if a.either or b.either else case
 
 
-def _within_groups(bare: String, groups: Iterable[Group], language: StringLanguage) -> String | None:
-    """What is in a set and in each of some groups, without alternatives that are seen not to be in the set."""
-    left: list[Group] = []
-    waiting = list(groups)
-    while waiting:
-        group = waiting.pop(0)
-        spend(300 * len(group))
-        if any(covers(one, bare) for one in group):
-            continue
-        met = [(one, both) for one in group if (both := intersect(bare, one, language)) is not None]
-        if not met:
-            return None
-        if len(met) == 1:
-            # What it asks for may leave less of the groups before.
-            return intersect(met[0][1], String(either=(*left, *waiting)), language)
-        left.append(tuple(one for one, _ in met))
-    return replace(bare, either=tuple(left))
+def _kind(language: StringLanguage) -> Kind[String]:
+    return Kind(lambda a, b: intersect(a, b, language), covers, lambda groups: String(either=tuple(groups)))
 
 
 def product(
@@ -114,16 +99,9 @@ def product(
 
     multiply: gives all pairs of alternatives; None if they come to more than so many
     """
-    held = any(case.either for case in (*a, *b))
-    several = len(a) > 1 and len(b) > 1
-    if not (several or held) or any(case.quote is not None for case in (*a, *b)):
+    if any(case.quote is not None for case in (*a, *b)):
         return multiply(a, b, None) or ()
-    most = max(MAX_MULTIPLIED, len(a), len(b))
-    pairs = None if held else multiply(a, b, most * most)
-    found = None if pairs is None else absorbed(pairs)
-    if found is None or len(found) > most:
-        found = grouped(a, b, language) if a and b else []
-    return tuple(found)
+    return _kind(language).product(a, b, multiply, lambda a, b: grouped(a, b, language), MAX_MULTIPLIED)
 
 
 def grouped(a: Group, b: Group, language: StringLanguage) -> list[String]:
@@ -138,23 +116,8 @@ def grouped(a: Group, b: Group, language: StringLanguage) -> list[String]:
                 spend(100 * len(case.values) * len(theirs))
                 texts.update(text for text in case.values if any(language.contains(one, text) for one in theirs))
     found = [of_values(texts)] if texts else []
-    sides = [absorbed([case for case in side if case.values is None]) for side in (a, b)]
-    if all(sides):
-        one, other = (side[0] if len(side) == 1 else String(either=(tuple(side),)) for side in sides)
-        both = intersect(one, other, language)
-        found += [] if both is None else [both]
-    return found
-
-
-def absorbed(cases: Iterable[String]) -> list[String]:
-    """The sets without those that lie within another, as far as it is seen at first sight."""
-    kept: list[String] = []
-    for case in cases:
-        spend(100 * len(kept))
-        if not any(covers(wide, case) for wide in kept):
-            kept = [narrow for narrow in kept if not covers(case, narrow)]
-            kept.append(case)
-    return kept
+    others = ([case for case in side if case.values is None] for side in (a, b))
+    return [*found, *_kind(language).both_groups(*others)]
 
 
 def covers(wide: String, narrow: String) -> bool:

@@ -15,6 +15,7 @@ from ..algebra.strings import intersect, is_plain
 from ..compiled import CompiledSchema
 from .form import Form
 from .numbers.multiples import decimal_step
+from .numbers.numeral_places import is_told_on_demand
 from .numbers.texts import spelt_numbers
 from .objects.free_names import SPARE, free_names
 from .objects.free_names import suits as may_matter
@@ -186,6 +187,8 @@ def _check_strings(strings: StringLowering, case: String) -> None:
 
 def _check_multiples(schema: CompiledSchema, case: Number, formula: Formula, form: Form) -> None:
     """Raise SchemaError for multiples of numbers so large that their remainders may be too many."""
+    if is_told_on_demand(case, form.spelling):
+        return
     steps = case.not_multiple_of if case.multiple_of is None else case.not_multiple_of | {case.multiple_of}
     if all(decimal_step(step)[0] <= FEW_REMAINDERS for step in steps):
         return

@@ -140,7 +140,7 @@ def _are_short(texts: Collection[str]) -> bool:
 
 def _is_round(case: Number) -> bool:
     """Whether numbers are all, or integers, within usual bounds or not."""
-    if case.multiple_of not in (None, 1) or case.not_multiple_of or case.excluded or case.values:
+    if case.multiple_of not in (None, 1) or case.not_multiple_of or case.excluded or case.values or case.either:
         return False
     bounds = (bound for bound in (case.minimum, case.maximum) if bound is not None)
     return all(abs(bound.numerator) < USUAL and bound.denominator < USUAL for bound in bounds)

@@ -196,12 +196,10 @@ def magnitude_node(magnitude: Magnitude) -> Node:
                 node = NOTHING if least > most else whole_range(least, most, notation)
                 if node is not None:
                     return node
-    if magnitude.step is not None and high is not None:
-        first, last = -(-low // magnitude.step), high // magnitude.step
-        if last - first < (MAX_LISTED if decimal_step(magnitude.step)[0] < LARGE_STEP else MAX_LARGE_LISTED):
-            members = _members(magnitude, first, last)
-            nodes = _constants(members - {0}, notation, _places_of_serialisers)
-            return either(*nodes, *((ZERO_TEXTS[notation],) if 0 in members else ()))
+    if is_listed(magnitude):
+        members = _members(magnitude)
+        nodes = _constants(members - {0}, notation, _places_of_serialisers)
+        return either(*nodes, *((ZERO_TEXTS[notation],) if 0 in members else ()))
     table = magnitude_table(magnitude)
     return NOTHING if table is None else table
 
@@ -215,12 +213,28 @@ def _whole_bounds(magnitude: Magnitude) -> tuple[int, int | None]:
     return int(least), int(-(-high // 1) - 1 if magnitude.high_open else high // 1)
 
 
-def _members(magnitude: Magnitude, first: Rational, last: Rational) -> frozenset[Rational]:
-    """The members among the steps from `first` to `last`."""
+def is_listed(magnitude: Magnitude) -> bool:
+    """Whether the members are so few that each is written out."""
+    if magnitude.step is None or magnitude.high is None:
+        return False
+    first, last = _steps_within(magnitude)
+    return last - first < (MAX_LISTED if decimal_step(magnitude.step)[0] < LARGE_STEP else MAX_LARGE_LISTED)
+
+
+def _steps_within(magnitude: Magnitude) -> tuple[int, int]:
+    """The first and the last step within the bounds."""
+    step, high = magnitude.step, magnitude.high
+    assert step is not None and high is not None
+    return int(-(-magnitude.low // step)), int(high // step)
+
+
+def _members(magnitude: Magnitude) -> frozenset[Rational]:
+    """The members among the steps within the bounds."""
     step, low, high = magnitude.step, magnitude.low, magnitude.high
     assert step is not None
+    first, last = _steps_within(magnitude)
     members: set[Rational] = set()
-    for index in range(int(first), int(last) + 1):
+    for index in range(first, last + 1):
         value = index * step
         outside = (magnitude.low_open and value == low) or (magnitude.high_open and value == high)
         if not outside and value not in magnitude.excluded and all(value % other for other in magnitude.not_steps):

@@ -24,6 +24,7 @@ from ....graph.lowering import Lowering
 from ....kept import kept
 from ....syntax import NOTHING, Literal, Node, Repeat, Sequence, Table
 from ...algebra.cases import Number, Rational
+from ...algebra.numbers import leaves
 from ...read.dialects import is_real
 from ...read.patterns import parse
 from .magnitudes import Magnitude
@@ -50,6 +51,8 @@ def plain_node(case: Number) -> Node:
     """
     if case.values is not None:
         return either(*(Literal(text.encode()) for text in sorted(_constants(case, case.values))))
+    if case.either:
+        return either(*(node for node in map(plain_node, leaves(case)) if node is not NOTHING))
     nodes: list[Node] = []
     whole = case.notation != "real" and case.multiple_of is not None and not decimal_step(case.multiple_of)[1]
     if case.notation != "real":

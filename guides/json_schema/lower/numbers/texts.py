@@ -8,6 +8,8 @@ from ...algebra.cases import Number
 from ...automata.spelling import fewest_bytes
 from ..form import Spelling
 from .notation import number_node
+from .numeral_places import fewest_bytes as fewest_on_demand
+from .numeral_places import is_told_on_demand
 from .plain import plain_node
 
 
@@ -19,4 +21,6 @@ def spelt_numbers(case: Number, spelling: Spelling) -> Node:
 @kept(4096, 8 << 20)
 def fewest_number_bytes(case: Number, spelling: Spelling) -> int:
     """The length of the shortest text of a set that is not empty."""
+    if is_told_on_demand(case, spelling):
+        return fewest_on_demand(case, spelling)
     return fewest_bytes(spelt_numbers(case, spelling))
