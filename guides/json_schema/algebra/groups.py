@@ -1,79 +1,94 @@
-"""Conjunctions of disjunctions of objects, held as they are: their product may have a case for every combination.
+"""Conjunctions of disjunctions, held as they are: their product may have a case for every combination.
 
-An `Object` holds them as groups (`either`), of each of which one alternative holds. What all alternatives that are
-left of a group leave open is decided when members are known: by a witness, a value, or a text as it is read.
+A case holds them as groups (`either`), of each of which one alternative holds. What is here is for strings and numbers;
+objects know more of what their groups ask for, see `objects.narrowed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from ...limits import spend
-from . import objects
-from .cases import ANY_OBJECT, Object
 
-Group = tuple[Object, ...]
-Intersect = Callable[[Object, Object], Object | None]
+Case = TypeVar("Case", bound=Any)
 
 
 class ManyError(Exception):
     """Objects or strings fall into so many cases that their alternatives are to be held in groups."""
 
 
-def both(a: tuple[Object, ...], b: tuple[Object, ...], intersect: Intersect) -> list[Object] | None:
-    """What is in both unions, several alternatives held as a group; None where groups are in several of both."""
-    if len(a) == 1 or len(b) == 1:
-        (one,), others = (a, b) if len(a) == 1 else (b, a)
-        if len(others) == 1 or any(case.either for case in others):
-            pairs = (intersect(one, other) for other in others)
-        else:
-            pairs = iter((intersect(one, Object(either=(others,))),))
-    elif any(case.either for case in a) and any(case.either for case in b):
-        return None
-    elif any(case.either for case in (*a, *b)):
-        grouped, plain = (a, b) if any(case.either for case in a) else (b, a)
-        pairs = (intersect(case, Object(either=(plain,))) for case in grouped)
-    else:
-        pairs = iter((intersect(ANY_OBJECT, Object(either=(a, b))),))
-    return [case for case in pairs if case is not None]
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[Case]):
+    """What is asked of sets that have groups, as their attribute `either`.
 
-
-def narrowed(case: Object, intersect: Intersect) -> Object | None:
-    """The case without alternatives that its own bounds rule out; a group with one left is no group any more.
-
-    intersect: gives what is in two cases, at least one of which has no groups; groups that are met are not looked at
+    intersect: what is in both of two; None if nothing is, as far as that is seen at first sight
+    covers: whether the first has all of the second, as far as that is seen at first sight
+    holding: the set of what is in each of some groups
     """
-    groups, bare = case.either, _with_groups(case, ())
-    changed = True
-    while changed and groups:
-        changed = False
-        left: list[Group] = []
-        for group in groups:
-            spend(200 * len(group))
-            if any(objects.covers(one, bare) for one in group):
+
+    intersect: Callable[[Case, Case], Case | None]
+    covers: Callable[[Case, Case], bool]
+    holding: Callable[[Iterable[tuple[Case, ...]]], Case]
+
+    def within(self, bare: Case, groups: Iterable[tuple[Case, ...]]) -> Case | None:
+        """What is in a set and in each of some groups, without alternatives that are seen not to be in the set."""
+        left: list[tuple[Case, ...]] = []
+        waiting = list(dict.fromkeys(groups))
+        while waiting:
+            group = waiting.pop(0)
+            spend(300 * len(group))
+            if any(self.covers(one, bare) for one in group):
                 continue
-            met = [(one, found) for one in group if (found := intersect(bare, one)) is not None]
+            met = [(one, both) for one in group if (both := self.intersect(bare, one)) is not None]
             if not met:
                 return None
             if len(met) == 1:
-                bare, changed = met[0][1], True
-            else:
-                left.append(tuple(one for one, _ in met) if len(met) < len(group) else group)
-        groups = tuple(left)
-    return _with_groups(bare, tuple(dict.fromkeys(groups))) if groups else bare
+                # What it asks for may leave less of the groups before.
+                rest = (*left, *waiting)
+                return self.intersect(met[0][1], self.holding(rest)) if rest else met[0][1]
+            left.append(tuple(one for one, _ in met))
+        return replace(bare, either=tuple(left))
 
+    def absorbed(self, cases: Iterable[Case]) -> list[Case]:
+        """The sets without those that lie within another, as far as it is seen at first sight."""
+        kept: list[Case] = []
+        for case in cases:
+            spend(100 * len(kept))
+            if not any(self.covers(wide, case) for wide in kept):
+                kept = [narrow for narrow in kept if not self.covers(case, narrow)]
+                kept.append(case)
+        return kept
 
-def _with_groups(case: Object, either: tuple[Group, ...]) -> Object:
-    """The case with other groups."""
-    least, most = case.min_properties, case.max_properties
-    return Object(case.properties, case.rules, case.required, case.some, least, most, either)
+    def product(
+        self,
+        a: Sequence[Case],
+        b: Sequence[Case],
+        multiply: Callable[[Any, Any, int | None], tuple[Case, ...] | None],
+        grouped: Callable[[Any, Any], list[Case]],
+        most: int,
+    ) -> tuple[Case, ...]:
+        """What is in both of two unions; alternatives that come to more than `most` are held in groups.
 
+        multiply: gives all pairs of alternatives; None if they come to more than so many; grouped: gives the same in
+        groups
+        """
+        held = any(case.either for case in (*a, *b))
+        if not held and (len(a) <= 1 or len(b) <= 1):
+            return multiply(a, b, None) or ()
+        most = max(most, len(a), len(b))
+        pairs = None if held else multiply(a, b, most * most)
+        found = None if pairs is None else self.absorbed(pairs)
+        if found is None or len(found) > most:
+            found = grouped(a, b) if a and b else []
+        return tuple(found)
 
-def outside(case: Object, complement: Callable[[Object], list[Object]]) -> list[Object]:
-    """The objects that are in no alternative of some group, one case for each group."""
-    found: list[Object] = []
-    for group in case.either:
-        refuted = tuple(tuple(complement(one)) for one in group)
-        if all(refuted):
-            found.append(Object(either=refuted))
-    return found
+    def both_groups(self, a: Iterable[Case], b: Iterable[Case]) -> list[Case]:
+        """What is in both of two unions as one set, the alternatives of each a group; none if there is nothing."""
+        sides = self.absorbed(a), self.absorbed(b)
+        if not all(sides):
+            return []
+        one, other = (side[0] if len(side) == 1 else self.holding((tuple(side),)) for side in sides)
+        both = self.intersect(one, other)
+        return [] if both is None else [both]

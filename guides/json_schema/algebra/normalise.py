@@ -350,7 +350,7 @@ class Normaliser:
             return result
         if a and b and a != (ANY_OBJECT,) and b != (ANY_OBJECT,):
             spend(1000 * min(len(a), len(b)))
-            found = groups.both(a, b, self.both_objects)
+            found = objects.in_both(a, b, self.both_objects)
             if found is not None:
                 return without_absorbed(tuple(found))
         return self._product(a, b, ANY_OBJECT, self.both_objects)
@@ -385,7 +385,7 @@ class Normaliser:
     def both_objects(self, a: Object, b: Object) -> Object | None:
         """What is in both cases, as far as it is seen at first sight whether there is anything."""
         case = objects.intersect(a, b, self.formulas, self.language, self.clashes)
-        return groups.narrowed(case, self.both_objects) if case is not None and case.either else case
+        return objects.narrowed(case, self.both_objects) if case is not None and case.either else case
 
     def settled(self, case: Object) -> list[Object]:
         """The case as alternatives, as far as it asks for members that only known names may have."""
@@ -447,8 +447,8 @@ class Normaliser:
     def _outside(self, case: Object) -> tuple[Object, ...]:
         """The objects that are not in a case."""
         others = objects.complement(case, self.formulas)
-        refuted = groups.outside(case, lambda one: objects.complement(one, self.formulas))
-        narrow = (groups.narrowed(other, self.both_objects) for other in refuted)
+        refuted = objects.outside_groups(case, self.formulas)
+        narrow = (objects.narrowed(other, self.both_objects) for other in refuted)
         return (*others, *(other for other in narrow if other is not None))
 
     def clashes(self, a: Formula, b: Formula) -> bool:

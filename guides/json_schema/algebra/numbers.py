@@ -11,8 +11,8 @@ from typing import Any
 
 from ...limits import spend
 from ..read.dialects import exact
-from .alternatives import Kind
 from .cases import ANY_NUMBER, NO_NAMES, NO_NUMBERS, Number, Rational
+from .groups import Kind
 
 MAX_MULTIPLIED = 8
 """Up to how many cases numbers may come to: each takes an automaton of its own."""

@@ -1,4 +1,8 @@
-"""Sets of objects: intersection and complement of `Object`, and what a member of a given name satisfies."""
+"""Sets of objects: intersection and complement of `Object`, and what a member of a given name satisfies.
+
+What all alternatives that are left of a group leave open is decided when members are known: by a witness, a value, or a
+text as it is read.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,10 @@ from .strings import StringLanguage, perhaps, surely
 
 STEPS_PER_RULE = 200
 """Steps of work to find out whether a rule is about a name."""
+
+
+Group = tuple[Object, ...]
+Both = Callable[[Object, Object], Object | None]
 
 
 def member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
@@ -63,7 +71,7 @@ def _least_of(a: int | None, b: int | None) -> int | None:
 def intersect(a: Object, b: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> Object | None:
     """What is in both sets; None if nothing is, as `meet` tells.
 
-    Groups are put together as they are, see `groups.narrowed`.
+    Groups are put together as they are, see `narrowed`.
     """
     if a is ANY_OBJECT:
         return b
@@ -185,3 +193,62 @@ def requiring(names: Iterable[str]) -> Object:
 def lacking(name: str) -> Object:
     """The objects that do not have this member."""
     return Object({name: NOTHING})
+
+
+def in_both(a: tuple[Object, ...], b: tuple[Object, ...], both: Both) -> list[Object] | None:
+    """What is in both unions, several alternatives held as a group; None where groups are in several of both."""
+    if len(a) == 1 or len(b) == 1:
+        (one,), others = (a, b) if len(a) == 1 else (b, a)
+        if len(others) == 1 or any(case.either for case in others):
+            pairs = (both(one, other) for other in others)
+        else:
+            pairs = iter((both(one, Object(either=(others,))),))
+    elif any(case.either for case in a) and any(case.either for case in b):
+        return None
+    elif any(case.either for case in (*a, *b)):
+        grouped, plain = (a, b) if any(case.either for case in a) else (b, a)
+        pairs = (both(case, Object(either=(plain,))) for case in grouped)
+    else:
+        pairs = iter((both(ANY_OBJECT, Object(either=(a, b))),))
+    return [case for case in pairs if case is not None]
+
+
+def narrowed(case: Object, both: Both) -> Object | None:
+    """The case without alternatives that its own bounds rule out; a group with one left is no group any more.
+
+    both: gives what is in two cases, at least one of which has no groups; groups that are met are not looked at
+    """
+    groups, bare = case.either, _with_groups(case, ())
+    changed = True
+    while changed and groups:
+        changed = False
+        left: list[Group] = []
+        for group in groups:
+            spend(200 * len(group))
+            if any(covers(one, bare) for one in group):
+                continue
+            met = [(one, found) for one in group if (found := both(bare, one)) is not None]
+            if not met:
+                return None
+            if len(met) == 1:
+                bare, changed = met[0][1], True
+            else:
+                left.append(tuple(one for one, _ in met) if len(met) < len(group) else group)
+        groups = tuple(left)
+    return _with_groups(bare, tuple(dict.fromkeys(groups))) if groups else bare
+
+
+def _with_groups(case: Object, either: tuple[Group, ...]) -> Object:
+    """The case with other groups."""
+    least, most = case.min_properties, case.max_properties
+    return Object(case.properties, case.rules, case.required, case.some, least, most, either)
+
+
+def outside_groups(case: Object, formulas: Formulas) -> list[Object]:
+    """The objects that are in no alternative of some group, one case for each group."""
+    found: list[Object] = []
+    for group in case.either:
+        refuted = tuple(tuple(complement(one, formulas)) for one in group)
+        if all(refuted):
+            found.append(Object(either=refuted))
+    return found

@@ -10,8 +10,8 @@ from ....errors import SchemaError
 from ...limits import spend
 from ..read.formats import NARROWER, WIDER
 from ..read.patterns import beginning
-from .alternatives import Kind
 from .cases import ANY_STRING, NO_NAMES, String
+from .groups import Kind
 
 Group = tuple[String, ...]
 MAX_MULTIPLIED = 8
