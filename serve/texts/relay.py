@@ -36,6 +36,7 @@ class Relay:
         self._runs: set[Run] = set()
         self.writing = 0
         self._told = 0.0
+        self._is_cut = False
         self._lock = threading.Lock()
         engine.watch(self._stepped)
 
@@ -44,6 +45,8 @@ class Relay:
         with self._lock:
             self._runs.add(run)
             self.writing += len(run.call.requests)
+            if self._is_cut:  # while it was entering
+                self._loop.call_soon_threadsafe(self.cut)
         if run.call.outcomes:  # it was finished before it was watched, perhaps by the last step for a while
             self._collect()
 
@@ -72,8 +75,9 @@ class Relay:
         self.cut()
 
     def cut(self) -> None:
-        """End all runs with an error."""
+        """End all runs with an error, and those that are still to come."""
         with self._lock:
+            self._is_cut = True
             runs = list(self._runs)
             self._forget(runs)
         for run in runs:

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 from starlette.requests import ClientDisconnect
+from trellm.engine.options import Options
+from trellm.errors import Cancelled
 from trellm.serve.connection import HEAD, Joined
 from trellm.serve.endpoints.events import while_connected
 from trellm.serve.texts import relay
+from trellm.serve.texts.run import Run
 
 from ..conftest import Running
 
@@ -219,3 +222,24 @@ def test_an_answer_takes_few_tasks(server: Running, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(asyncio.BaseEventLoop, "create_task", counted)
     server.text("Write.", **PLAIN)
     assert len(made) <= 2, "one that answers, and one that looks whether the client is there"
+
+
+def test_what_enters_while_all_is_cut_ends_too() -> None:
+    """A thread that makes tokens of a prompt when the server is cut short hands its run over behind that."""
+
+    async def end() -> list[Any]:
+        cancelled: list[Any] = []
+        engine: Any = SimpleNamespace(watch=lambda _: None, cancel=cancelled.append)
+        metrics: Any = None
+        line = relay.Relay(engine, metrics)
+        line.cut()
+        call: Any = SimpleNamespace(requests=[0], outcomes={})
+        unused: Any = None
+        run = Run(call, unused, Options(), 1, True, 1)
+        await asyncio.to_thread(line.add, run)
+        news = [each async for some in run.updates() for each in some]
+        assert run.is_over and line.writing == 0 and cancelled == [call]
+        return news
+
+    (ended,) = asyncio.run(end())
+    assert isinstance(ended.error, Cancelled)
