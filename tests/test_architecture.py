@@ -175,3 +175,16 @@ def test_steps_of_a_constraint_name_what_there_is() -> None:
     named = re.findall(r"`([\w/.]+)`", steps)
     assert len(named) > 20
     assert [name for name in named if not (PACKAGE / "guides" / name).exists() and not (PACKAGE / name).exists()] == []
+
+
+def test_the_glossary_names_files_and_what_is_in_them() -> None:
+    """`Row` in `engine/decode/row.py`: a name that stands in the file; at most 80 terms, each once."""
+    lines = (PACKAGE / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("|").split("|") for line in lines if line.startswith("| ") and not line.startswith("| Term")]
+    terms = [name.strip() for row in rows if "---" not in row[0] for name in row[0].split(", ")]
+    assert len(terms) <= 80 and len(set(terms)) == len(terms)
+    for _, _, where in (row for row in rows if "---" not in row[0]):
+        for path in re.findall(r"`(\w+/[\w/]+(?:\.py)?)`", where):
+            assert (PACKAGE / path).exists(), path
+        for name, path in re.findall(r"`([\w.]+)` in `([\w/]+\.py)`", where):
+            assert re.search(rf"\b{name.split('.')[-1]}\b", (PACKAGE / path).read_text(encoding="utf-8")), (name, path)
