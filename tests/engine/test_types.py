@@ -146,7 +146,7 @@ def test_the_table_is_there() -> None:
 def test_what_is_written_is_converted(name: str) -> None:
     structure, guide = guide_for(kind_of(name))
     random = Random(name)
-    for number in range(25):
+    for number in range(10):
         text = walk(guide, random, (0, 2, 5, 12, 30)[number % 5])
         structure.convert(text)
 

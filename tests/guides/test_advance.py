@@ -45,7 +45,7 @@ MAKERS: dict[str, Callable[[], Guide]] = {
 def test_a_guide_that_has_served_many_texts_gives_out_states_only_where_masks_allow_them(kind: str) -> None:
     random, guide = Random(kind), MAKERS[kind]()
     ends = range(256, 256 + len(ENDS))
-    for _ in range(60):
+    for _ in range(25):
         state = guide.start
         for _ in range(30):
             mask = guide.mask(state).copy()

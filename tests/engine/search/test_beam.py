@@ -60,8 +60,10 @@ def expected(model: DecoderModel, prompt: str, search: Beam, max_tokens: int) ->
     return list(zip(texts, found.sequences_scores.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("early_stopping", [False, True, "never"])
-@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen3"])
+@pytest.mark.parametrize(
+    ("name", "early_stopping"),
+    [("gpt2", False), ("gpt2", True), ("gpt2", "never"), ("llama", False), ("qwen3", "never")],
+)
 def test_beams_are_those_of_transformers(ending: Callable[[str], DecoderModel], name: str, early_stopping: Any) -> None:
     model = ending(name)
     ended = 0

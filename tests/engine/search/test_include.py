@@ -72,12 +72,12 @@ def shortest(guide: Any, goals: list[Any], most: int) -> int | None:
 
 
 def test_goals_are_met_in_every_instance_that_has_a_solution() -> None:
-    """1,000 random models, guides, goals, prompts, budgets, searches and seeds; never a goal met that is not."""
+    """300 random models, guides, goals, prompts, budgets, searches and seeds; never a goal met that is not."""
     random = Random(11)
     guides = [None, *(RegexGuide(pattern, VOCABULARY) for pattern in PATTERNS)]
     searches = [Greedy(), Sample(1.5), Sample(0.7, top_k=3), Beam(1), Beam(3)]
     met = refused = 0
-    while met < 1000:
+    while met < 300:
         guide = random.choice(guides)
         generator = Generator(toy(met)[0], guide)
         goals = random.sample(GOALS, random.choice([1, 1, 2]))
@@ -95,7 +95,7 @@ def test_goals_are_met_in_every_instance_that_has_a_solution() -> None:
             assert found.unmet == () and len(found.token_ids) <= budget
             assert guide is None or guide.is_accepting(guide.read(guide.start, found.text.encode()))
             met += 1
-    assert refused > 100, "some instances had no solution"
+    assert refused > 30, "some instances had no solution"
 
 
 def ranked(guide: Any, goals: list[Any], budget: int, logits: Any, first: int) -> list[tuple[float, str]]:

@@ -31,9 +31,14 @@ def test_classes_are_those_of_re(pattern: str, flags: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["L", "Lu", "^Lu", "Script=Greek", "greek", "scx=Deva", "Alphabetic", "Emoji", "Any", "ASCII", "Cn"]
+    ("letter", "name"),
+    [
+        *(("p", name) for name in ("L", "Lu", "^Lu", "Script=Greek", "greek", "scx=Deva", "Alphabetic", "Emoji", "Cn")),
+        *((letter, name) for letter in "pP" for name in ("Any", "ASCII")),
+        ("P", "^Lu"),
+        ("P", "Script=Greek"),
+    ],
 )
-@pytest.mark.parametrize("letter", "pP")
 def test_properties_are_those_of_the_regex_package(letter: str, name: str) -> None:
     pattern = rf"\{letter}{{{name}}}"
     found = "".join(regex.findall(pattern, EVERY))

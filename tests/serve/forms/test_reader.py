@@ -21,7 +21,7 @@ def test_broken_streams(name: str) -> None:
     random, model = Random(11), TOKENS[name]
     plan = form_of(name, is_text=False, thinks=True).plan(forms.tools_of(TOOLS))
     whole = [model.tokenizer.encode(rendered(name, turn), add_special_tokens=False) for turn in turns_of(name, "x")]
-    for _ in range(40):
+    for _ in range(20):
         tokens = [token for token in random.choice(whole) if token not in model.vocabulary.eos_ids]
         for _ in range(random.randint(1, 3)):
             at = random.randrange(len(tokens) + 1)

@@ -47,7 +47,7 @@ def test_what_is_no_call_is_an_answer_letter_for_letter(name: str, pattern: str)
         form = form_of(name, is_text=is_text, thinks=thinks)
         plan = form.plan(LISTED, answer=RegexGuide(pattern, form.vocabulary))
         assert plan.guide is not None
-        for _ in range(12):
+        for _ in range(6):
             tokens = drawn(plan.guide, random, 200)
             message, again = read(plan, tokens), read(plan, tokens, random)
             assert message == again
@@ -104,7 +104,7 @@ def test_stop_strings_within_what_begins_a_call(name: str, stop: str) -> None:
         for opening in ("", '{"nam', '{"name": "', '[{"name": "n', "<tool", "se"):
             if not accepts(guide, tokens_of(opening)) and stop not in opening:
                 continue
-            for _ in range(4):
+            for _ in range(2):
                 state = guide.start
                 for token in tokens_of(opening):
                     state = guide.advance(state, token)

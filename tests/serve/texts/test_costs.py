@@ -221,6 +221,8 @@ def test_an_answer_takes_few_tasks(server: Running, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "create_task", counted)
     server.text("Write.", **PLAIN)
+    # A connection that was idle for long has ended, and another one is accepted: that is no cost of an answer.
+    made = [name for name in made if "_accept_connection" not in name]
     assert len(made) <= 2, "one that answers, and one that looks whether the client is there"
 
 
