@@ -72,7 +72,7 @@ def test_every_text_of_a_format_converts(kind: Any) -> None:
     written = format_of(kind)
 
     @given(st.from_regex(re.compile(written.pattern or "", re.ASCII), fullmatch=True))
-    @settings(max_examples=150, derandomize=True, deadline=None)
+    @settings(max_examples=50, derandomize=True, deadline=None)
     def check(text: str) -> None:
         assert isinstance(written.convert(text), kind)
 

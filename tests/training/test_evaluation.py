@@ -38,8 +38,9 @@ def test_cases_are_the_same_each_time_and_half_are_chats() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # llguidance.torch has torch compile
-def test_llguidance_answers_too(model: Any) -> None:
+def test_llguidance_answers_too(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("llguidance")
+    monkeypatch.setattr("torch._dynamo.config.disable", True)  # by which it would compile with a compiler of C++
     ask = ByTransformers(model)
     for kind in ("record", "quotation", "choice", "normal form", "tool call"):
         several = cases(kind, 2)

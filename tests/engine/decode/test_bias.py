@@ -82,7 +82,7 @@ def test_what_is_chosen_is_what_a_model_with_other_logits_chooses(search: Any, p
     machines(), st.integers(0, 6), st.sampled_from([*SEARCHES[:1], Sample(), Beam(3)]),
     st.dictionaries(st.integers(0, 5), st.sampled_from([NEVER, NEVER, -100.0, 2.0, 100.0]), max_size=4),
 )  # fmt: skip
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=60, derandomize=True, deadline=None)
 def test_no_bias_leads_out_of_the_guide(
     table_guide: Any, machine: Any, spare: int, search: Any, bias: dict[int, float]
 ) -> None:

@@ -126,11 +126,10 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(
     assert type(model._reader.fused) is everywhere
     tolerance = 1e-3 if dtype == torch.float32 else 1e-5  # norms are float32
     with torch.inference_mode():
-        for seed in range(2):
-            seen = random_history(model, seed)
-            assert len(seen) > 20
-            for state, _, text in seen:
-                torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=tolerance, atol=tolerance)
+        seen = random_history(model, seed=int(dtype == torch.float64))
+        assert len(seen) > 20
+        for state, _, text in seen:
+            torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -54,7 +54,7 @@ def naive_length(node: Node, lengths: Mapping[str, int]) -> int:
             raise AssertionError(node)
 
 
-@settings(max_examples=500, derandomize=True, deadline=None)
+@settings(max_examples=200, derandomize=True, deadline=None)
 @given(nodes(), nodes(), nodes())
 def test_as_by_rounds(a: Node, b: Node, c: Node) -> None:
     rules = {"a": a, "b": b, "c": c}

@@ -61,7 +61,7 @@ def test_choices_are_those_of_jsonschema(most: int, monkeypatch: pytest.MonkeyPa
     """In groups wherever there are two, and where there are many."""
     monkeypatch.setattr(strings, "MAX_MULTIPLIED", most)
     empty = 0
-    for schema in schemas(24):
+    for schema in schemas(12):
         expected = [text for text in TEXTS if is_valid(schema, text)]
         try:
             guide = JSONGuide(schema, BYTES, whitespace="compact")
@@ -72,7 +72,7 @@ def test_choices_are_those_of_jsonschema(most: int, monkeypatch: pytest.MonkeyPa
         compiled = CompiledSchema(schema)
         assert [text for text in TEXTS if compiled.accepts(compiled.root, text)] == expected, schema
         assert [text for text in TEXTS if reads(guide, json.dumps(text))] == expected, schema
-    assert empty < 12
+    assert empty < 6
 
 
 def test_no_text_comes_to_a_dead_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +142,6 @@ def test_many_choices_are_not_multiplied_out(name: str) -> None:
     compiled = CompiledSchema(schema)
     found = compiled.minimal_instance(compiled.root)
     assert is_valid(schema, found) and reads(guide, json.dumps(found))
-    for at in range(len(found)):
+    for at in range(0, len(found), 3):
         for other in (found[:at] + found[at + 1 :], f"{found[:at]}q{found[at + 1 :]}", f"{found[:at]}0{found[at:]}"):
             assert reads(guide, json.dumps(other)) == is_valid(schema, other)

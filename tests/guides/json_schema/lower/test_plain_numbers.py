@@ -113,7 +113,7 @@ def test_named_cases(case: Number) -> None:
     check(case, [*SHORT.texts[::9], *near(case)[::3], "-0", "-0.0", "0.0", "19.90", "1.0000000", "0.000001", "1e-06"])
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(CASES, st.lists(FLOATS.map(json.dumps) | st.integers(-(10**20), 10**20).map(str), min_size=30, max_size=30))
 def test_any_case(case: Number, texts: list[str]) -> None:
     check(case, texts)
@@ -126,7 +126,7 @@ def test_digits_are_as_many_as_python_reads() -> None:
     assert accepted(Number(multiple_of=1, minimum=-(10**400)), ["-1" + "0" * 400, "-1" + "0" * 401]) == [True, False]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(FLOATS)
 def test_constants_are_written_as_python_writes_them(value: float) -> None:
     assert number_text(exact(repr(value)), True) == json.dumps(value + 0.0 if value else 0.0)
@@ -171,7 +171,7 @@ SCHEMAS = st.recursive(
 VALUES = st.lists(FLOATS | NUMBERS | st.integers(-(10**30), 10**30), min_size=15, max_size=15)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(SCHEMAS, VALUES)
 def test_what_python_writes_is_accepted_iff_it_is_valid(schema: dict[str, Any], values: list[Any]) -> None:
     """In plain spelling integers are digits: no more than what is valid, and every integer that is."""
@@ -232,7 +232,7 @@ def holds(table: Table | None, text: str) -> bool:
     return dfa.is_accepting(state)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(TABLES, TABLES, st.lists(st.text("01.e-", max_size=8), min_size=30, max_size=30))
 def test_products_of_tables(a: Table, b: Table, texts: list[str]) -> None:
     both, either = intersection(a, b), union(a, b)
