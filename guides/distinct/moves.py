@@ -10,7 +10,7 @@ from .frames import NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail, joined, more_o
 from .heads import Heads
 from .rivals import ARRAY, NONE, OBJECT, Value
 from .trail import Trails
-from .ways import Ways
+from .ways import Steps, Ways
 from .words import WordBegin, word_of
 from .written import ENDING_SO, NONE_SO
 
@@ -95,7 +95,7 @@ def has_name(unsafe: Unsafe, frame: Frame) -> bool:
 class Moves:
     """The spots of one guide; hold the automaton's lock."""
 
-    def __init__(self, trails: Trails, effects: Effects, ways: Ways, heads: Heads, steps: dict[int, int]) -> None:
+    def __init__(self, trails: Trails, effects: Effects, ways: Ways, heads: Heads, steps: Steps) -> None:
         self._trails = trails
         self._heads = heads
         self._effects = effects
@@ -153,7 +153,7 @@ class Moves:
     def _look(self, spot: Spot, trail: Trail, token: int) -> Move | None:
         if token in spot.moves:
             return None
-        state = self._steps.get(spot.state << 32 | token)
+        state = self._steps.quick(spot.state, token)
         if state is None or state == DEAD:
             return None
         simple = self._effects.look_simple(trail, token)

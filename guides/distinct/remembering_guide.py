@@ -73,7 +73,7 @@ class RememberingGuide(LiftedGuide):
         )
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
-        self._moves = Moves(self._trails, self._effects, self._ways, self._heads, self._chart_steps.known)
+        self._moves = Moves(self._trails, self._effects, self._ways, self._heads, self._chart_steps)
         # Where strings have several spellings what is flat cannot be told by their bytes.
         tokens = self._tables.bytes
         self._flat = (
@@ -322,8 +322,8 @@ class RememberingGuide(LiftedGuide):
         found = settled.after(where, level, token)
         if found is None:
             return None
-        after = self._chart_steps.after(state, token)
-        if after == DEAD:
+        after = self._chart_steps.quick(state, token)
+        if after is None or after == DEAD:
             return None
         return Unread(after, base, more_of(text, self._vocabulary.tokens[token] or b""), found[1], found[0])
 
