@@ -22,6 +22,7 @@ Thunks = list[tuple[str, Callable[[], object]]]
 _OBJECT_OF_TWO = {"properties": {"a": {"type": "null"}, "b": {"type": "null"}}}
 _MANY_NAMES = {"type": "object", "properties": {f"{number:03}": {"type": "null"} for number in range(100)}}
 _DIFFERENT_STRINGS = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+_HOSTS = {"type": "array", "items": {"format": "hostname", "type": "string"}}
 _JOINED_PATTERNS = {"pattern": "a", "not": {"pattern": "b"}}
 
 
@@ -60,6 +61,7 @@ def guide_thunks() -> Thunks:
         ("guides: objects of JSON", lambda: _begin_json(_OBJECT_OF_TWO, "{", vocabulary)),
         ("guides: many names of JSON", lambda: _begin_json(_MANY_NAMES, "{", vocabulary)),
         ("guides: numbers of JSON", lambda: _begin_json({"minimum": 2}, "", vocabulary)),
+        ("guides: formats of JSON", lambda: _begin_json(_HOSTS, '["a', vocabulary)),
         ("guides: patterns of JSON, joined", lambda: JSONGuide(_JOINED_PATTERNS, vocabulary)),
         ("guides: strings that differ", lambda: _write_different_strings(vocabulary)),
         ("guides: making room", lambda: _make_room(guides['[^"]*"[^"]*"'])),

@@ -289,6 +289,7 @@ class LiftedGuide(TableGuide):
 
         Steps lead from states that were given out to such states, whose numbers stay.
         """
+        self._quick.forget()
         if not isinstance(kept, Kept) or kept.before is not self._kept:
             self._closing.forget(np.zeros(self._automaton.state_count, np.bool_))
             self._signatures.clear()

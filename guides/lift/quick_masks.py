@@ -6,18 +6,22 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...kernels.answers import DEAD, UNREADY
+from ...kernels.trie.inside import walk_inside, walk_outside
 from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOW, OF_LEADS, USUAL
 from ...kernels.trie.whole_mask import (
     BOTH,
     FOUND,
+    INSIDE,
     IS_NEW,
     MADE,
     MET,
     NO_LOOP,
     OF_USUAL,
     USUAL_IS_NEW,
+    WITHOUT_INNER,
     find_mask,
     mask_beside,
 )
@@ -28,6 +32,8 @@ from .tables import VocabularyTables
 
 _DONE = (MADE, MET, BOTH)
 _ASK_AGAIN = 1  # no code
+MOST_WAYS, MOST_WAY = 32, 4096
+"""How many ways out of inner states a guide remembers, and how many nodes of the trie one may have."""
 
 
 class QuickMasks:
@@ -42,6 +48,8 @@ class QuickMasks:
         self._automaton = automaton
         self._tables = tables
         self._rows = rows
+        # By the signatures of inner states; None for ways that are too long
+        self._ways: dict[int, NDArray[np.int32] | None] = {}
         self.found = np.zeros(FOUND, np.uint64)
         self.refuse: Callable[[int, Mask], None] | None = None
         self._state = DEAD
@@ -52,7 +60,7 @@ class QuickMasks:
 
         UNREADY where more must be begun before than the count of work.
         """
-        self.view[IS_NEW] = self.view[USUAL_IS_NEW] = 0
+        self.view[IS_NEW] = self.view[USUAL_IS_NEW] = self.view[WITHOUT_INNER] = 0
         return self._made(state, masks, self._automaton.attempt) if 0 <= state <= MOST_LEFT else UNREADY
 
     def finish(self, state: int, code: int, masks: Mask) -> int:
@@ -90,6 +98,13 @@ class QuickMasks:
             if number < 0 or kind in _DONE:
                 return number
             call = self._automaton.attempt_more
+            if kind == INSIDE:
+                code = self._inside(state, masks)
+                if code != _ASK_AGAIN:
+                    view[KIND] = MADE
+                    return number if code >= 0 else code
+                view[WITHOUT_INNER] = 1
+                continue
             if kind == BESIDE:
                 code = self._beside(state, masks)
                 if code != _ASK_AGAIN:
@@ -97,6 +112,41 @@ class QuickMasks:
                 continue
             wanted = self._tables.parts_of((view[LOW], view[HIGH], view[OF_LEADS]))
             parts = wanted or replace(parts, least=NO_LOOP)
+
+    def forget(self) -> None:
+        """Forget what is remembered by signatures."""
+        self._ways.clear()
+
+    def _inside(self, state: int, masks: Mask) -> int:
+        """Write the mask of a state that was found to have an inner one, from that one's; 0 or a code.
+
+        Asks to be called again where too many tokens come to the end of the rule.
+        """
+        view, tables = self.view, self._tables
+        table, evictions, signature = tables.masks, tables.masks.evictions, view[OF_USUAL]
+        with tables.lock:
+            row = table.find(self._rows, signature)
+        way = self._ways.get(signature)
+        if row is None or way is None:
+            if signature in self._ways and way is None:
+                return _ASK_AGAIN
+            found = np.empty((MOST_WAY, 5), np.int32)
+            count = self._automaton.attempt_more(walk_inside, tables.branches, view[USUAL], found, masks[1])
+            if count < DEAD:
+                return count
+            if len(self._ways) == MOST_WAYS:
+                self._ways.clear()
+            way = self._ways[signature] = None if count == DEAD else found[:count].copy()
+            if way is None:
+                return _ASK_AGAIN
+            with tables.lock:
+                table.store(self._rows, signature, masks[1])
+            masks[0] = masks[1]
+        else:
+            masks[0] = table.rows[row]
+            if table.evictions != evictions:
+                return UNREADY  # what was read in the row may have been another mask
+        return self._automaton.attempt_more(walk_outside, tables.branches, state, way, masks[0])
 
     def _beside(self, state: int, masks: Mask) -> int:
         """Write the mask of a state that was found to have a usual one, from that one's; 0 or a code.

@@ -20,17 +20,18 @@ from ..jit.aliases import Bits, Int, Truth, Words
 from ..jit.arrays import Arrays, Vector
 from ..jit.wide import inner_njit, njit, shared_njit
 from .branches import Branches
+from .inside import inner_state, is_inside
 from .loop_slice import UNSLICEABLE, LoopSlice, walk_slice, walk_span
 from .shortcut import BESIDE, HIGH, KIND, LOOP, LOW, NONE, OF_LEADS, SPANNED, USUAL, find_shortcut
 from .walk import walk, walk_beside
 
 # Further kinds of what `find_mask` found: the mask itself; nothing, since another state had the signature before; the
-# masks of the state and of its usual one.
-MADE, MET, BOTH = 4, 5, 6
+# masks of the state and of its usual one; that there is an inner state (see inside.py), in place of the usual one.
+MADE, MET, BOTH, INSIDE = 4, 5, 6, 7
 # Where it says that the signature is new and what that of the usual state is, after the fields of a `Shortcut`; and
-# whether that is new, too (HAS_MASK: the usual state's mask is written already); and as what a state is walked. How
-# many numbers that makes.
-IS_NEW, OF_USUAL, USUAL_IS_NEW, WALKED, FOUND = 5, 6, 7, 8, 9
+# whether that is new, too (HAS_MASK: the usual state's mask is written already); as what a state is walked; and whether
+# that is to be without an inner state. How many numbers that makes.
+IS_NEW, OF_USUAL, USUAL_IS_NEW, WALKED, WITHOUT_INNER, FOUND = 5, 6, 7, 8, 9, 10
 HAS_MASK = 2
 # No loop has so many ASCII characters.
 NO_LOOP = 129
@@ -114,7 +115,8 @@ def find_mask(graph: Graph, chart: Chart, parts: MaskParts, state: Int, found: B
 
     MADE: it is in out[0]; BOTH: and that of the usual state in out[1]; MET: look it up by the signature; BESIDE: look
     that of the usual state up; LOOP or SPANNED: call again with the slice of found[LOW], found[HIGH] and
-    found[OF_LEADS]
+    found[OF_LEADS]; INSIDE: make it from that of the inner state found[USUAL], whose signature is found[OF_USUAL], or
+    call again with found[WITHOUT_INNER]
     found: uint64 [FOUND], in which IS_NEW and USUAL_IS_NEW are 0, unless the mask is known not to be there, as of
     states that this kernel named; out: uint32 [2, words]
     """
@@ -135,7 +137,13 @@ def find_mask(graph: Graph, chart: Chart, parts: MaskParts, state: Int, found: B
         return number
     kind = find_kind(graph, chart, parts, state, found)
     code = min(kind, 0)
-    if kind == MADE:
+    if kind == MADE and found[WALKED] == NONE and not found[WITHOUT_INNER] and is_inside(chart, state):
+        kind = code = inner_state(chart, state)
+        if code >= 0:
+            found[USUAL], kind = code, INSIDE
+            code = signature(graph, chart, code)
+            found[OF_USUAL] = max(code, 0)
+    elif kind == MADE:
         code = write_mask(graph, chart, parts, np.int64(found[WALKED]), state, out[0])
     elif kind == BESIDE:
         usual, used = np.int64(found[USUAL]), chart.sizes[WORDS]

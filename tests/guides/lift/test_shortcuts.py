@@ -212,3 +212,36 @@ def test_masks_of_counted_words_and_indentation(begin: str) -> None:
     for seed in range(3):
         guide = JSONGuide({"type": ["object", "array"], **schema}, RUNS_VOCABULARY)
         check_by_reading(guide, guide.read(guide.start, begin.encode()), Random(seed))
+
+
+HOST = {"type": "string", "format": "hostname"}
+NARROW = {"type": "string", "pattern": r"^[a-zA-Z0-9é]{2,5}([.:][a-zA-Z1-9]{1,9})?( [^a]{1,3}b)?$"}
+INSIDE = [
+    {"type": "array", "prefixItems": [HOST], "items": {"type": "array", "items": HOST, "maxItems": 2}},
+    {"type": "object", "properties": {"ab": HOST, "z": {"items": HOST}}, "additionalProperties": {"maxLength": 3}},
+    {"type": "object", "additionalProperties": NARROW, "maxProperties": 3},
+    {"anyOf": [NARROW, {"const": "ab"}, {"type": "array", "items": {"anyOf": [NARROW, HOST, {"type": "number"}]}}]},
+    {"type": "object", "propertyNames": NARROW, "additionalProperties": {"$ref": "#"}},
+]
+
+
+@pytest.mark.parametrize("number", range(len(INSIDE)))
+def test_masks_inside_a_rule_are_those_of_plain_walks(number: int) -> None:
+    check(JSONGuide(INSIDE[number], VOCABULARY), Random(number))
+
+
+def test_what_stays_inside_a_rule_is_walked_once_for_all_places() -> None:
+    lists, maps = {"type": "array", "items": HOST}, {"type": "object", "additionalProperties": HOST}
+    random = Random(0)
+    words = {"".join(random.choices("abcdefgh", k=random.randint(2, 6))).encode() for _ in range(4000)}
+    several = Vocabulary([*(bytes([value]) for value in range(256)), *sorted(words), None], [256 + len(words)])
+    guide = JSONGuide({"type": "array", "items": {"anyOf": [HOST, lists, maps]}}, several)
+    meter = guide.automaton.meter
+
+    def work(begin: str) -> int:
+        state = guide.read(guide.start, begin.encode())
+        guide.mask(state)
+        return meter.spent
+
+    first = work('["ab')
+    assert max(work(begin) for begin in ('["zz", ["ab', '["zz", {"a": "ab', '[{"a": "b", "b": "ab')) < first / 9
