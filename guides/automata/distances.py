@@ -19,7 +19,7 @@ def steps_to(rows: Sequence[Sequence[int]], ends: Sequence[bool], from_dead: boo
     before: list[list[int]] = [[] for _ in ends]
     steps = [0 if end else NEVER for end in ends]
     queue = [state for state, end in enumerate(ends) if end]
-    spend(20 * sum(map(len, rows)))
+    spend(200 * len(rows) + 5 * sum(map(len, rows)))
     for state, row in enumerate(rows):
         for after in set(row):
             if after >= 0:

@@ -170,6 +170,7 @@ class Subsets:
     def __init__(self, node: Node, classes: dict[Ranges, int], atoms: int) -> None:
         positions = Positions(node, classes, atoms)
         self._follow, self._last = positions.follow, positions.last
+        self.atoms = atoms
         self._of_atom, self._universal = positions.of_atom, positions.universal
         self._numbers: dict[tuple[int, bool], int] = {}
         self._after: dict[int, int] = {0: DEAD}

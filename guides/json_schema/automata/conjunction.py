@@ -36,6 +36,9 @@ from .spelling import bytes_of
 MAX_WRITTEN_OUT = 10_000
 """How many states, between characters, a table of strings may take."""
 
+LONG_SEARCH = 300
+"""After how many states a search asks whether two of the conditions rule each other out, which most that fail do."""
+
 Verdict = Callable[[Met], int]
 """The bytes after a string that meets these of the conditions and not the others; NEVER if it must not."""
 
@@ -137,13 +140,13 @@ class Conjunction:
     def _search(self, start: int) -> None:
         """Find a way to an end, and remember what it takes from every state on it; or that there is none.
 
-        States that are nearest take turns with those in which most groups are met. Where a demand only seems to be
-        near, the way goes by others of its group. A state is not looked at where its place was reached with fewer
-        characters before, once there are enough of them.
+        States that are nearest take turns with those in which most groups are met, and, where characters are few, with
+        those that were reached by fewest. Where a demand only seems to be near, the way goes by others of its group. A
+        state is not looked at where its place was reached with fewer characters before, once there are enough of them.
         """
         came_from: dict[int, tuple[int, int]] = {start: (-1, -1)}
         heaps: list[list[tuple[int, int, int, int]]] = [
-            [(0, 0, 0, start)] for _ in range(1 + self._progress.has_groups)
+            [(0, 0, 0, start)] for _ in range(1 + self._progress.has_groups + (self._most is not None))
         ]
         earliest: dict[int, int] = {}
         done: set[int] = set()
@@ -151,9 +154,12 @@ class Conjunction:
             if not heap:
                 break
             state = heappop(heap)[-1]
-            if state in done:
+            place, length = self._numbers.states[state]
+            if state in done or earliest.get(place, length) < length:
                 continue
             done.add(state)
+            if len(done) == LONG_SEARCH and self._progress.clashes(self._at(start)[0]):
+                break
             cost = self._needed.get(state)
             if cost is None:
                 cost = self.cost_at_end(state)
@@ -171,14 +177,22 @@ class Conjunction:
                     if length >= self._least:
                         earliest[place] = length
                     came_from[after] = (state, atom)
-                    near = self._distance(after)
-                    heappush(heaps[0], (near, 0, len(came_from), after))
-                    for fullest in heaps[1:]:
-                        unmet = self._progress.unmet(self._at(after)[0])
-                        heappush(fullest, (unmet, near, len(came_from), after))
+                    for each, (first, second) in zip(heaps, self._orders(after), strict=True):
+                        heappush(each, (first, second, len(came_from), after))
         self._needed.update(dict.fromkeys(came_from, NEVER))
         for place, length in earliest.items():
             self._dead[place] = min(length, self._dead.get(place, length))
+
+    def _orders(self, state: int) -> list[tuple[int, int]]:
+        """What a state comes by in each of the orders in which states are looked at."""
+        joint, length = self._at(state)
+        near = self._distance(state)
+        orders = [(near, 0)]
+        if self._progress.has_groups:
+            orders.append((self._progress.unmet(joint), near))
+        if self._most is not None:
+            orders.append((length, near))
+        return orders
 
     def _retrace(self, state: int, cost: int, came_from: dict[int, tuple[int, int]]) -> None:
         self._needed.setdefault(state, cost)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
+from itertools import combinations, count
 from typing import NamedTuple
 
 from ....errors import LimitError
@@ -20,6 +20,11 @@ from ...automata.product import Joint
 from ...limits import spend
 
 Met = tuple[bool, ...]
+
+FEW_PLACES = 500
+"""Up to how many places of two automata it is looked for one where both may end."""
+MAX_CELLS = 400_000
+"""How many transitions an automaton may have that is worked out before any text comes to it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Progress:
     """
 
     def __init__(self, demand: Demand, machines: Sequence[Subsets]) -> None:
-        self._part = _Part(demand, machines, count())
+        self._part = _Part(demand, machines, count(), {})
         self.has_groups = bool(self._part.groups)
 
     def settled(self, joint: Joint) -> Joint | None:
@@ -76,6 +81,10 @@ class Progress:
         """What is enough from any state, where a turn gives what it takes to meet a condition for good."""
         return self._part.most(joint, joint[-1], turn)
 
+    def clashes(self, joint: Joint) -> bool:
+        """Whether two conditions outside of groups cannot both be met from a state, as far as a few steps tell."""
+        return self._part.clashes(joint)
+
     @cached_property
     def is_sure(self) -> bool:
         """Whether what is asked for can be met for good from every state."""
@@ -104,20 +113,43 @@ class _Found(NamedTuple):
     is_met: bool
 
 
-class _Part:
-    """A demand, whose bit says that it cannot be met; inner: the bits of what is within it."""
+_Condition = tuple[int, bool, Subsets, "Steps"]
+"""A condition by its number, whether it must be met, its automaton, and how far that is from any state."""
 
-    def __init__(self, demand: Demand, machines: Sequence[Subsets], numbers: Iterator[int]) -> None:
+
+class _Part:
+    """A demand, whose bit says that it cannot be met; inner: the bits of what is within it.
+
+    steps: those of each condition, as it is wanted, worked out before
+    """
+
+    def __init__(
+        self,
+        demand: Demand,
+        machines: Sequence[Subsets],
+        numbers: Iterator[int],
+        steps: dict[tuple[int, bool], Steps],
+    ) -> None:
         self.bit = 1 << next(numbers)
-        self._own = [
-            (number, wanted, machines[number], Steps(machines[number], wanted)) for number, wanted in demand.conditions
+        for number, wanted in demand.conditions:
+            if (number, wanted) not in steps:
+                steps[number, wanted] = Steps(machines[number], wanted)
+        self._own = [(number, wanted, machines[number], steps[number, wanted]) for number, wanted in demand.conditions]
+        self.groups = [
+            _Group([_Part(one, machines, numbers, steps) for one in group], numbers) for group in demand.either
         ]
-        self.groups = [_Group([_Part(one, machines, numbers) for one in group], numbers) for group in demand.either]
         self.inner = sum(group.bit | group.inner for group in self.groups)
 
     def is_lost(self, joint: Joint) -> bool:
         """Whether one of its own conditions cannot be as it is wanted."""
         return any(steps[joint[number]] >= NEVER for number, _, _, steps in self._own)
+
+    def clashes(self, joint: Joint) -> bool:
+        """As of `Progress`."""
+        return any(
+            (one[1] or other[1]) and _is_apart(one, other, (joint[one[0]], joint[other[0]]))
+            for one, other in combinations(self._own, 2)
+        )
 
     def settle(self, joint: Joint, bits: int, matter: set[int]) -> _Found | None:
         """What is settled; None if the demand cannot be met. Adds the machines to `matter` that still do."""
@@ -232,10 +264,34 @@ class Steps:
         return int(machine.accepting[state])
 
 
+def _is_apart(one: _Condition, other: _Condition, start: tuple[int, int]) -> bool:
+    """Whether no string goes on from two places so that both conditions are as wanted; False if that takes long."""
+    (_, wanted, machine, steps), (_, also_wanted, also_machine, also_steps) = one, other
+    nowhere = [DEAD] * machine.atoms
+    seen = {start}
+    places = list(seen)
+    for at, also in places:
+        if (at >= 0 and machine.accepting[at]) == wanted and (
+            also >= 0 and also_machine.accepting[also]
+        ) == also_wanted:
+            return False
+        spend(40 * machine.atoms)
+        row = nowhere if at < 0 else machine.row(at)
+        also_row = nowhere if also < 0 else also_machine.row(also)
+        after = set(zip(row, also_row, strict=True)) - seen
+        fresh = [pair for pair in after if steps[pair[0]] < NEVER and also_steps[pair[1]] < NEVER]
+        seen.update(after)
+        places += fresh
+        if len(places) > FEW_PLACES:
+            return False
+    return True
+
+
 def is_complete(machine: Subsets) -> bool:
     """Whether all states of an automaton have been worked out; if they are too many they are made on demand."""
     if machine.max_states is None:
         return False
+    machine.max_states = min(machine.max_states, MAX_CELLS // machine.atoms)
     try:
         machine.complete()
     except LimitError:

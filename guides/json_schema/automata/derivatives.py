@@ -22,7 +22,7 @@ from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat,
 from .narrowing import size
 
 MAX_DERIVATIVES = 20_000
-BYTES_PER_NODE = 200
+BYTES_PER_NODE = EFFORT_PER_NODE = 200
 MAX_MATCHED = 1024
 """Of how many texts it is remembered whether they match."""
 
@@ -69,10 +69,15 @@ class Expression:
     """
 
     def __init__(self, node: Node) -> None:
-        self._effort = BYTES_PER_NODE * size(node)
-        """What a derivative takes: it is about as large as the node, and is compared as a whole."""
+        self._efforts = [EFFORT_PER_NODE * size(node)]
+        """What a derivative of each state takes: it is about as large as its node, and is compared as a whole.
+
+        A state that has grown has most parts in common with those before.
+        """
+        self.work = 0
+        """About how many steps of work the states met so far took."""
         self._rests = Rests()
-        self._held = self._effort
+        self._held = BYTES_PER_NODE * size(node)
         self._nodes: list[Left] = [node]
         self._numbers: dict[Left, int] = {node: 0}
         self.steps: list[dict[str, int]] = [{}]
@@ -88,16 +93,12 @@ class Expression:
         """About how much memory the states met so far take, and the texts that were matched."""
         return self._held + self._rests.held_bytes + 100 * self._taken + 200 * len(self._matched)
 
-    @property
-    def work(self) -> int:
-        """About how many steps of work the states met so far took."""
-        return self._effort * self._taken
-
     def step(self, state: int, char: str) -> int:
         """The state after a character."""
         after = self.steps[state].get(char)
         if after is None:
-            spend(self._effort)
+            effort = self._efforts[state]
+            spend(effort)
             node = derivative(self._nodes[state], ord(char), self._rests)
             after = self._numbers.get(node, -1)
             if after < 0:
@@ -105,6 +106,7 @@ class Expression:
                     after = self._add(node)
             self.steps[state][char] = after
             self._taken += 1
+            self.work += effort
         return after
 
     def _add(self, node: Left) -> int:
@@ -121,7 +123,9 @@ class Expression:
         self.dead[number:] = [node == NOTHING]
         self.universal[number:] = [universal(node)]
         self._bounds[number:] = [None]
-        self._held += BYTES_PER_NODE * size(cast("Node", node))
+        nodes = size(cast("Node", node))
+        self._efforts[number:] = [min(EFFORT_PER_NODE * nodes, self._efforts[0])]
+        self._held += BYTES_PER_NODE * nodes
         self._numbers[node] = number
         return number
 

@@ -14,18 +14,19 @@ from itertools import islice, pairwise
 from ...automata.charsets import LAST
 from ...kept import kept, kept_growing
 from ...limits import spend, spend_growth
-from ...regex.measure import ENDLESS
+from ...regex.measure import ENDLESS, lengths
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from ..algebra.cases import NO_NAMES, String
 from ..automata.conjunction import conjunction
 from ..automata.derivatives import Expression
 from ..automata.narrowing import narrow
+from ..automata.spelling import has_table
 from ..read import formats
 from ..read.patterns import parse
 
 MANY_STAGES = 4_000
 """After how many stages, each counted once for every condition, a search for a shortest member becomes one for any."""
-MUCH_WORK = 3_000_000
+MUCH_WORK = 1_000_000
 """After how many steps of work, too, where there are several conditions."""
 LONG = 64
 """How many characters more than they must have texts are counted with, where there is no bound."""
@@ -226,6 +227,9 @@ def _pumped(path: Path, case: String, count: int) -> list[str]:
 @kept(4096, 16 << 20)
 def shortest(case: String) -> Path | None:
     """A shortest member, by one character of each kind breadth first; exclusions are not looked at."""
+    least, most = _lengths(case)
+    if least > most:
+        return None
     if case.min_length > 1 and (case.max_length is None or case.min_length <= case.max_length):
         # Without its characters being counted there are far fewer places to look at.
         path = shortest(replace(case, min_length=0, max_length=None))
@@ -241,7 +245,7 @@ def shortest(case: String) -> Path | None:
         elif missing <= 0:
             return path
     pairs = conditions(case)
-    most_work = MUCH_WORK + sum(language.work for language, _ in pairs)
+    budget = MUCH_WORK + sum(language.work for language, _ in pairs) if len(pairs) > 1 else 2**62
     start: Stage = (0, tuple(0 for _ in pairs))
     came_from: dict[Stage, tuple[Stage, str] | None] = {start: None}
     level = [start]
@@ -258,12 +262,27 @@ def shortest(case: String) -> Path | None:
                 if reached is not None and reached not in came_from:
                     came_from[reached] = (node, char)
                     following.append(reached)
-        work = sum(language.work for language, _ in pairs)
-        if len(came_from) * len(pairs) > MANY_STAGES or (len(pairs) > 1 and work > most_work):
-            text = conjunction(replace(case, excluded=NO_NAMES)).example(_readable)
-            return None if text is None else Path(text, is_shortest=False)
+                if sum(language.work for language, _ in pairs) > budget:
+                    return _any(case)
+        if len(came_from) * len(pairs) > MANY_STAGES:
+            return _any(case)
         level = following
     return None
+
+
+def _lengths(case: String) -> tuple[int, int]:
+    """Bounds on the lengths of members, as far as single patterns and formats tell."""
+    nodes = (*map(parse, case.patterns), *(parse(formats.PATTERNS[name]) for name in case.formats))
+    told = [lengths(node) for node in nodes if not has_table(node)]
+    least = max((case.min_length, *(low for low, _ in told)))
+    most = ENDLESS if case.max_length is None else case.max_length
+    return least, min((most, *(high for _, high in told)))
+
+
+def _any(case: String) -> Path | None:
+    """A member, by automata of all conditions side by side; exclusions are not looked at."""
+    text = conjunction(replace(case, excluded=NO_NAMES)).example(_readable)
+    return None if text is None else Path(text, is_shortest=False)
 
 
 def _retraced(pairs: Conditions, end: Stage, came_from: dict[Stage, tuple[Stage, str] | None]) -> Path:

@@ -96,6 +96,7 @@ def runs(number: int) -> Any:
     return {"anyOf": [apart, *({"pattern": str((number + more) % 10) * (5 + more)} for more in range(3))]}
 
 
+WORDS = "|".join("".join(parts) for parts in product(LETTERS[:13], "aeiou", "xyz"))
 MANY: dict[str, Any] = {
     "alternatives of the start, of the end, and of runs between": {
         "allOf": [{"anyOf": PREFIXES}, {"anyOf": ENDS}, *map(runs, range(8)), {"minLength": 10}, {"maxLength": 100}]
@@ -120,6 +121,39 @@ MANY: dict[str, Any] = {
     },
     "exactly one of two": {
         "allOf": [{"oneOf": [{"pattern": one}, {"pattern": f"{other}$"}]} for one, other in pairwise(LETTERS[:13])]
+    },
+    "lengths that a format does not have": {
+        "allOf": [
+            *({"not": {"pattern": one}} for one in (r"^(\w+\s){2,6}\w+$", "(ab|cd|ef){2,5}", "^https?://")),
+            {"not": {"format": "hostname"}},
+            {"format": "ipv6"},
+            {"pattern": "[A-Z]{2,4}[0-9]{2,6}"},
+            {"anyOf": [{"not": {"pattern": "^https?://"}}, {"maxLength": 19}]},
+        ]
+    },
+    "patterns that rule each other out": {
+        "allOf": [
+            {"pattern": r"^(\w+\s){2,6}\w+$"},
+            {"pattern": "x.{5}y"},
+            *(
+                {"not": {"pattern": one}}
+                for one in ("[0-9]{3}", "(ab|cd|ef){2,5}", "(red|green|blue|white|cyan|black)")
+            ),
+            {"anyOf": [{"pattern": "^.*(a.{8}|b.{9})$"}, {"pattern": "(.)*@"}]},
+            {"anyOf": [{"maxLength": 16}, {"pattern": "@.*@"}]},
+            {"maxLength": 30},
+        ]
+    },
+    "hundreds of words": {
+        "allOf": [
+            {"pattern": f"^({WORDS}).*"},
+            {"pattern": r"\.(com|org|net|io)$"},
+            {"pattern": "[A-Z]{2,4}[0-9]{2,6}"},
+            {"anyOf": [{"pattern": "b$"}, {"not": {"pattern": "^.*(a.{8}|b.{9})$"}}]},
+            {"not": {"format": "email"}},
+            {"minLength": 14},
+            {"maxLength": 20},
+        ]
     },
     "constants beside": {
         "allOf": [
