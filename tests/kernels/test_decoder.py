@@ -5,6 +5,7 @@ imported, so these tests are run by themselves with it.
 """
 
 import os
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -148,15 +149,14 @@ def test_place(name: str, dtype: torch.dtype, tokens: int, heads: Heads, normed:
 
 
 @needs_triton
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("dtype", "biased"), [(torch.float32, True), (torch.bfloat16, False), (torch.float16, True)])
 @pytest.mark.parametrize("tokens", [1, 2, 3, 4])
 @pytest.mark.parametrize(
     ("count", "width", "tile"),
     [(1, 1, None), (5, 24, None), (7, 64, (2, 32, 2, 1)), (8, 96, (4, 32, 4, 1)), (9, 37, (4, 16, 2, 1))],
 )
-@pytest.mark.parametrize("biased", [False, True])
 def test_product_of_a_few_tokens(
-    dtype: torch.dtype, tokens: int, count: int, width: int, tile: Any, biased: bool
+    dtype: torch.dtype, biased: bool, tokens: int, count: int, width: int, tile: Any
 ) -> None:
     from trellm.kernels.decoder.triton_matvec import Tile, can_multiply, multiply
 
@@ -167,27 +167,19 @@ def test_product_of_a_few_tokens(
     near(multiply(states, weight, bias, tile=tile and Tile(*tile)), expected, dtype)
 
 
+# Of two values of each of six things, a half of all combinations: any five of them meet in all ways.
+AROUND = [ways for ways in product(range(2), repeat=6) if sum(ways) % 2 == 0]
+
+
 @needs_triton
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("tokens", [1, 4])
+@pytest.mark.parametrize(("wide", "few", "biased", "gate", "onto", "normed"), AROUND)
 @pytest.mark.parametrize(("count", "width", "tile"), [(5, 24, None), (9, 64, (2, 32, 2, 1)), (8, 37, (4, 16, 2, 1))])
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("gate", [False, True])
-@pytest.mark.parametrize("onto", [False, True])
-@pytest.mark.parametrize("normed", [False, True])
 def test_what_lies_around_a_product_of_a_few_tokens(
-    dtype: torch.dtype,
-    tokens: int,
-    count: int,
-    width: int,
-    tile: Any,
-    biased: bool,
-    gate: bool,
-    onto: bool,
-    normed: bool,
+    wide: int, few: int, biased: int, gate: int, onto: int, normed: int, count: int, width: int, tile: Any
 ) -> None:
     from trellm.kernels.decoder.triton_matvec import Tile, multiply
 
+    dtype, tokens = (torch.bfloat16, torch.float32)[wide], (4, 1)[few]
     total = 2 * count if gate else count
     states, weight = numbers(8, tokens, width, dtype=dtype), numbers(9, total, width, dtype=dtype) * 0.2
     bias = numbers(10, total, dtype=dtype) if biased else None
@@ -204,12 +196,12 @@ def test_what_lies_around_a_product_of_a_few_tokens(
     found = multiply(
         *(states, weight, bias),
         norm=(scales, EPS) if normed else None,
-        gate=gate,
+        gate=bool(gate),
         residual=residual,
         tile=tile and Tile(*tile),
     )
     assert found.shape == (tokens, count)
-    assert (found is residual) == onto
+    assert (found is residual) == bool(onto)
     near(found, expected, dtype)
 
 

@@ -107,8 +107,10 @@ def test_argmax_and_log_sum_exp(width: int, dtype: torch.dtype) -> None:
 
 
 @needs_triton
-@pytest.mark.parametrize("filters", FILTERS)
-@pytest.mark.parametrize("width", [BLOCK // 2 + 1, BLOCK + 3])
+@pytest.mark.parametrize(
+    ("width", "filters"),
+    [*((BLOCK + 3, filters) for filters in FILTERS), (BLOCK // 2 + 1, FILTERS[0]), (BLOCK // 2 + 1, FILTERS[-1])],
+)
 def test_sampling(width: int, filters: dict[str, Any]) -> None:
     from trellm.kernels.logits import triton_select
     from trellm.kernels.logits.select import _sampling
@@ -180,8 +182,10 @@ def test_rows_of_which_some_are_greedy(filters: dict[str, Any]) -> None:
 
 
 @needs_triton
-@pytest.mark.parametrize("normalise", ["raw", "masked", "none"])
-@pytest.mark.parametrize(("width", "k"), [(BLOCK // 2 + 1, BLOCK + 1), (BLOCK + 3, 3)])
+@pytest.mark.parametrize(
+    ("width", "k", "normalise"),
+    [*((BLOCK + 3, 3, normalise) for normalise in ("raw", "masked", "none")), (BLOCK // 2 + 1, BLOCK + 1, "masked")],
+)
 def test_best_k_of_beams(width: int, k: int, normalise: str) -> None:
     from trellm.kernels.logits import triton_select
 

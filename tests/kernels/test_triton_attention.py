@@ -102,8 +102,7 @@ class Case:
 
 
 @needs_triton
-@pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize(("dtype", "parts"), [(torch.float32, 1), *((dtype, 3) for dtype in TOLERANCES)], ids=str)
 def test_chunks_of_all_widths(dtype: torch.dtype, parts: int) -> None:
     Case([(0, 1), (31, 0), (15, 3), (16, 17), (130, 70)], (2, 1), (24, 24), dtype).check(parts=parts)
 

@@ -10,4 +10,4 @@ pytestmark = pytest.mark.slow
 
 
 def test_what_is_broken_off_leaves_everything_as_it_was(instrument: Callable[..., str]) -> None:
-    instrument("injection.py", "--places", "300", "--strict")
+    instrument("injection.py", "--places", "200", "--strict")

@@ -50,7 +50,7 @@ def test_an_interrupt_at_any_line_keeps_what_is_finished(options: dict[str, Any]
     generator = generate.regex(table_model(), "[ab]{1,3}(c|de)")
     whole = generator.run(PROMPTS, batch_size=3, **options)
     kept: set[int] = set()
-    for line in range(1, 100_000, 61):
+    for line in range(1, 100_000, 151):
         trace = InterruptAt(line)
         before = sys.gettrace()
         sys.settrace(trace)

@@ -217,7 +217,7 @@ def none_of_closed(random: Random, count: int) -> dict[str, Any]:
     return {"type": "object", **outer, "not": {"anyOf": parts}}
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))])
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 6))])
 def test_none_of_many_closed_objects(seed: int) -> None:
     """Each of which some member with another name refutes: that would multiply."""
     random = Random(seed)
@@ -238,7 +238,7 @@ def test_none_of_many_closed_objects(seed: int) -> None:
     assert seen[True] > 5
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 4))])
 def test_objects_with_some_member_obey_the_laws(seed: int) -> None:
     schema = none_of_closed(Random(seed), 12)
     guide = JSONGuide(schema, BYTES, order=("any", "schema")[seed % 2])
