@@ -151,7 +151,7 @@ def walk(machine: ChartAutomaton, rng: random.Random, walks: int, steps: int = 4
 
 
 @pytest.mark.parametrize("escapes", ["canonical", "any"])
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(case=cases(), seed=st.integers(0, 1000))
 def test_the_texts_are_the_set(escapes: Escapes, case: String, seed: int) -> None:
     try:
