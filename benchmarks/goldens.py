@@ -110,7 +110,7 @@ STOPS: tuple[dict[str, Any], ...] = ({"stop": ["e"]}, {"stop_ids": [60, 70]})
 @cache
 def model_of(name: str) -> Any:
     import numpy as np
-    from architectures import network_of, tokenizer_of  # pyright: ignore[reportMissingImports]
+    from architectures import network_of, tokenizer_of
     from trellm import Vocabulary, models
 
     def logits(ids: Sequence[int]) -> Any:
@@ -483,7 +483,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 
 def commands(_: argparse.Namespace) -> Cases:
-    from architectures import tokenizer_of  # pyright: ignore[reportMissingImports]
+    from architectures import tokenizer_of
 
     with tempfile.TemporaryDirectory() as folder:
         for name, content in FILES.items():
