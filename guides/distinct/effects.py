@@ -370,10 +370,11 @@ class Effects:
         found, end = self._reader.read(blank, data, 0, lambda _: False, log)
         if end < 0:
             return UNTOLD
-        closed = any(isinstance(each.value, Container) and not each.begun for each in log)
-        if found is None:
-            return UNTOLD if len(shape) > LEVELS or self._trails.openings.search(data, end) else ENDED
+        closed = sum(isinstance(each.value, Container) and not each.begun for each in log)
         fresh = [each for each in log if each.begun]
+        if found is None:
+            is_all = len(shape) <= LEVELS and not fresh and not self._trails.openings.search(data, end)
+            return ENDED if is_all else UNTOLD
         outside = [each for each in fresh if not each.inside]
         values = [each.value for each in outside if not each.is_name]
         if sum(each.inside and not each.is_name for each in fresh) > 1 or (closed and outside):
@@ -383,10 +384,12 @@ class Effects:
             values = []
         elif not self._heads.inner.issuperset(values):
             return UNTOLD
-        is_after = found.mode == AFTER and _depth(found.frame) <= _depth(blank.frame)
+        is_after = found.mode == AFTER and _depth(found.frame) <= _depth(blank.frame) - closed
         is_same_piece = not log and blank.mode in (*STRINGS, WORD)
         goes_on = not is_after and not is_same_piece
         names = frozenset(each.value for each in outside if each.is_name and isinstance(each.value, bytes))
+        if names and blank.mode in (NAME_TEXT, NAME_ESCAPE):
+            return UNTOLD  # one of them may be the name that is in progress before the token
         begins_word = found.mode == WORD and joined(found.text) == data.lstrip(SPACE)
         return Effect(
             found,
@@ -421,7 +424,7 @@ class Effects:
             frame = Frame(frame, kind, written, around, name=b"" if kind is OBJECT and is_value else None)
         assert frame is not None
         # What no string begins with, so that the one in progress is none of those that tokens have in whole
-        text = b"\0" if mode in STRINGS else None
+        text = None if mode not in STRINGS else b"\0\\" if mode in (TEXT_ESCAPE, NAME_ESCAPE) else b"\0"
         return Trail(frame, mode, text)
 
 

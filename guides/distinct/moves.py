@@ -77,7 +77,8 @@ def hits_of(unsafe: Unsafe, trail: Trail) -> Hits | None:
     if frame.written is None or frame.kind is not ARRAY or not unsafe.wholes:
         return None
     # The item in progress, too, may be one of those that a token has in whole behind its end.
-    begin = joined(text) if text is not None and size_of(text) <= unsafe.longest else None
+    is_begun = trail.mode in STRINGS or trail.mode == WORD
+    begin = joined(text) if is_begun and size_of(text) <= unsafe.longest else None
     if begin is not None and unsafe.begins is not None and begin not in unsafe.begins:
         begin = None
     hits = frame.written.hits

@@ -262,7 +262,7 @@ class RefusingGuide(RememberingGuide):
         if written is not None and frame.kind is ARRAY and unsafe.wholes:
             for hit in written.hits:
                 tried.update(unsafe.wholes.get(hit, ()))
-            if trail.text is not None and size_of(trail.text) <= unsafe.longest:
+            if (mode in STRINGS or mode == WORD) and size_of(trail.text) <= unsafe.longest:
                 # The item in progress may be one of those that a token has in whole behind its end.
                 tried.update(token for tokens in unsafe.wholes.values() for token in tokens)
         if not self._ways.is_settled(trail):

@@ -43,6 +43,8 @@ Shape = tuple[tuple[Kind, bool], ...]
 
 _STOP = re.compile(rb'["\\]')
 WORD_END = re.compile(rb"[ \t\n\r,\]}]")
+_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Without those that stand for bytes which are no UTF-8."""
 _BEGUN = re.compile(rb"\\u[0-9a-fA-F]{0,3}\Z")
 _CERTAIN = re.compile(
     rb"(?:[^\\]|\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*", re.DOTALL
@@ -304,10 +306,14 @@ class _Reading:
 
 
 def _spelt(raw: bytes) -> bytes:
-    """A string's canonical spelling, whatever way it is written; it may end in the middle of a character."""
+    """A string's canonical spelling, whatever way it is written; it may end in the middle of a character.
+
+    Half of a surrogate pair is written as an escape.
+    """
     whole = raw.decode("utf-8", "surrogateescape")
     try:
         value = json.loads(f'"{whole}"', strict=False)
     except ValueError:
         raise AssertionError("the chart reads only strings") from None
-    return json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "surrogateescape")
+    spelt = json.dumps(value, ensure_ascii=False)[1:-1]
+    return _HALVES.sub(lambda half: f"\\u{ord(half.group()):04x}", spelt).encode("utf-8", "surrogateescape")

@@ -110,9 +110,11 @@ class Settled:
         else:
             names = self._look(state, where, level, allowed())
             note(self._names, [key], names)
-        if names is None:
-            return False
-        return not names or not any(map(trail().frame.has_name, names))
+        if not names:
+            return names is not None
+        at = trail()
+        # A name in progress may come to be one of those that are in the token.
+        return at.mode not in (NAME_TEXT, NAME_ESCAPE) and not any(map(at.frame.has_name, names))
 
     def _look(self, state: int, where: int, level: Level, allowed: Mask) -> frozenset[bytes] | None:
         """The names that must not be there already, for all tokens to be allowed; None if that is not all it takes."""

@@ -79,7 +79,7 @@ class Wordings:
     def _inner(self, content: Any, *, is_map: bool) -> tuple[Any, ...] | None:
         """What the schemas in a keyword say, behind their names; or lists of names in their place."""
         schemas: Iterable[Any] = content.values() if is_map else content if is_array(content) else (content,)
-        found: list[Any] = [*content] if is_map else []
+        found: list[Any] = [*content] if is_map else [is_array(content)]
         for schema in schemas:
             if is_object(schema):
                 said: Any = self._number(self._places[id(schema)])

@@ -675,3 +675,64 @@ def test_that_few_values_are_used_up_is_told_whatever_white_space_might_be_betwe
         allowed = bytes(token for token in tokens_of(guide.mask(state)) if token < 256)
         assert (b"," in allowed) == (count < len(values))
         assert (b"\n" if indent else b"]") in allowed
+
+
+def unique(items: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items, "uniqueItems": True, **more}
+
+
+SHORT = unique({"type": "array", "items": {"type": "string"}, "maxItems": 1})
+ENUMS = {"type": "object", "properties": {"b": {"enum": ["x", "y"]}}, "additionalProperties": False}
+COUNTED = {"type": "object", "minProperties": 2}
+
+
+@pytest.mark.parametrize("bytewise", [False, True])
+@pytest.mark.parametrize(
+    ("schema", "text", "token", "expected"),
+    [
+        (unique({"type": "integer"}), b"[1", b",1]", False),
+        (unique({"type": "integer"}), b"[1", b",2]", True),
+        (ANYTHING, b"[{},", b"{}]", False),
+        (COUNTED, b'{"y":1', b',"y":2}', False),
+        (STRINGS, b'["b","', b'c","c"', False),
+        (STRINGS, b'["b","', b'c","d"', True),
+        (unique(STRINGS), b'[["', b'b","b"', False),
+        (SHORT, b'[["a"],[""', b'],["a"', False),
+        (SHORT, b'[["a"],[""', b'],["b"', True),
+        (unique(ENUMS), b'[{"b":"x', b'"},{"b":"x"', False),
+        (unique({"type": "object"}), b'[{"q', b'":1,"q":2', False),
+        (unique({"type": "object"}), b'[{"', b'q":1,"q":2', False),
+        (unique({"type": "object"}), b'[{"r":1},{"r":2,"q', b'":1,"q":2', False),
+        (unique({"type": "object"}), b'[{"r":1},{"r":2,"q', b'":1,"p":2', True),
+        (COUNTED, b'{"x', b'":1,"x":2', False),
+    ],
+)
+def test_what_a_token_has_twice_is_refused_by_masks_and_steps(
+    schema: Any, text: bytes, token: bytes, expected: bool, bytewise: bool
+) -> None:
+    """Whole values behind the one in progress, before it, at the array's end, and behind that of another container."""
+    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), token, None], eos_ids=[257])
+    guide = JSONGuide(schema, vocabulary, whitespace="compact")
+    state = guide.start
+    for piece in [text[at : at + 1] for at in range(len(text))] if bytewise else [text]:
+        state = guide.read(state, piece)
+    assert (256 in tokens_of(guide.mask(state)), guide.advance(state, 256) != DEAD) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("items", "text", "token", "expected"),
+    [
+        ({"type": "string"}, b'["\\', b'\\"', True),
+        ({"type": "string"}, b'["\\\\","\\', b'\\"', False),
+        ({"type": "object"}, b'[{"\\', b'\\":', True),
+        ({"type": "string"}, rb'["\ud83d', rb'\ude00"', True),
+        ({"type": "string"}, "[\"\U0001f600\",\"\\ud83d".encode(), rb'\ude00"', False),
+    ],
+)  # fmt: skip
+def test_tokens_behind_half_an_escape_are_read_as_what_they_end(
+    items: Any, text: bytes, token: bytes, expected: bool
+) -> None:
+    vocabulary = Vocabulary([*(bytes([byte]) for byte in range(256)), token, None], eos_ids=[257])
+    guide = JSONGuide(unique(items), vocabulary, whitespace="compact", escapes="any")
+    state = guide.read(guide.start, text)
+    assert (256 in tokens_of(guide.mask(state)), guide.advance(state, 256) != DEAD) == (expected, expected)

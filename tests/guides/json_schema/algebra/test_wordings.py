@@ -6,8 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from trellm import Vocabulary
+from trellm.guides import JSONGuide
 from trellm.guides.json_schema import CompiledSchema
 from trellm.guides.json_schema.algebra.formula import Formula
+from trellm.guides.protocol import DEAD
 
 RECORD: dict[str, Any] = {
     "type": "object",
@@ -69,3 +72,15 @@ def test_what_depends_on_the_dynamic_scope_is_told_apart_by_place() -> None:
     inner = {"type": "array", "items": {"$dynamicRef": "#one"}}
     first, second = formulas(inner, inner, **{"$dynamicAnchor": "one"})
     assert first is not second
+
+
+def test_a_list_of_one_schema_says_something_else_than_the_schema() -> None:
+    """`items` of older drafts: the first item's schema, or that of all items."""
+    text = {"type": "string"}
+    draft = "http://json-schema.org/draft-07/schema#"
+    for first, second in (([text], text), (text, [text])):
+        arrays = {"a": {"type": "array", "items": first}, "b": {"type": "array", "items": second}}
+        guide = JSONGuide({"$schema": draft, "properties": arrays}, Vocabulary.from_bytes())
+        for name, items in (("a", first), ("b", second)):
+            state = guide.read(guide.start, b'{"%s":["x",1]}' % name.encode())
+            assert (state != DEAD) is isinstance(items, list)
