@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.chart.layout import ROW
+from ...kernels.chart.layout import KEPT, ROW
 from ...kernels.distinct.layout import FIRST_FLAT
 from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOOP, LOW, OF_LEADS, USUAL, probe
 from ..lift.lifted_guide import MAX_STEPS
@@ -86,7 +87,7 @@ class RefusingGuide(RememberingGuide):
     def _settled_row(self, state: int) -> int | None:
         """As `row`, in a settled item; None elsewhere, and where more is to be looked at."""
         settled = self._settled
-        with self._lock, self._meter:
+        with self._lock:
             if settled is None or state >= FIRST_FLAT or not 0 <= state - FIRST_NUMBER < len(self._given):
                 return None
             given = self._given[state - FIRST_NUMBER]
@@ -98,7 +99,9 @@ class RefusingGuide(RememberingGuide):
                     return None
                 place, where = given.spot.state, where_of(given)
             row = super().row(place)
-            is_told = settled.is_told(place, where, level, lambda: self._chart_mask(place), lambda: self._trail(given))
+            with self._meter:
+                mask, trail = partial(self._chart_mask, row, place), partial(self._trail, given)
+                is_told = settled.is_told(place, where, level, mask, trail)
             if not is_told:
                 return None
             if isinstance(given, Trail) and given.mode == NAME_TEXT:
@@ -106,13 +109,12 @@ class RefusingGuide(RememberingGuide):
             self._note_signature(state, self._signatures[place])
             return row
 
-    def _chart_mask(self, state: int) -> Mask:
-        """A copy of the mask of a state of the chart."""
-        while True:
-            before = self._masks.evictions
-            mask = self._masks.rows[super().row(state)].copy()
-            if self._masks.evictions == before:
-                return mask
+    def _chart_mask(self, row: int, state: int) -> Mask:
+        """A copy of the mask of a state of the chart, which is in a row if no other has come there since."""
+        with self._tables.lock:
+            if self._rows.get(self._signatures.get(state, NO_SIGNATURE)) == row:
+                return self._tables.masks.masks[row].copy()
+        return self._copied(state)
 
     def _row_of_new_names(self, state: int, trail: Trail) -> int | None:
         """As `row`, in a name that may be any but those that are there, if they have one spelling."""
@@ -350,7 +352,8 @@ class RefusingGuide(RememberingGuide):
     def _refuse(self, state: int, mask: Mask) -> None:
         """Take tokens from a mask that have something twice, outside of what is remembered."""
         with self._meter:
-            self._automaton.keep(np.array([state], np.int32))
+            if self._automaton.chart.states.item(state, KEPT) < 0:
+                self._automaton.keep(np.array([state], np.int32))
             found = mask & self._refusable(state)
             if not found.any():
                 return
