@@ -271,7 +271,7 @@ class RememberingGuide(LiftedGuide):
 
     def _advance_trail(self, state: int, token: int) -> int | None:
         """As `advance` from a place with a trail of its own, where that is known at once; None elsewhere."""
-        if token < 0:
+        if not 0 <= token < self._size:
             return None
         key = state << 32 | token
         known = self._steps.get(key)

@@ -736,3 +736,22 @@ def test_tokens_behind_half_an_escape_are_read_as_what_they_end(
     guide = JSONGuide(unique(items), vocabulary, whitespace="compact", escapes="any")
     state = guide.read(guide.start, text)
     assert (256 in tokens_of(guide.mask(state)), guide.advance(state, 256) != DEAD) == (expected, expected)
+
+
+@pytest.mark.parametrize("text", [b'[{"a":true},{"b":1', b'[{"a":true},{"a":', b'[{"a', b"["])
+def test_numbers_of_no_token_lead_nowhere(text: bytes) -> None:
+    guide = guide_of(unique(NAMED), whitespace="compact")
+    state = guide.start
+    for byte in text:
+        state = guide.advance(state, byte)
+    for token in (VOCABULARY.size, VOCABULARY.size + 7, 2**31 - 1, 2**31, 2**40, -1):
+        assert guide.advance(state, token) == DEAD
+
+
+def test_numbers_of_no_token_lead_nowhere_among_words() -> None:
+    guide = guide_of(INTEGERS, whitespace="compact")
+    state = guide.start
+    for byte in b"[1,22":
+        state = guide.advance(state, byte)
+    for token in (VOCABULARY.size, VOCABULARY.size + 7, 2**31 - 1, 2**31, 2**40, -1):
+        assert guide.advance(state, token) == DEAD
