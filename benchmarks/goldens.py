@@ -1,4 +1,4 @@
-"""What the package answers today, recorded, so that a change that should change nothing can be seen to.
+"""Recordings of what the package answers, against which a change that should change nothing is compared.
 
     python benchmarks/goldens.py record path/to/folder [--tokenizer DIR --schemas FILE [--sample 150]] [--only KIND]
     python benchmarks/goldens.py compare path/to/folder [--tokenizer DIR --schemas FILE] [--only KIND]
@@ -242,7 +242,7 @@ def called(model: str, guide: str, way: str, prompts: Sequence[Any], options: Ma
 
 
 def near_tie(key: str, before: Mapping[str, Any], work: Any) -> bool:
-    """Whether a greedy call that comes to other tokens first does so where two were about as likely."""
+    """True where a greedy call comes to other tokens first where two were about as likely."""
     model, guide, _, prompts, options = work.args
     if "Greedy" not in key or "tokens" not in before:
         return False
@@ -291,7 +291,7 @@ def masked(record: Mapping[str, Any], tokenizer: Any, vocabulary: Any) -> dict[s
 
 
 def walked(guide: Any, data: Any, tokenizer: Any) -> list[Any]:
-    """How many tokens of an instance are allowed, whether it may end there, and the hash of all masks before them."""
+    """Count of an instance's tokens that are allowed, acceptance behind them, and the hash of all masks before them."""
     masks, state, count = hashlib.sha256(), guide.start, 0
     for token in tokenizer.encode(json.dumps(data, ensure_ascii=False), add_special_tokens=False):
         mask = guide.mask(state)
@@ -423,7 +423,7 @@ def plain(value: Any) -> Any:
 
 
 def put_together(events: Sequence[str]) -> dict[str, Any]:
-    """What a stream says at each place of its events: texts joined, and of other values those that follow another."""
+    """Values of a stream at each place of its events: texts joined, and of others those that follow another."""
     found: dict[str, list[Any]] = {}
 
     def visit(place: str, value: Any) -> None:
@@ -516,7 +516,7 @@ KINDS: dict[str, Callable[[argparse.Namespace], Cases]] = {
 
 
 def lines_of(file: Path) -> dict[str, Any]:
-    """What was recorded; a last line that was broken off is left out."""
+    """Lines of a recording; a last one that was broken off is left out."""
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     return dict(json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n"))
 
@@ -535,7 +535,7 @@ def record(kind: str, options: argparse.Namespace) -> int:
 
 
 def compare(kind: str, options: argparse.Namespace) -> int:
-    """How many differ."""
+    """Count of cases that differ."""
     before = lines_of(Path(options.folder) / f"{kind}.jsonl")
     count, words, near, wrong = 0, 0, 0, 0
     for key, work in KINDS[kind](options):

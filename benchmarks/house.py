@@ -106,7 +106,7 @@ def _functions_of(work: Callable[[], None]) -> list[str]:
 
 
 def running() -> Iterator[tuple[str, list[str]]]:
-    """What is counted in calls."""
+    """Functions that calls run, by measure."""
     done = {}
     for name in ("stream", "guide", "stream"):  # the first one compiles kernels that are not on disk
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
@@ -119,7 +119,7 @@ def running() -> Iterator[tuple[str, list[str]]]:
 
 
 def counted() -> Iterator[tuple[str, list[str]]]:
-    """What is counted in the source: measures, and what each has found."""
+    """Findings in the source, by measure."""
     files = {file: name for name, file in layering.KNOWN.items() if name[:1] != ("training",)}
     trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
     for measure, names in NAMED.items():
@@ -262,7 +262,7 @@ def _branching(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _branches(node: ast.AST) -> int:
-    """How many ways a node adds: as mccabe counts, and those of `and`, `or`, `assert` and comprehensions."""
+    """Ways that a node adds: as mccabe counts, and those of `and`, `or`, `assert` and comprehensions."""
     if isinstance(node, ast.BoolOp):
         return len(node.values) - 1
     if isinstance(node, ast.comprehension):
@@ -272,7 +272,7 @@ def _branches(node: ast.AST) -> int:
 
 
 def _broken_rules() -> dict[str, list[str]]:
-    """What ruff finds of the two rules: mccabe's complexity everywhere, parameters outside of kernels."""
+    """Findings of ruff by two rules: mccabe's complexity everywhere, parameters outside of kernels."""
     limits = {"lint.mccabe.max-complexity": MOST_BRANCHES, "lint.pylint.max-args": MOST_PARAMETERS}
     command = ["ruff", "check", "--isolated", "--exit-zero", "--output-format=json", "--select=C901,PLR0913"]
     command += [f"--config={name}={limit}" for name, limit in limits.items()]
