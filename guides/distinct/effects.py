@@ -18,6 +18,7 @@ from .frames import (
     ITEM,
     NAME_ESCAPE,
     NAME_TEXT,
+    PARTIAL,
     STRINGS,
     TEXT,
     TEXT_ESCAPE,
@@ -233,7 +234,7 @@ class Effects:
         order = np.lexsort((tokens, after, groups))
         tokens, after, groups = tokens[order], after[order], groups[order]
         starts = np.flatnonzero(np.r_[True, (np.diff(after) != 0) | (np.diff(groups) != 0)])
-        is_between = met.blank.mode not in STRINGS and met.blank.mode != WORD
+        is_between = met.blank.mode not in PARTIAL
         spend(EACH_TOKEN * len(starts) + len(tokens))
         for first, last in zip(starts, [*starts[1:], len(tokens)], strict=True):
             effect, target = met.effects[groups.item(first)], after.item(first)
@@ -302,7 +303,7 @@ class Effects:
         if state == DEAD:
             return frozenset()  # the chart does not allow it
         mode, kind, variety = trail.mode, trail.frame.kind, self._ways.variety
-        if mode in STRINGS or mode == WORD:
+        if mode in PARTIAL:
             if variety.is_various(state, trail):
                 return frozenset()
             if mode not in (TEXT, NAME_TEXT) or kind is not OBJECT:
@@ -346,9 +347,9 @@ class Effects:
             return None
         if found.mode in (TEXT_ESCAPE, NAME_ESCAPE) or len(log) > 1 or any(each.begun for each in log):
             return None
-        begin = joined(found.text) if found.mode in STRINGS or found.mode == WORD else None
+        begin = joined(found.text) if found.mode in PARTIAL else None
         if not log:
-            return None if mode in STRINGS or mode == WORD else Simple(False, b"", found.mode, begin)
+            return None if mode in PARTIAL else Simple(False, b"", found.mode, begin)
         value = log[0].value
         if mode == WORD:
             ended = WORD_END.search(data)
@@ -385,7 +386,7 @@ class Effects:
         elif not self._heads.inner.issuperset(values):
             return UNTOLD
         is_after = found.mode == AFTER and _depth(found.frame) <= _depth(blank.frame) - closed
-        is_same_piece = not log and blank.mode in (*STRINGS, WORD)
+        is_same_piece = not log and blank.mode in PARTIAL
         goes_on = not is_after and not is_same_piece
         names = frozenset(each.value for each in outside if each.is_name and isinstance(each.value, bytes))
         if names and blank.mode in (NAME_TEXT, NAME_ESCAPE):

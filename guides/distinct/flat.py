@@ -27,6 +27,7 @@ from .frames import (
     ITEM,
     NAME,
     NAME_TEXT,
+    PARTIAL,
     STRINGS,
     TEXT,
     WORD,
@@ -197,7 +198,7 @@ class Flat:
         kind = self._trails.shapes[spot.shape][0][0]
         name = b"" if kind is OBJECT and spot.mode in _VALUES else None
         frame = Frame(None, kind, self._trails.nothing, spot.shape, name=name)
-        trail = Trail(frame, spot.mode, b"" if spot.mode in STRINGS or spot.mode == WORD else None)
+        trail = Trail(frame, spot.mode, b"" if spot.mode in PARTIAL else None)
         trail.spot = spot
         return trail
 

@@ -17,7 +17,8 @@ FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE
 """What comes next: in an array that has just begun; a value; after one; a name; a colon; the rest of a number or word,
 of a string, of a name, and of these after a backslash."""
 STRINGS = (TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE)
-
+PARTIAL = (*STRINGS, WORD)
+"""Where a string, name or word is in progress."""
 
 PIECE = 64
 """Up to how many bytes of a text are copied when it goes on."""

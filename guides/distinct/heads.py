@@ -91,7 +91,7 @@ class Heads:
     inner: strings and words that some tokens have in whole
     enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
     quoted, ending: the tokens with a quote, those that may end a word; powers: with an e; with_comma: with a comma
-    shifting: by where they begin, those that may end a container, or have a string in whole
+    shifting: from BETWEEN and STRING, those that may end a container, or have a string in whole
     opening: those of them that have a bracket before it, or space in front
     readers, effects: what `Effects` of several guides have in common; lock: hold it meanwhile
     """
@@ -122,8 +122,8 @@ class Heads:
         self._is_plain = (odd == 0) & texts.some
         self._masks: dict[tuple[int, bytes], Mask] = {}
         ends, quotes = texts.of(b"]}") > 0, texts.of(b'"')
-        in_string = self.packed(np.flatnonzero((ends & (quotes > 0)) | (quotes > 2)))
-        self.shifting = (self.packed(np.flatnonzero(ends | (quotes > 1))), in_string, in_string)
+        risky = (ends | (quotes > 1), (ends & (quotes > 0)) | (quotes > 2))
+        self.shifting = [self.packed(np.flatnonzero(each)) for each in risky]
         self._shifts: tuple[dict[int, Shift], ...] = ({}, {}, {})
         self._behind: dict[tuple[int, int, int], bytes] = {}
         # For `Effects`, which hold this lock

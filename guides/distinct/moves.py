@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ..protocol import DEAD
 from .effects import Effects, Unsafe
-from .frames import NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail, joined, more_of, size_of
+from .frames import NAME_TEXT, PARTIAL, STRINGS, TEXT, WORD, Frame, Trail, joined, more_of, size_of
 from .heads import Heads
 from .rivals import ARRAY, NONE, OBJECT, Value
 from .trail import Trails
@@ -77,8 +77,7 @@ def hits_of(unsafe: Unsafe, trail: Trail) -> Hits | None:
     if frame.written is None or frame.kind is not ARRAY or not unsafe.wholes:
         return None
     # The item in progress, too, may be one of those that a token has in whole behind its end.
-    is_begun = trail.mode in STRINGS or trail.mode == WORD
-    begin = joined(text) if is_begun and size_of(text) <= unsafe.longest else None
+    begin = joined(text) if trail.mode in PARTIAL and size_of(text) <= unsafe.longest else None
     if begin is not None and unsafe.begins is not None and begin not in unsafe.begins:
         begin = None
     hits = frame.written.hits

@@ -15,7 +15,7 @@ from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 from ..protocol import Mask, tokens_of
 from .effects import Unsafe
-from .frames import NAME_ESCAPE, NAME_TEXT, STRINGS, TEXT_ESCAPE, WORD, Trail, joined, size_of
+from .frames import NAME_ESCAPE, NAME_TEXT, PARTIAL, STRINGS, TEXT_ESCAPE, WORD, Trail, joined
 from .moves import NO_SIGNATURE, Spot, has_name, hits_of
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
 from .rivals import ARRAY, OBJECT
@@ -100,21 +100,14 @@ class RefusingGuide(RememberingGuide):
                 place, where = given.spot.state, where_of(given)
             row = super().row(place)
             with self._meter:
-                mask, trail = partial(self._chart_mask, row, place), partial(self._trail, given)
-                is_told = settled.is_told(place, where, level, mask, trail)
+                allowed, trail = partial(self._copied, place), partial(self._trail, given)
+                is_told = settled.is_told(place, where, level, allowed, trail)
             if not is_told:
                 return None
             if isinstance(given, Trail) and given.mode == NAME_TEXT:
                 return self._row_of_new_names(state, given)
             self._note_signature(state, self._signatures[place])
             return row
-
-    def _chart_mask(self, row: int, state: int) -> Mask:
-        """A copy of the mask of a state of the chart, which is in a row if no other has come there since."""
-        with self._tables.lock:
-            if self._rows.get(self._signatures.get(state, NO_SIGNATURE)) == row:
-                return self._tables.masks.masks[row].copy()
-        return self._copied(state)
 
     def _row_of_new_names(self, state: int, trail: Trail) -> int | None:
         """As `row`, in a name that may be any but those that are there, if they have one spelling."""
@@ -261,12 +254,12 @@ class RefusingGuide(RememberingGuide):
         written = frame.written
         if written is not None and frame.kind is OBJECT:
             tried.update(token for name, tokens in unsafe.named.items() if name in written for token in tokens)
-        if written is not None and frame.kind is ARRAY and unsafe.wholes:
-            for hit in written.hits:
-                tried.update(unsafe.wholes.get(hit, ()))
-            if (mode in STRINGS or mode == WORD) and size_of(trail.text) <= unsafe.longest:
-                # The item in progress may be one of those that a token has in whole behind its end.
-                tried.update(token for tokens in unsafe.wholes.values() for token in tokens)
+        hits, begin = hits_of(unsafe, trail) or ((), None)
+        for hit in hits:
+            tried.update(unsafe.wholes.get(hit, ()))
+        if begin is not None:
+            # The item in progress may be one of those that a token has in whole behind its end.
+            tried.update(token for tokens in unsafe.wholes.values() for token in tokens)
         if not self._ways.is_settled(trail):
             if mode in (TEXT_ESCAPE, NAME_ESCAPE):
                 tried.update(tokens_of(allowed))
@@ -284,7 +277,7 @@ class RefusingGuide(RememberingGuide):
         for token, after in zip(possible, self._chart_steps.after_each(state, possible), strict=True):
             data = self._vocabulary.tokens[token] or b""
             # Space between values changes nothing but the chart's state.
-            key = (after, data if mode in STRINGS or mode == WORD else _without_space(data))
+            key = (after, data if mode in PARTIAL else _without_space(data))
             if key not in leads:
                 leads[key] = self._place_after(place, token) is not None
             if not leads[key]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..limits import spend
 from ..protocol import Mask, tokens_of
-from .frames import AFTER, NAME_ESCAPE, NAME_TEXT, TEXT, TEXT_ESCAPE, WORD, Frame, Text, Trail
+from .frames import AFTER, NAME_ESCAPE, NAME_TEXT, PARTIAL, TEXT, TEXT_ESCAPE, WORD, Frame, Text, Trail
 from .heads import BETWEEN, ESCAPE, STRING, Heads
 from .rivals import ARRAY
 from .trail import Trails
@@ -157,7 +157,7 @@ class Settled:
         variety = self._ways.variety
         if at.mode == AFTER and variety.may_have(state, 0x5D):
             return True
-        if (at.mode in _WHERE or at.mode == WORD) and variety.is_various(state, at):
+        if at.mode in PARTIAL and variety.is_various(state, at):
             return True
         names = None if at.mode == WORD else variety.room(state, at.mode, at.frame.kind, at.text)
         # A container that begins there has no names yet.

@@ -112,7 +112,7 @@ class Variety:
             return False
         ends = self._endings.get(state)
         if ends is None:
-            ends = bool(self._automaton.transitions(state)[0x22] >= 0)
+            ends = self.may_have(state, 0x22)
             note(self._endings, [state], ends)
         return ends and self._trails.piece(trail) not in trail.frame.targets
 
@@ -191,7 +191,7 @@ class Variety:
         if known is None:
             ways = zip(*self.after(state), strict=True)
             others = [(bytes((byte,)), target) for byte, target in ways if byte != 0x22]
-            known = bool(self._automaton.transitions(state)[0x22] >= 0), others
+            known = self.may_have(state, 0x22), others
             note(self._ways_on, [state], known)
         return known
 
@@ -328,7 +328,7 @@ class Variety:
         Nothing is completed before that but members of an object, and what is in containers that begin on the way: so
         it does not matter what has been written, but for the names. text: what there is of a name in progress
         """
-        key = (state, mode, kind, joined(text) if mode == NAME_TEXT else None)
+        key = _place_of(state, mode, kind, text)
         return self._roomy[key] if key in self._roomy else self._look_for_room(key)
 
     def _look_for_room(self, key: _Place) -> frozenset[bytes] | None:
@@ -344,7 +344,7 @@ class Variety:
             place, trail, is_begun, names, way = todo.pop()
             told: frozenset[bytes] | None = None
             if trail.frame.parent is None:
-                here = (place, trail.mode, kind, joined(trail.text) if trail.mode == NAME_TEXT else None)
+                here = _place_of(place, trail.mode, kind, trail.text)
                 told = self._roomy.get(here)
                 if told is None and here in self._roomy:
                     continue
@@ -388,6 +388,11 @@ class Variety:
         if names is None:
             return False
         return frame.kind is ARRAY or frame.written is None or not any(name in frame.written for name in names)
+
+
+def _place_of(state: int, mode: int, kind: Kind, text: Text | None) -> _Place:
+    """The place of a state; what there is of a string matters of names only."""
+    return state, mode, kind, joined(text) if mode == NAME_TEXT else None
 
 
 def _last_first(way: tuple[int, int]) -> int:

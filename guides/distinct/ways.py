@@ -22,7 +22,7 @@ from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
 from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
-from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, STRINGS, TEXT, WORD, Frame, Trail, joined
+from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, PARTIAL, STRINGS, TEXT, WORD, Frame, Trail, joined
 from .rivals import ARRAY
 from .trail import SPACE, Trails
 from .variety import EACH, MAX_KNOWN, Variety, note
@@ -112,7 +112,7 @@ class Ways:
     def is_settled(self, trail: Trail) -> bool:
         """Whether nothing in progress can come to a value that is there already."""
         mode, frame = trail.mode, trail.frame
-        if mode in STRINGS or mode == WORD:
+        if mode in PARTIAL:
             return self._trails.is_free(trail)
         if frame.rivals:
             return False

@@ -226,7 +226,7 @@ class LiftedGuide(TableGuide):
             code = self._quick.begin(state, masks)
             if code < 0:
                 return self._made_row(state, code, masks)
-            row = self._quick.row(code, masks)
+            row = self._quick.row(state, code, masks)
             return self._made_row(state) if row is None else self._noted(state, code, row)
 
     def _made_row(self, state: int, code: int = UNREADY, masks: Mask | None = None) -> int:
@@ -237,7 +237,7 @@ class LiftedGuide(TableGuide):
             self._prepare(state)
             if masks is not None and state != DEAD:
                 signature = self._quick.finish(state, code, masks)
-                row = None if signature < 0 else self._quick.row(signature, masks)
+                row = None if signature < 0 else self._quick.row(state, signature, masks)
                 if row is not None:
                     return self._noted(state, signature, row)
             return self._compute(state)

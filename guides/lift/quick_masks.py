@@ -52,7 +52,6 @@ class QuickMasks:
         self._ways: dict[int, NDArray[np.int32] | None] = {}
         self.found = np.zeros(FOUND, np.uint64)
         self.refuse: Callable[[int, Mask], None] | None = None
-        self._state = DEAD
         self.view = memoryview(self.found)  # single numbers are quicker this way  # type: ignore[arg-type]
 
     def begin(self, state: int, masks: Mask) -> int:
@@ -73,14 +72,14 @@ class QuickMasks:
             if code >= 0 or code == UNREADY:
                 return code
 
-    def row(self, signature: int, masks: Mask) -> int | None:
-        """The row of the mask just found, kept by its signature; None if it turns out not to be there."""
+    def row(self, state: int, signature: int, masks: Mask) -> int | None:
+        """The row of the mask of a state just found, kept by its signature; None if it turns out not to be there."""
         view, tables = self.view, self._tables
         kind, usual, of_usual = view[KIND], view[USUAL], view[OF_USUAL]
         if self.refuse is not None and kind != MET:
             if kind == BOTH:
                 self.refuse(usual, masks[1])
-            self.refuse(self._state, masks[0])
+            self.refuse(state, masks[0])
         with tables.lock:
             if kind == MET:
                 return tables.masks.find(self._rows, signature)
@@ -90,7 +89,6 @@ class QuickMasks:
 
     def _made(self, state: int, masks: Mask, call: Callable[..., int]) -> int:
         """As `begin`. call: calls the kernel for the first time"""
-        self._state = state
         view, found, parts = self.view, self.found, self._tables.mask_parts
         while True:
             number = call(find_mask, parts, state, found, masks)

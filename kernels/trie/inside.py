@@ -142,9 +142,7 @@ def walk_inside(graph: Graph, chart: Chart, trie: Branches, state: Int, way: Int
 @njit
 def walk_outside(graph: Graph, chart: Chart, trie: Branches, state: Int, way: Ints, out: Words) -> Int:
     """Turn the mask of a state's inner state in `out` into its own, by the way of that one; 0 or a code."""
-    if spend(chart, len(way)) < 0:
-        return EXHAUSTED
-    afters = np.full(len(way), DEAD, np.int32)
+    afters = np.empty(len(way), np.int32)
     missing = follow_way(graph, chart, trie, way, state, afters)
     if missing < 0:
         return missing

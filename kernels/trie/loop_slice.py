@@ -270,6 +270,9 @@ def walk_exits(
 @inner_njit
 def follow_way(graph: Graph, chart: Chart, trie: Branches, way: Ints, state: Int, afters: Ints) -> Int:
     """Write the state after each exit on the way from `state` (DEAD where none) to afters (int32 [k]); 0 or a code."""
+    if spend(chart, len(way)) < 0:
+        return EXHAUSTED
+    afters[:] = DEAD
     row = open_row(graph, chart, state)
     if row < 0:
         return row
@@ -327,9 +330,7 @@ def walk_span(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice,
     way = loop_slice.way
     if len(way) == 0 and len(loop_slice.exit_node) > 0:
         return UNSLICEABLE
-    if spend(chart, len(way)) < 0:
-        return EXHAUSTED
-    afters = np.full(len(way), DEAD, np.int32)
+    afters = np.empty(len(way), np.int32)
     missing = follow_way(graph, chart, trie, way, state, afters)
     if missing < 0:
         return missing

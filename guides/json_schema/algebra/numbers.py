@@ -16,7 +16,7 @@ from .groups import Kind
 
 MAX_MULTIPLIED = 8
 """Up to how many cases numbers may come to: each takes an automaton of its own."""
-FEW_REMAINDERS = 2000
+MOST_TABLED = 2000
 """Up to how many remainders an automaton has a state for each, before any text comes to it."""
 
 Group = tuple[Number, ...]
@@ -61,7 +61,7 @@ def has_many_remainders(case: Number) -> bool:
     whole = common.numerator
     while whole % 10 == 0:
         whole //= 10
-    return bool(case.either) or whole > FEW_REMAINDERS
+    return bool(case.either) or whole > MOST_TABLED
 
 
 def together(cases: Group) -> Group:
