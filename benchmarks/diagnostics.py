@@ -74,9 +74,9 @@ def steps(model: Any, rounds: int) -> list[dict[str, Any]]:
     """Steps of several searches and batch sizes."""
     from trellm import Beam, Sample, generate
     from trellm.engine.decode.beam_loop import BeamLoop
-    from trellm.engine.schedule.loop import Loop
+    from trellm.engine.schedule.core import EngineCore
 
-    recorded = [Recorded(Loop, "_score"), Recorded(BeamLoop, "_with_logprobs")]
+    recorded = [Recorded(EngineCore, "_score"), Recorded(BeamLoop, "_with_logprobs")]
     generators = {"free": generate.text(model), "constrained": generate.regex(model, WIDE)}
     searches: list[tuple[str, int, dict[str, Any]]] = [
         ("greedy", 1, {}),

@@ -349,9 +349,9 @@ class Bench:
     def _host_step(self, model: Any, generator: Any, rows: int) -> float:
         """Seconds a step, the median of 40 with so many rows, but for the time in which tokens are chosen."""
         from trellm import Engine
-        from trellm.engine.decode.row_search import RowSearch
+        from trellm.engine.decode.sampler import Sampler
 
-        chosen, select = [0.0], RowSearch._select
+        chosen, select = [0.0], Sampler._select
 
         def timed_select(*arguments: Any, **options: Any) -> Any:
             begin = time.perf_counter()
@@ -369,7 +369,7 @@ class Bench:
         handle = engine.submit(generator, prompts, max_tokens=3000, batch_size=rows, heal=False)
         for _ in range(10):
             engine.step()
-        with patch.object(RowSearch, "_select", timed_select):
+        with patch.object(Sampler, "_select", timed_select):
             found = statistics.median(step() for _ in range(40))
         handle.cancel()
         engine.step()

@@ -158,7 +158,7 @@ def counted(results: Iterable[Any]) -> Counts:
 
 def ours(model: Any, kind: str, batch: int, tokens: int) -> Run:
     from trellm import Engine, generate
-    from trellm.engine.device import lanes
+    from trellm.engine.device import batch
 
     prompts = [PROMPT.format(number) for number in range(batch)]
     if kind == "schemas":
@@ -181,14 +181,14 @@ def ours(model: Any, kind: str, batch: int, tokens: int) -> Run:
         "compact": lambda: generate.json(model, records(), whitespace="compact"),
     }
     generator = makers["compact" if kind in ("forced", "narrow") else kind]()
-    few = 0 if kind == "narrow" else lanes.FEW
+    few = 0 if kind == "narrow" else batch.FEW
 
     def together() -> Counts:
-        before, lanes.FEW = lanes.FEW, few
+        before, batch.FEW = batch.FEW, few
         try:
             return counted(generator.run(prompts, max_tokens=tokens, batch_size=batch, draft=kind != "forced"))
         finally:
-            lanes.FEW = before
+            batch.FEW = before
 
     return together
 

@@ -66,7 +66,7 @@ class Bench:
         model = self.llama if name == "long" else self.small
         self.free = generate.text(model)
         with (
-            patch("trellm.engine.schedule.loop.perf_counter", self.clock),
+            patch("trellm.engine.schedule.core.perf_counter", self.clock),
             patch("trellm.engine.engine.perf_counter", self.clock),
             Engine(model, memory=256 << 20, **options) as engine,
         ):

@@ -13,20 +13,20 @@ from ..checks import shown, whole
 from ..errors import Cancelled, ModelError, OptionError
 from ..guides.locks import new_lock
 from .arguments import check_model
-from .decode.row import Certain, Request
+from .decode.sequence import CommittedPrefix, Request
 from .handle import Handle
 from .models.protocol import Model
 from .options import Options, RunOptions
 from .prompts.given import Prompt, prompts_of
 from .schedule.budget import LEAST, LONGEST, chunk_or_gap
-from .schedule.call import Call, Outcome
+from .schedule.call import Call, RequestOutput
+from .schedule.core import EngineCore
 from .schedule.fits import blocks_for, check_fits, slots_for
-from .schedule.loop import Loop
 from .schedule.process import live
-from .schedule.scheduler import Pace
+from .schedule.scheduler import SchedulerConfig
 
 AHEAD, AHEAD_STARTED = 32, 8
-"""So many tokens rows may get in a step where they go on by themselves: with one caller; with a thread for all."""
+"""So many tokens sequences may get in a step where they go on by themselves: with one caller; with a thread for all."""
 
 
 class Engine:
@@ -39,8 +39,8 @@ class Engine:
     texts: how many may be read at once. tokens: how many tokens of prompts a step reads where it holds up no text of
         another call that is being written.
     max_gap_ms: where it does, as many as let no more time pass between two tokens of such a text, by what steps have
-        taken so far; 16 at least, and more where the texts take most of that time themselves. chunk: so many instead.
-        By default 100 ms on the CPU, else a chunk of 512.
+        taken so far; 16 at least, and more where the sequences take most of that time themselves. chunk: so many
+        instead. By default 100 ms on the CPU, else a chunk of 512.
     step_seconds: of the last step that the engine's own thread took
 
     No thread is started: whoever waits for a result takes the engine's steps, one caller at a time, for all; the others
@@ -61,7 +61,7 @@ class Engine:
     ) -> None:
         check_model(model, "Engine")
         self.model = model
-        self._pace = Pace(
+        self._config = SchedulerConfig(
             whole(texts, "texts", 1, LONGEST),
             whole(tokens, "tokens", LEAST, LONGEST),
             *chunk_or_gap(model, chunk, max_gap_ms),
@@ -69,7 +69,7 @@ class Engine:
         given = None if memory is None else whole(memory, "memory", 1, 1 << 60)
         self._blocks, self._slots = blocks_for(model, given), slots_for(model, given)
         self._lock = new_lock()
-        self._loop = Loop(model, self._blocks, self._pace, self._slots)
+        self._loop = EngineCore(model, self._blocks, self._config, self._slots)
         self._entering: deque[Call] = deque()
         self._news, self._work = _conditions()
         self._thread: threading.Thread | None = None
@@ -79,7 +79,7 @@ class Engine:
         self.step_seconds = 0.0
         live(self)
         before = _engine_of(model)
-        if before is None or not before._leads:
+        if before is None or not before._is_stepping:
             if before is not None and before.is_busy:
                 raise OptionError("the model has an engine that is at work; close that one first, or use it")
             _remember(model, self)
@@ -92,7 +92,7 @@ class Engine:
         """
         with _MAKING:
             found = _engine_of(model)
-            return cls(model) if found is None or found._is_closed or found._leads else found
+            return cls(model) if found is None or found._is_closed or found._is_stepping else found
 
     def submit(self, generator: Any, prompts: Prompt | Sequence[Prompt], **options: Any) -> Handle:
         """Enter prompts for a generator of this model, with the options of its `run`; returns at once.
@@ -107,26 +107,26 @@ class Engine:
 
     def step(self) -> bool:
         """One step for all that runs; whether there is more to do. Another thread's step is waited for."""
-        self._check_not_leading()
+        self._check_not_stepping()
         with self._held():
             self._step()
             return self.is_busy
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is on its way."""
+        """Whether anything is running."""
         if any(not call.is_cancelled for call in list(self._entering)):
             return True
-        return any(call.entries or call.is_waiting for call in list(self._loop.calls))
+        return any(call.groups or call.is_waiting for call in list(self._loop.calls))
 
     @property
     def held_bytes(self) -> int:
-        """How much memory the texts on their way hold, what several share counted once."""
+        """How much memory the sequences running hold, what several share counted once."""
         return self._loop.held_blocks * self.model.block_bytes + self._loop.held_slots * self.model.state_bytes
 
     @property
     def kept_bytes(self) -> int:
-        """How much memory holds what no text on its way has, and a text to come may begin with."""
+        """How much memory holds what no text running has, and a text to come may begin with."""
         return self._loop.kept_blocks * self.model.block_bytes
 
     @property
@@ -191,7 +191,7 @@ class Engine:
         """Let nothing more come of a call; its memory is free after the step that is under way."""
         call.is_cancelled = True
         # A handle may be given up in the midst of a step of this thread, by Python's garbage collector.
-        if not self._leads and self._lock.acquire(blocking=False):
+        if not self._is_stepping and self._lock.acquire(blocking=False):
             try:
                 self._take_up()
                 self._loop.forget()
@@ -204,7 +204,7 @@ class Engine:
 
         every_step: return after each step, for what has become certain in it
         """
-        self._check_not_leading()
+        self._check_not_stepping()
         call.waiting += 1
         try:
             seen = self._loop.steps
@@ -212,23 +212,23 @@ class Engine:
                 with self._news:
                     self._news.wait_for(lambda: self._is_over(call) or (every_step and self._loop.steps != seen))
             else:
-                self._take_part(call, seen if every_step else None)
+                self._help_step(call, seen if every_step else None)
         finally:
             call.waiting = max(0, call.waiting - 1)  # a fork has nobody waiting
         if self._is_closed and not call.outcomes:
             raise Cancelled("the engine was closed before this was finished")
 
-    def outcomes(self, call: Call) -> Iterator[tuple[int, Outcome]]:
+    def outcomes(self, call: Call) -> Iterator[tuple[int, RequestOutput]]:
         """The requests of a call by number, with what has come of them so far; each once."""
         for number, outcome in list(call.outcomes.items()):
             yield number, outcome
             call.take(number)
 
-    def certain(self, call: Call) -> dict[int, Certain]:
-        """What the texts of requests on their way will begin with, whatever comes."""
+    def certain(self, call: Call) -> dict[int, CommittedPrefix]:
+        """What the sequences of requests running will begin with, whatever comes."""
         with self._held():
-            entries = list(call.entries.items())
-            return {number: self._loop.certain(entry) for number, entry in entries if entry.work.error is None}
+            groups = list(call.groups.items())
+            return {number: self._loop.certain(group) for number, group in groups if group.work.error is None}
 
     @property
     def is_started(self) -> bool:
@@ -264,7 +264,7 @@ class Engine:
         return _none, ()
 
     @property
-    def _leads(self) -> bool:
+    def _is_stepping(self) -> bool:
         """Whether this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
         return self._lock._is_owned() or threading.current_thread() in (self._thread, self._preparer)
 
@@ -272,9 +272,9 @@ class Engine:
         if self._is_closed:
             raise OptionError("the engine is closed; make another: Engine(model)")
 
-    def _check_not_leading(self) -> None:
+    def _check_not_stepping(self) -> None:
         """Raise OptionError in a thread that would wait for itself."""
-        if self._leads:
+        if self._is_stepping:
             raise OptionError(
                 "this thread takes this engine's steps, so that what is called within them (its model, a constraint, "
                 "what watches it, a signal handler) cannot wait for another; call the generator instead, which then "
@@ -288,7 +288,7 @@ class Engine:
             self.tell()
 
     def _step(self, most: int = 1) -> None:
-        """One step; the lock is held. most: tokens that a row may get in it."""
+        """One step; the lock is held. most: tokens that a sequence may get in it."""
         self._take_up()
         self._loop.step(most, self._is_wanted)
 
@@ -312,7 +312,7 @@ class Engine:
         """Whether who waits for a call has something to look at."""
         return bool(call.outcomes) or call.done or self._is_closed
 
-    def _take_part(self, call: Call, seen: int | None) -> None:
+    def _help_step(self, call: Call, seen: int | None) -> None:
         """Take a step; or, where another thread does, find out what a text of the call waits for, if one does.
 
         seen: after how many steps the caller looked, for one that wants to look after each
@@ -324,23 +324,23 @@ class Engine:
         try:
             try:
                 with self._news:
-                    self._news.wait_for(lambda: has_news() or call.to_prepare() or self._takes_lead())
+                    self._news.wait_for(lambda: has_news() or call.to_prepare() or self._acquire_step())
                 if self._lock._is_owned() and not self._is_over(call):
                     self._step(AHEAD if seen is None else 1)
             finally:
-                self._give_lead()
+                self._release_step()
         except BaseException:
-            self._give_lead()  # once more, since Ctrl-C may have come in the midst of it
+            self._release_step()  # once more, since Ctrl-C may have come in the midst of it
             raise
         preparation = call.to_prepare()
         if preparation is not None:
             preparation.run()
 
-    def _takes_lead(self) -> bool:
+    def _acquire_step(self) -> bool:
         """Take the lock of steps, if nobody has it."""
         return self._lock.acquire(blocking=False)
 
-    def _give_lead(self) -> None:
+    def _release_step(self) -> None:
         """Give the lock of steps back, if this thread has it, and let others look."""
         if self._lock._is_owned():
             self._lock.release()
@@ -386,8 +386,8 @@ class Engine:
         with self._lock:
             for call in self._loop.calls:
                 cause = error if isinstance(error, Exception) else ModelError(f"{type(error).__name__}: {error}")
-                for entry in call.entries.values():
-                    entry.work.error = cause
+                for group in call.groups.values():
+                    group.work.error = cause
                 call.refuse(cause)
 
 

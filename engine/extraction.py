@@ -17,7 +17,7 @@ from ..guides.substring_guide import SubstringGuide
 from .decode.after import After
 from .decode.randomness import row_key
 from .decode.requests import Job
-from .decode.row import Row
+from .decode.sequence import SequenceState
 from .generator import Generator
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions
@@ -78,7 +78,7 @@ class Extractor(Generator[Any]):
         options = {"spans": self._most, "order": self._order, "limits": self.limits, "after": self._behind}
         return Description.of(type(self), self.model, self._quotations, options)
 
-    def value_of(self, text: str, row: Row) -> Any:
+    def value_of(self, text: str, sequence: SequenceState) -> Any:
         """The span of a text."""
         guide = self._quotations
         places = [] if text == guide.source.refusal else guide.places(text)
@@ -86,7 +86,7 @@ class Extractor(Generator[Any]):
             return None
         chosen = 0
         if len(places) > 1:
-            chosen = self._likeliest(places, self._prompt_of(row).decode(errors="replace"))
+            chosen = self._likeliest(places, self._prompt_of(sequence).decode(errors="replace"))
         return guide.source.span(places, chosen)
 
     def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
@@ -112,10 +112,10 @@ class Extractor(Generator[Any]):
             raise
         return list[Any](run.found)
 
-    def _prompt_of(self, row: Row) -> bytes:
+    def _prompt_of(self, sequence: SequenceState) -> bytes:
         """The prompt: what the model read, and what of it was generated again."""
-        decode, start = self.model.vocabulary.decode, row.request.start
-        return decode(start.prompt) + decode(row.tokens)[: start.tail]
+        decode, start = self.model.vocabulary.decode, sequence.request.start
+        return decode(start.prompt) + decode(sequence.tokens)[: start.tail]
 
     def _likeliest(self, places: list[Occurrence], prompt: str) -> int:
         """Which place the prompt's words stand around."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import EnumMeta
@@ -94,3 +94,138 @@ def _texts(name: str, values: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
 
 def _choices(values: dict[str, Any]) -> Format:
     return Format(None, tuple(values), values.__getitem__)
+
+
+_CLOCK = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+CLOCK_TIME = rf"{_CLOCK}:[0-5][0-9](?:\.[0-9]{{1,6}})?"
+ZONE = f"(?:Z|[+-]{_CLOCK})"
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
+_H16 = "[0-9a-f]{1,4}"
+_IPV6 = f"(?:(?:{_H16}:){{7}}{_H16}|(?:{_H16}:){{1,4}}(?::{_H16}){{1,3}}|::(?:{_H16})?)"
+_HEX = "[0-9a-fA-F]"
+# Of one address, or of those that a byte or two end in.
+_NETWORK4 = (
+    rf"(?:{_IPV4}(?:/32)?|{_OCTET}(?:\.{_OCTET}){{2}}\.0/24|{_OCTET}\.{_OCTET}\.0\.0/16|{_OCTET}\.0\.0\.0/8"
+    r"|0\.0\.0\.0/0)"
+)
+_NETWORK6 = rf"(?:{_IPV6}(?:/128)?|(?:{_H16}:){{4}}:/64|(?:{_H16}:){{3}}:/48|(?:{_H16}:){{2}}:/32|::/0)"
+_INTERFACE4 = f"{_IPV4}(?:/(?:3[0-2]|[12]?[0-9]))?"
+_INTERFACE6 = f"{_IPV6}(?:/(?:12[0-8]|1[01][0-9]|[1-9]?[0-9]))?"
+
+
+def _base64(alphabet: str) -> str:
+    """Groups of three characters of ASCII, which both bytes and text may have, in so many letters."""
+    first, third = alphabet[:32], "".join(letter for code, letter in enumerate(alphabet) if not code & 2)
+    second = "".join(letter for code, letter in enumerate(alphabet) if not code & 8)
+    groups = (letters.replace("-", r"\-") for letters in (first, second, third, alphabet))
+    return "(?:" + "".join(f"[{letters}]" for letters in groups) + ")*"
+
+
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_SCALAR = r"""(?:true|false|null|-?(?:0|[1-9][0-9]{0,15})(?:\.[0-9]{1,9})?|"[^"\\\u0000-\u001f]*")"""
+_MEMBER = rf'"[^"\\\u0000-\u001f]*": ?{_SCALAR}'
+
+_REPEATS = r"(?:[*+?]\??|\{[0-9]{1,2}\})?"
+_ESCAPED = r"\\[dDwWsSfnrtv^$.*+?()\[\]{}|\\]"
+_CLASS = rf"\[\^?(?:[A-Za-z0-9_ ]|[a-f]-[g-z]|[A-F]-[G-Z]|[0-4]-[5-9]|{_ESCAPED})+\]"
+_PIECE = rf"(?:(?:[^\\^$.*+?()\[\]{{}}|]|\.|{_ESCAPED}|{_CLASS}){_REPEATS}|\\[bB]|[\^$])"
+_GROUP = rf"\((?:\?:)?{_PIECE}*(?:\|{_PIECE}*)*\){_REPEATS}"
+_REGEX = rf"(?:{_PIECE}|{_GROUP}|\|)*"
+
+OF_FORMATS = {
+    name: f"^{pattern}$"
+    for name, pattern in {
+        **{
+            f"uuid{version}": f"{_HEX}{{8}}-{_HEX}{{4}}-{version}{_HEX}{{3}}-[89abAB]{_HEX}{{3}}-{_HEX}{{12}}"
+            for version in range(1, 9)
+        },
+        "ipv4network": _NETWORK4,
+        "ipv6network": _NETWORK6,
+        "ipvanynetwork": f"(?:{_NETWORK4}|{_NETWORK6})",
+        "ipv4interface": _INTERFACE4,
+        "ipv6interface": _INTERFACE6,
+        "ipvanyinterface": f"(?:{_INTERFACE4}|{_INTERFACE6})",
+        "ipvanyaddress": f"(?:{_IPV4}|{_IPV6})",
+        "base64": _base64(_LETTERS + "+/"),
+        "base64url": _base64(_LETTERS + "-_"),
+        "regex": _REGEX,
+        "fraction": "-?[0-9]{1,15}(?:/[1-9][0-9]{0,14})?",
+    }.items()
+}
+"""By format, what pydantic reads: of many ways to write a value those that people use."""
+
+FLAT_JSON = rf"^(?:{_SCALAR}|\[(?:{_SCALAR}(?:, ?{_SCALAR})*)?\]|\{{(?:{_MEMBER}(?:, ?{_MEMBER})*)?\}})$"
+"""JSON without containers in containers."""
+
+COMPLEX = r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:[+-][0-9]{1,15}(?:\.[0-9]{1,15})?j)?$"
+BYTE_SIZE = r"^[0-9]{1,9}(?:\.[0-9]{1,3})? ?(?:[KMGTP]?B|[KMGTP]iB)?$"
+DURATION = (
+    "^P(?:[0-9]{1,6}D(?:T(?:[0-9]{1,6}H)?(?:[0-9]{1,6}M)?[0-9]{1,6}S)?|[0-9]{1,5}W"
+    r"|T(?:[0-9]{1,6}H(?:[0-9]{1,6}M)?(?:[0-9]{1,6}S)?|[0-9]{1,6}M(?:[0-9]{1,6}S)?|[0-9]{1,6}(?:\.[0-9]{1,6})?S))$"
+)
+KEYS = {
+    "integer": "^-?(?:0|[1-9][0-9]{0,17})$",
+    "number": r"^-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,6})?$",
+    "boolean": "^(?:true|false)$",
+}
+"""Numbers and truth values as names of members."""
+
+
+def date_pattern() -> str:
+    """Dates that Python has."""
+    return f"^{DATE}$"
+
+
+def moment_pattern(zone: bool | None) -> str:
+    """Dates with times; zone: whether one must be there, may not, or may (None)."""
+    return f"^{DATE}[T ]{_zoned(zone)}$"
+
+
+def time_pattern(zone: bool | None) -> str:
+    """Times of a day."""
+    return f"^{_zoned(zone)}$"
+
+
+def _zoned(zone: bool | None) -> str:
+    return CLOCK_TIME if zone is False else CLOCK_TIME + (ZONE if zone else f"{ZONE}?")
+
+
+def compared(bound: str, above: bool) -> str:
+    """What begins with more or with less than `bound`, digit by digit; equal beginnings are neither."""
+    return f"^(?:{'|'.join(_beginnings(bound, above))})"
+
+
+def _beginnings(bound: str, above: bool) -> Iterator[str]:
+    for at, digit in enumerate(bound):
+        if digit.isdigit() and digit != ("9" if above else "0"):
+            digits = f"[{int(digit) + 1}-9]" if above else f"[0-{int(digit) - 1}]"
+            yield bound[:at].replace("T", "[T ]") + digits
+
+
+def written(moment: datetime.date | datetime.time) -> str:
+    """A bound as texts of its type begin, to the second."""
+    if isinstance(moment, datetime.datetime):
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(datetime.UTC)
+        return moment.strftime("%Y-%m-%dT%H:%M:%S").zfill(19)
+    return moment.strftime("%H:%M:%S") if isinstance(moment, datetime.time) else moment.isoformat()
+
+
+_LABEL = "[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*"
+_HOST = rf"(?:(?:{_LABEL}\.)*[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+)*|{_IPV4})"
+_PORT = "(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}))?"
+_USER = "(?:[A-Za-z0-9._~-]+(?::[A-Za-z0-9._~-]+)?@)?"
+_CHAR = f"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%{_HEX}{{2}})"
+_REST = rf"(?:/{_CHAR}*)*(?:\?(?:{_CHAR}|[/?])*)?(?:#(?:{_CHAR}|[/?])*)?"
+
+
+def url_pattern(schemes: list[str] | None, several: bool = False) -> str:
+    """URLs with one of the schemes, or any; several: with several hosts."""
+    if schemes == ["file"]:
+        return f"^file://(?:/{_CHAR}+)+$"
+    scheme = (
+        "(?:" + "|".join(one.replace("+", r"\+").replace(".", r"\.") for one in schemes or ["[a-z][a-z0-9]*"]) + ")"
+    )
+    hosts = f"{_HOST}{_PORT}(?:,{_HOST}{_PORT})*" if several else f"{_HOST}{_PORT}"
+    return f"^{scheme}://{_USER}{hosts}{_REST}$"

@@ -25,7 +25,7 @@ from .decode.after import After
 from .decode.guide_cache import GuideCache
 from .decode.healing import is_known
 from .decode.requests import Job
-from .decode.row import Row
+from .decode.sequence import SequenceState
 from .diagnostics import Diagnostics
 from .engine import Engine
 from .handle import Handle, Piece
@@ -243,35 +243,35 @@ class Generator(Copied, Generic[T]):
                 del self._with_goals[next(iter(self._with_goals))]
             return known
 
-    def result(self, row: Row, options: Options) -> Generation[T]:
+    def result(self, sequence: SequenceState, options: Options) -> Generation[T]:
         """What a finished row comes to."""
-        assert row.finish is not None
+        assert sequence.finish is not None
         logprobs = bool(options.logprobs)
-        scores = Scores.of(row, 0, len(row.tokens), self.model.vocabulary) if logprobs else None
-        text_prefix = b"" if row.request.start.guide_cache else self.text_prefix
-        text = bytes(row.text).removeprefix(text_prefix).decode(errors="replace")
-        thought = None if self._after is None else self._after.split(row.tokens[row.inside :])
+        scores = Scores.of(sequence, 0, len(sequence.tokens), self.model.vocabulary) if logprobs else None
+        text_prefix = b"" if sequence.request.start.guide_cache else self.text_prefix
+        text = bytes(sequence.text).removeprefix(text_prefix).decode(errors="replace")
+        thought = None if self._after is None else self._after.split(sequence.tokens[sequence.inside :])
         said = text if thought is None else thought.said
-        value, error = self._converted(said, row)
-        spans, unenforced, fault = self._looked_up(said, row)
-        drawn = row.drawn
+        value, error = self._converted(said, sequence)
+        spans, unenforced, fault = self._looked_up(said, sequence)
+        drawn = sequence.drawn
         return Generation(
             text=text,
             value=value,
-            token_ids=tuple(row.tokens[row.inside :]),
-            finish_reason=row.finish,
-            overlap=row.overlap(self.model.vocabulary),
+            token_ids=tuple(sequence.tokens[sequence.inside :]),
+            finish_reason=sequence.finish,
+            overlap=sequence.overlap(self.model.vocabulary),
             logprobs=None if scores is None else scores.logprobs,
             raw_logprobs=None if scores is None else scores.raw_logprobs,
             top_logprobs=None if scores is None else scores.top_logprobs,
             raw_top_logprobs=None if scores is None else scores.raw_top_logprobs,
-            score=sum(row.scores) + row.end_score if row.score is None and logprobs else row.score,
+            score=sum(sequence.scores) + sequence.end_score if sequence.score is None and logprobs else sequence.score,
             spans=spans,
-            overruled=tuple(sorted(row.overruled)),
-            diagnostics=self._diagnostics(row) if options.diagnostics else None,
-            unmet=_unmet(row),
-            trace=row.trace,
-            steps=row.steps,
+            overruled=tuple(sorted(sequence.overruled)),
+            diagnostics=self._diagnostics(sequence) if options.diagnostics else None,
+            unmet=_unmet(sequence),
+            trace=sequence.trace,
+            steps=sequence.steps,
             log_weight=None if drawn is None else drawn.log_weight,
             log_z=None if drawn is None else drawn.log_z,
             ess=None if drawn is None else drawn.ess,
@@ -284,42 +284,42 @@ class Generator(Copied, Generic[T]):
             thought_cut=thought is not None and thought.is_cut,
         )
 
-    def said(self, result: Generation[Any], text: str, row: Row) -> Generation[T]:
+    def said(self, result: Generation[Any], text: str, sequence: SequenceState) -> Generation[T]:
         """The result of another generator's row, with what this one says of a part of its text."""
-        value, error = self._converted(text, row)
-        spans, unenforced, fault = self._looked_up(text, row)
+        value, error = self._converted(text, sequence)
+        spans, unenforced, fault = self._looked_up(text, sequence)
         return replace(result, value=value, spans=spans, unenforced=unenforced, error=error or fault)
 
-    def _converted(self, text: str, row: Row) -> tuple[T, Exception | None]:
+    def _converted(self, text: str, sequence: SequenceState) -> tuple[T, Exception | None]:
         """The value, or what was raised in place of one: whatever a validator of the caller's raises."""
         try:
-            return self.value_of(text, row), None
+            return self.value_of(text, sequence), None
         except Exception as error:
             return cast(T, None), error
 
     def _looked_up(
-        self, text: str, row: Row
+        self, text: str, sequence: SequenceState
     ) -> tuple[Mapping[str, Span], Mapping[str, bool | None], TrellmError | None]:
         """Where the quotations of a text stand, what of its schema was not enforced, and what was raised meanwhile."""
         spans: Mapping[str, Span] = {}
         try:
             if self._spans is not None:
                 spans = self._spans(text)
-            if self._unenforced_in is not None and row.finish == "complete":
+            if self._unenforced_in is not None and sequence.finish == "complete":
                 return spans, self._unenforced_in(text), None
         except TrellmError as error:
             return spans, {}, error
         return spans, {}, None
 
-    def value_of(self, text: str, row: Row) -> T:
+    def value_of(self, text: str, sequence: SequenceState) -> T:
         """The value of a finished row's text."""
         return cast(T, text) if self._convert is None else self._convert(text)
 
-    def _diagnostics(self, row: Row) -> Diagnostics:
-        assert row.finish is not None
-        guide_cache = row.request.start.guide_cache
+    def _diagnostics(self, sequence: SequenceState) -> Diagnostics:
+        assert sequence.finish is not None
+        guide_cache = sequence.request.start.guide_cache
         guide = None if guide_cache is None else guide_cache.guide
-        return Diagnostics.of(row.traces, self.model.vocabulary, guide, row.finish)
+        return Diagnostics.of(sequence.traces, self.model.vocabulary, guide, sequence.finish)
 
 
 def picture_of(guide: Guide | None) -> str | None:
@@ -332,10 +332,10 @@ def picture_of(guide: Guide | None) -> str | None:
         return None
 
 
-def _unmet(row: Row) -> tuple[str, ...]:
+def _unmet(sequence: SequenceState) -> tuple[str, ...]:
     """The goals that the text, as it was cut, does not meet."""
-    guide_cache = row.request.start.guide_cache
-    return () if guide_cache is None or guide_cache.goals is None else guide_cache.goals.missing(bytes(row.text))
+    guide_cache = sequence.request.start.guide_cache
+    return () if guide_cache is None or guide_cache.goals is None else guide_cache.goals.missing(bytes(sequence.text))
 
 
 def _same(left: Vocabulary, right: Vocabulary) -> bool:

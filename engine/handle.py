@@ -13,13 +13,13 @@ from ..errors import Cancelled, OptionError
 from ..tokenizers_adapter.text_stream import TextStream
 from .decode.randomness import row_key
 from .decode.requests import Job, requests_of
-from .decode.row import Certain, Request, Row
+from .decode.sequence import CommittedPrefix, Request, SequenceState
 from .diagnostics import Diagnostics
 from .models.protocol import Model
 from .options import Options
 from .prompts.given import Prompt
 from .results import Generation, Scores, keeping
-from .schedule.call import Call, Outcome
+from .schedule.call import Call, RequestOutput
 
 MOST_TEXTS = 1 << 20
 
@@ -41,7 +41,7 @@ class Task(Protocol):
         """The prompt with its constraint, and goals besides."""
         ...
 
-    def result(self, row: Row, options: Options) -> Generation[Any]:
+    def result(self, sequence: SequenceState, options: Options) -> Generation[Any]:
         """What a finished row comes to."""
         ...
 
@@ -70,11 +70,11 @@ class Runner(Protocol):
         """Go on until there may be an outcome."""
         ...
 
-    def outcomes(self, call: Call) -> Iterator[tuple[int, Outcome]]:
+    def outcomes(self, call: Call) -> Iterator[tuple[int, RequestOutput]]:
         """What has come of requests so far."""
         ...
 
-    def certain(self, call: Call) -> dict[int, Certain]:
+    def certain(self, call: Call) -> dict[int, CommittedPrefix]:
         """What texts on their way will begin with."""
         ...
 
@@ -237,12 +237,12 @@ class Handle:
         shaped = zip(self.found, self.results(), strict=True)
         return [None if all(result is None for result in results) else entry for results, entry in shaped]
 
-    def _scores(self, stream: _Stream, certain: Certain) -> Scores | None:
+    def _scores(self, stream: _Stream, certain: CommittedPrefix) -> Scores | None:
         """Those of the tokens that are new in a stream."""
-        if not self._options.logprobs or certain.row is None:
+        if not self._options.logprobs or certain.sequence is None:
             return None
         begin, stream.tokens = stream.tokens, max(stream.tokens, certain.tokens)
-        return Scores.of(certain.row, begin, stream.tokens, self._engine.model.vocabulary)
+        return Scores.of(certain.sequence, begin, stream.tokens, self._engine.model.vocabulary)
 
     def _check_cancelled(self) -> None:
         if self._call.is_cancelled:
@@ -262,19 +262,19 @@ class Handle:
                 raise outcome.error
             self._enter(number, outcome)
 
-    def _enter(self, number: int, outcome: Outcome) -> None:
+    def _enter(self, number: int, outcome: RequestOutput) -> None:
         """Keep the results of a request; those that are drawn again in their place are not among them."""
         request = self._call.requests[number]
-        for row in outcome.rows:
-            prompt, sample = row.request.number, row.request.sample
-            result = self._pairs[prompt][0].result(row, self._options)
+        for sequence in outcome.sequences:
+            prompt, sample = sequence.request.number, sequence.request.sample
+            result = self._pairs[prompt][0].result(sequence, self._options)
             attempt = self._attempts.get((prompt, sample), 0)
             if result.error is not None and attempt < self._options.retries:
                 self._attempts[prompt, sample] = attempt + 1
                 self._engine.again(self._call, replace(request, key=row_key(request.key, attempt + 1)))
                 continue
             results = self.found[prompt]
-            del results[row.siblings or self._samples :]
+            del results[sequence.siblings or self._samples :]
             is_new = results[sample] is None
             results[sample] = result
             if is_new:

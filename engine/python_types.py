@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
 import types
-from collections.abc import Callable
+import zoneinfo
+from collections.abc import Callable, Hashable
+from decimal import Decimal
+from enum import Enum
 from typing import Any, NotRequired, Required, get_origin, get_type_hints, is_typeddict
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import SchemaError as CoreSchemaError
+from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
 from ..errors import OptionError
-from .type_schemas import ConvertibleSchemas
+from . import formats
 
 Converted = tuple[dict[str, Any], Callable[[str], Any]]
 
@@ -73,3 +79,222 @@ def _typed_dict(name: str, members: dict[str, Any]) -> Any:
         ),
     )
     return made
+
+
+MOST_SECONDS = 86_400 * 999_999_999
+MOST_DECIMAL = 10**15
+_VALUES = ("default", "const", "enum", "examples")
+_OUTSIDE = ("PathType.validate_file", "PathType.validate_directory", "PathType.validate_new", "import_string")
+
+
+class ConvertibleSchemas(GenerateJsonSchema):
+    """Schemas of what can be written as JSON and read back; objects without members that their type does not have.
+
+    Raises OptionError for types that check what no text can promise.
+    """
+
+    def generate(self, schema: Any, mode: Any = "validation") -> JsonSchemaValue:
+        """The schema, with patterns for the formats that pydantic checks."""
+        return _narrowed(super().generate(schema, mode))
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """No further members: their values would be lost."""
+        return _closed(super().model_schema(schema))
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        """No further members."""
+        return _closed(super().dataclass_schema(schema))
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        """No further members."""
+        return _closed(super().typed_dict_schema(schema))
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        """A number, not a text of digits; as many digits as may be there."""
+        found: dict[str, Any] = {"type": "number"}
+        names = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+        for key, keyword in {**names, "multiple_of": "multipleOf"}.items():
+            value = schema.get(key)
+            if isinstance(value, (Decimal, int, float)):
+                found[keyword] = int(value) if value == int(value) else float(value)
+        places, digits = schema.get("decimal_places"), schema.get("max_digits")
+        parts: list[dict[str, Any]] = []
+        if places is not None or digits is not None:
+            kept = min(places if places is not None else digits or 0, digits if digits is not None else 99)
+            parts.append({"multipleOf": float(f"1e-{kept}") if kept else 1})
+            most = 10 ** (digits - kept) if digits is not None else MOST_DECIMAL
+            parts.append({"exclusiveMinimum": -most, "exclusiveMaximum": most})
+        elif "multipleOf" in found:
+            parts.append({"minimum": -MOST_DECIMAL, "maximum": MOST_DECIMAL})
+        return found | ({"allOf": parts} if parts else {})
+
+    def date_schema(self, schema: core_schema.DateSchema) -> JsonSchemaValue:
+        """Dates from the year 1, within their bounds; of the past or future, a day further off."""
+        today, day = datetime.datetime.now(datetime.UTC).date(), datetime.timedelta(days=1)
+        bounds = dict(schema)
+        if (now := schema.get("now_op")) is not None:
+            bounds["lt" if now == "past" else "gt"] = today - day if now == "past" else today + day
+        return _within(formats.date_pattern(), bounds)
+
+    def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
+        """Dates with times, within their bounds, in the zone of the bounds."""
+        bounds, now = dict(schema), schema.get("now_op")
+        if now is not None:
+            day = datetime.timedelta(days=1 if now == "future" else -1)
+            bounds["gt" if now == "future" else "lt"] = datetime.datetime.now(datetime.UTC) + day
+        given = [value for key in ("ge", "gt", "le", "lt") if isinstance(value := bounds.get(key), datetime.datetime)]
+        zone = schema.get("tz_constraint") != "naive"
+        if any(bound.tzinfo is None for bound in given):
+            zone = False
+        found = _within(formats.moment_pattern(zone), bounds)
+        return found | ({"allOf": [*found["allOf"], {"pattern": "Z$"}]} if given and zone else {})
+
+    def time_schema(self, schema: core_schema.TimeSchema) -> JsonSchemaValue:
+        """Times of a day, within their bounds; without a zone where there are some."""
+        given = any(key in schema for key in ("ge", "gt", "le", "lt"))
+        zone = {"aware": True, "naive": False}.get(str(schema.get("tz_constraint")), False if given else None)
+        return _within(formats.time_pattern(zone), dict(schema))
+
+    def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
+        """ISO 8601; a whole number of seconds where it is bounded."""
+        given = {
+            key: value for key in ("ge", "gt", "le", "lt") if isinstance(value := schema.get(key), datetime.timedelta)
+        }
+        if not given:
+            return {"type": "string", "pattern": formats.DURATION}
+        second = datetime.timedelta(seconds=1)
+        least = [value // second + 1 for key, value in given.items() if key in ("ge", "gt")]
+        most = [-(-value // second) - 1 for key, value in given.items() if key in ("le", "lt")]
+        return {"type": "integer", "minimum": max([-MOST_SECONDS, *least]), "maximum": min([MOST_SECONDS, *most])}
+
+    def url_schema(self, schema: core_schema.UrlSchema) -> JsonSchemaValue:
+        """URLs with a host, and with one of the schemes that are allowed."""
+        return _url(schema, formats.url_pattern(schema.get("allowed_schemes")))
+
+    def multi_host_url_schema(self, schema: core_schema.MultiHostUrlSchema) -> JsonSchemaValue:
+        """The same with several hosts."""
+        return _url(schema, formats.url_pattern(schema.get("allowed_schemes"), several=True))
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        """Values that JSON has."""
+        wrong = [value for value in schema["expected"] if isinstance(value, Enum)]
+        if wrong:
+            raise OptionError(
+                f"generate.json cannot write Literal[{wrong[0]}]: pydantic reads no member of an Enum from JSON there; "
+                "use the Enum, or Literal with the members' values"
+            )
+        return super().literal_schema(schema)
+
+    def json_schema(self, schema: core_schema.JsonSchema) -> JsonSchemaValue:
+        """JSON in a string."""
+        if "schema" in schema and schema["schema"]["type"] != "any":
+            raise OptionError(
+                "generate.json cannot write Json[...] of a type: JSON within a string is held to no schema; use the "
+                "type itself, or Json"
+            )
+        return {"type": "string", "pattern": formats.FLAT_JSON}
+
+    def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
+        """As complex() reads it."""
+        return {"type": "string", "pattern": formats.COMPLEX}
+
+    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
+        """Strings; where blanks at the ends are taken off, other characters are at both."""
+        found = super().str_schema(schema)
+        least = schema.get("min_length") or 0
+        if schema.get("strip_whitespace") and least:
+            solid = r"[^\s\u0085\u001c-\u001f]"
+            inner = rf"{solid}[\s\S]{{{least - 2},}}{solid}" if least > 1 else solid
+            return {**found, "allOf": [{"pattern": inner}]}
+        return found
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        """Objects whose names are what their keys are made of."""
+        found = super().dict_schema(schema)
+        keys = self.generate_inner(schema["keys_schema"]) if "keys_schema" in schema else {}
+        pattern = formats.KEYS.get(str(keys.get("type")))
+        names = {"pattern": pattern} if pattern else keys
+        return {**found, "propertyNames": names} if len(names) > (names.get("type") == "string") else found
+
+    def chain_schema(self, schema: core_schema.ChainSchema) -> JsonSchemaValue:
+        """What is hashable is no array and no object."""
+        steps: list[Any] = schema["steps"]
+        if any(step["type"] == "is-instance" and step["cls"] is Hashable for step in steps):
+            return {"type": ["string", "number", "boolean", "null"]}
+        return super().chain_schema(schema)
+
+    def set_schema(self, schema: core_schema.SetSchema) -> JsonSchemaValue:
+        """Arrays; an item that is there twice is there once in the set."""
+        return _several(super().set_schema(schema))
+
+    def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> JsonSchemaValue:
+        """The same."""
+        return _several(super().frozenset_schema(schema))
+
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        """Anything that is not looked up outside of the text."""
+        if schema["type"] in ("function-plain", "function-after"):
+            name = str(getattr(schema["function"]["function"], "__qualname__", ""))
+            if name in _OUTSIDE:
+                raise OptionError(
+                    f"generate.json cannot promise what {name} of pydantic looks up outside of the text; use Path or "
+                    "str, and look at the value afterwards"
+                )
+        return super().generate_inner(schema)
+
+
+def _several(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """A set's array: its items differ where that decides how many the set has, or where they are few."""
+    items = schema.get("items", {})
+    is_short = "enum" in items or "const" in items or items.get("type") == "boolean"
+    if is_short or schema.get("minItems", 0) > 1:
+        return schema
+    return {key: value for key, value in schema.items() if key != "uniqueItems"}
+
+
+def _closed(schema: JsonSchemaValue) -> JsonSchemaValue:
+    if "properties" in schema:
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def _within(pattern: str, bounds: dict[str, Any]) -> JsonSchemaValue:
+    """Texts of a pattern within the bounds of dates and times; a bound itself is left out, to the second."""
+    parts: list[dict[str, Any]] = []
+    for key in ("ge", "gt", "le", "lt"):
+        bound = bounds.get(key)
+        if isinstance(bound, (datetime.date, datetime.time)):
+            above, text = key in ("ge", "gt"), formats.written(bound)
+            equal = (
+                [{"pattern": f"^{text}$"}] if key in ("ge", "le") and not isinstance(bound, datetime.datetime) else []
+            )
+            parts.append({"anyOf": [{"pattern": formats.compared(text, above)}, *equal]})
+    return {"type": "string", "pattern": pattern, "allOf": parts} if parts else {"type": "string", "pattern": pattern}
+
+
+def _url(schema: Any, pattern: str) -> JsonSchemaValue:
+    most = schema.get("max_length")
+    return {"type": "string", "minLength": 1, "pattern": pattern, **({} if most is None else {"maxLength": most})}
+
+
+def _narrowed(value: Any) -> Any:
+    """A schema in which the formats that pydantic checks have their pattern."""
+    if isinstance(value, list):
+        return [_narrowed(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Any] = {key: one if key in _VALUES else _narrowed(one) for key, one in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    name = found.get("format")
+    if isinstance(name, str) and found.get("type") == "string":
+        if name == "zoneinfo":
+            return {"enum": sorted(zoneinfo.available_timezones())}
+        if name in formats.OF_FORMATS:
+            found = {key: one for key, one in found.items() if key != "format"}
+            found["pattern"] = formats.OF_FORMATS[name]
+    if found.get("pattern") == BYTE_SIZE:
+        found["pattern"] = formats.BYTE_SIZE
+    return found
+
+
+BYTE_SIZE = r"^\s*(\d*\.?\d+)\s*(\w+)?"
+"""The pattern that pydantic has for ByteSize, whose units it does not name."""

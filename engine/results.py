@@ -12,7 +12,7 @@ from .stopping import FinishReason
 if TYPE_CHECKING:
     from ..guides.quoting.source import Span
     from ..tokenizers_adapter import Vocabulary
-    from .decode.row import Row
+    from .decode.sequence import SequenceState
     from .diagnostics import Diagnostics
     from .search.trace import SearchTrace
 
@@ -42,18 +42,20 @@ class Scores(NamedTuple):
     raw_top_logprobs: tuple[tuple[TokenLogprob, ...], ...] | None
 
     @classmethod
-    def of(cls, row: Row, begin: int, end: int, vocabulary: Vocabulary) -> Scores:
+    def of(cls, sequence: SequenceState, begin: int, end: int, vocabulary: Vocabulary) -> Scores:
         """Those of a text's tokens, from one place of its output to another."""
-        part = slice(row.inside + begin, row.inside + end)
+        part = slice(sequence.inside + begin, sequence.inside + end)
         tops: list[tuple[tuple[TokenLogprob, ...], ...]] = [
             tuple(
                 tuple(TokenLogprob(token, vocabulary.tokens[token], logprob) for token, logprob in both[which])
-                for both in row.best[part]
+                for both in sequence.best[part]
             )
             for which in (0, 1)
         ]
-        top, raw_top = tops if row.request.best else (None, None)
-        return cls(tuple(row.tokens[part]), tuple(row.scores[part]), tuple(row.raw_scores[part]), top, raw_top)
+        top, raw_top = tops if sequence.request.best else (None, None)
+        return cls(
+            tuple(sequence.tokens[part]), tuple(sequence.scores[part]), tuple(sequence.raw_scores[part]), top, raw_top
+        )
 
 
 @dataclass(frozen=True, repr=False)

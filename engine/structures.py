@@ -15,7 +15,7 @@ Schema = Mapping[str, Any] | bool | str
 
 
 @dataclass(frozen=True)
-class Structure:
+class OutputType:
     """A JSON Schema, and the function from the text of an instance to its value."""
 
     schema: Schema
@@ -41,14 +41,14 @@ def _validation_of(kind: Any) -> Callable[[str], Any]:
     return structure_of(kind).convert
 
 
-def structure_of(kind: Any) -> Structure:
+def structure_of(kind: Any) -> OutputType:
     """What to write for a JSON Schema (dict, JSON text, True), a Python type, or the arguments of a function.
 
     Types are what pydantic knows: its models, dataclasses, TypedDicts, list[int] and so on; members that a type
     does not have are not written. Raises OptionError if pydantic is missing or cannot turn them into a schema.
     """
     if isinstance(kind, (bool, str, Mapping)):
-        return Structure(cast(Schema, kind), read_json)
+        return OutputType(cast(Schema, kind), read_json)
     try:
         from . import python_types
     except ImportError:
@@ -58,7 +58,7 @@ def structure_of(kind: Any) -> Structure:
     schema, convert = (
         python_types.schema_of_arguments(kind) if inspect.isroutine(kind) else python_types.schema_of(kind)
     )
-    return Structure(schema, Validation(kind, convert))
+    return OutputType(schema, Validation(kind, convert))
 
 
 def read_json(text: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import SummaryMetricFamily
 
-from ..engine.decode.guide_cache import Masking
+from ..engine.decode.guide_cache import MaskTimer
 from .errors import ApiError
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -19,7 +19,7 @@ class _Masks:
 
     def collect(self) -> Iterator[SummaryMetricFamily]:
         """All of them, of this process."""
-        yield SummaryMetricFamily("trellm_mask_seconds", "Making masks", Masking.count, Masking.seconds)
+        yield SummaryMetricFamily("trellm_mask_seconds", "Making masks", MaskTimer.count, MaskTimer.seconds)
 
 
 class Metrics:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from ..checks import conforms
 from ..engine.decode.requests import Job, requests_of
-from ..engine.decode.row import Request as RowRequest
+from ..engine.decode.sequence import Request as RowRequest
 from ..engine.engine import Engine
 from ..engine.generator import Generator as TextGenerator
 from ..engine.handle import Task

@@ -181,20 +181,23 @@ class Requests:
 
 def tokens_of(call: Any, number: int) -> Any:
     outcome = call.outcomes[number]
-    return repr(outcome.error) if outcome.error else [list(row.tokens) for row in outcome.rows]
+    return repr(outcome.error) if outcome.error else [list(row.tokens) for row in outcome.sequences]
 
 
 def alone(model: Any, request: Any) -> Any:
     """What a request comes to with an engine of its own, which reads its prompt in one piece, and asks its guide about
     each token."""
-    from trellm.engine.decode.row_search import RowSearch
+    from trellm.engine.decode.sampler import Sampler
     from trellm.engine.schedule.call import Call
-    from trellm.engine.schedule.loop import Loop
-    from trellm.engine.schedule.scheduler import Pace
+    from trellm.engine.schedule.core import EngineCore
+    from trellm.engine.schedule.scheduler import SchedulerConfig
 
-    loop, call = Loop(model, 2048, Pace(tokens=8192)), Call([replace(request, draft=False)], 100)
+    loop, call = (
+        EngineCore(model, 2048, SchedulerConfig(max_num_batched_tokens=8192)),
+        Call([replace(request, draft=False)], 100),
+    )
     loop.calls.append(call)
-    with patch.object(RowSearch, "_know", lambda self, row: None):
+    with patch.object(Sampler, "_know", lambda self, row: None):
         while not call.outcomes:
             loop.step()
     return tokens_of(call, 0)
@@ -285,28 +288,30 @@ class Soak:
 
 def run_ahead(soak: Soak, cases: int) -> Any:
     """One small engine after the other. Returns what counts launches."""
-    from trellm.engine.device import guesses, records
-    from trellm.engine.schedule.loop import Loop
-    from trellm.engine.schedule.scheduler import Pace
+    from trellm.engine.device import guesses, state_table
+    from trellm.engine.schedule.core import EngineCore
+    from trellm.engine.schedule.scheduler import SchedulerConfig
 
     pick = soak.pick
     merges = [("t", "h"), ("th", "e"), ("1", "2"), ("a", "b"), ("ab", "c"), ("o", "n")]
     models = [(plain, lanes_of(plain)) for plain in (make_model(window, merges) for window in (None, 7, 40))]
     for begin in range(0, cases, AROUND):
         soak.plain, model = pick.choice(models)
-        records.RECORDS = pick.choice([2, 5, 40, 2048])
+        state_table.RECORDS = pick.choice([2, 5, 40, 2048])
         guesses.LIKELY = pick.choice([0.0, 0.5])
         blocks = pick.choice([12, 15, 18, 45, 320])
         requests = Requests(model, pick.randrange(1 << 30), pick.choice([3, 17, 100]), blocks)
-        pace = Pace(tokens=pick.choice([16, 16, 64, 512]), chunk=pick.choice([16, 32, 128]))
-        soak.run(Loop(model, blocks, pace), requests, min(AROUND, cases - begin), ahead=True)
+        config = SchedulerConfig(
+            max_num_batched_tokens=pick.choice([16, 16, 64, 512]), prefill_chunk_size=pick.choice([16, 32, 128])
+        )
+        soak.run(EngineCore(model, blocks, config), requests, min(AROUND, cases - begin), ahead=True)
     return [model for _, model in models]
 
 
 def read_guesses(model: Any, requests: Requests) -> list[int]:
     """Let guesses be read, or not, at random. Returns how many there are, and how many were right."""
     from trellm import models
-    from trellm.engine.drafts.costs import Costs
+    from trellm.engine.drafts.costs import ForwardCosts
     from trellm.engine.drafts.drafter import Drafted, Drafter
 
     counts, advance = [0, 0], Drafter.advance
@@ -320,7 +325,7 @@ def read_guesses(model: Any, requests: Requests) -> list[int]:
     def pays(self: Any, probability: float, *others: float) -> bool:
         return requests.pick.random() < SOMETIMES
 
-    Costs.pays, Drafter.advance = pays, counted  # type: ignore[method-assign]
+    ForwardCosts.pays, Drafter.advance = pays, counted  # type: ignore[method-assign]
     wrong = models.from_function(lambda ids: [float(token == ids[-1]) for token in range(model.vocabulary.size)],
                                  model.vocabulary)  # fmt: skip
     requests.drafts = [True, True, True, model, wrong]
@@ -338,8 +343,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="make no more requests after so many")
     parser.add_argument("--log", type=Path)
     options = parser.parse_args()
-    from trellm.engine.schedule.loop import Loop
-    from trellm.engine.schedule.scheduler import Pace, Scheduler
+    from trellm.engine.schedule.core import EngineCore
+    from trellm.engine.schedule.scheduler import Scheduler, SchedulerConfig
 
     given_up, give_up = [0], Scheduler._give_up
 
@@ -356,7 +361,7 @@ def main() -> None:
         print(f"{passes} forward passes, {broken} broken off, with which {soak.failed} requests failed")
     else:
         soak.plain = model = make_model()
-        loop = Loop(model, options.blocks, Pace(tokens=512, chunk=128))
+        loop = EngineCore(model, options.blocks, SchedulerConfig(max_num_batched_tokens=512, prefill_chunk_size=128))
         requests = Requests(model, options.seed, options.longest, options.blocks)
         guesses = read_guesses(model, requests) if options.drafts else None
         soak.run(loop, requests, options.cases, ahead=False)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,19 +15,15 @@ from torch import Tensor
 from ...errors import ModelError
 from ...guides.protocol import Mask
 from ...kernels.logits.select import NAN, logsumexp, masked_topk
-from ..diagnostics.trace import traces
 from ..memory.pool import Pool
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
-from ..search import banks
-from ..search.beam import Beam, Finished, Hypothesis
+from ..scores import as_list, best_tokens, stack_masks, traces
+from ..search.beam import Beam, FinishedBeams, Hypothesis, round_robin
 from ..search.trace import Recorder
-from .arrays import as_list
-from .beam_group import Candidate, Group, common
-from .reading import Reading, stack_masks
-from .row import Certain, Reader, Request, Row
-from .row_search import all_banned
-from .scoring import best_tokens
+from .forward_output import ForwardOutput
+from .sampler import all_banned
+from .sequence import CommittedPrefix, KVSequence, Request, SequenceState
 
 
 class BeamSearch:
@@ -41,35 +37,35 @@ class BeamSearch:
         self._pool = pool
         self._eos = frozenset(model.vocabulary.eos_ids)
 
-    def start(self, request: Request, table: BlockTable) -> Group:
+    def start(self, request: Request, table: BlockTable) -> BeamGroup:
         """A prompt at its beginning, as a single beam."""
         search, start = _search_of(request), request.start
-        finished = Finished(
+        finished = FinishedBeams(
             search, request.budget + request.forces_end + start.tail, by_text=start.guide_cache is not None
         )
         recorder = Recorder(search, self._vocabulary) if request.trace else None
         beams = [Hypothesis((), b"", request.first_state)]
-        return Group(request, finished, beams, [Reader(table, list(start.prompt))], recorder)
+        return BeamGroup(request, finished, beams, [KVSequence(table, list(start.prompt))], recorder)
 
-    def restart(self, group: Group, table: BlockTable) -> Group:
+    def restart(self, group: BeamGroup, table: BlockTable) -> BeamGroup:
         """The group with everything to read again: each beam in a table of its own, the first in the given one."""
         tables = [table, *(self._pool.table(table.source) for _ in group.beams[1:])]
         for other in tables[1:]:
             other.node = table.node
         readers = [
-            Reader(each, [*group.request.start.prompt, *beam.tokens])
+            KVSequence(each, [*group.request.start.prompt, *beam.tokens])
             for each, beam in zip(tables, group.beams, strict=True)
         ]
         return replace(group, readers=readers)
 
-    def certain(self, group: Group) -> Certain:
+    def certain(self, group: BeamGroup) -> CommittedPrefix:
         """What the prompt's text will begin with, whichever hypothesis wins."""
         running = [beam.text[: group.request.stop.safe(beam.text)] for beam in group.beams]
         texts = [*running, *(one.text for _, one in group.finished.best)]
         least, most = min(texts), max(texts)  # all others lie between them
-        return Certain(least[: common(least, most)])
+        return CommittedPrefix(least[: common(least, most)])
 
-    def advance(self, groups: Sequence[Group], reading: Reading[Group]) -> None:
+    def advance(self, groups: Sequence[BeamGroup], reading: ForwardOutput[BeamGroup]) -> None:
         """Continue the beams of groups that have read by the best candidates; the head is computed once for all.
 
         The texts of `reading` are the group of every beam, one group after the other.
@@ -82,7 +78,7 @@ class BeamSearch:
             self._advance_alike(several, logits[first : first + count * len(several)])
             first += count * len(several)
 
-    def _advance_alike(self, groups: list[Group], logits: Tensor) -> None:
+    def _advance_alike(self, groups: list[BeamGroup], logits: Tensor) -> None:
         """Continue groups of equally many beams and equal options."""
         count = len(groups[0].beams)
         masks = [self._masks(group) for group in groups]
@@ -100,7 +96,7 @@ class BeamSearch:
             except Exception as error:
                 group.error = error
 
-    def _masks(self, group: Group) -> list[Mask | None]:
+    def _masks(self, group: BeamGroup) -> list[Mask | None]:
         try:
             masks = [self._mask(group, beam) for beam in group.beams]
             if group.request.bias.banned and not any(mask is None or mask.any() for mask in masks):
@@ -110,7 +106,7 @@ class BeamSearch:
             group.error = error
             return []
 
-    def _mask(self, group: Group, beam: Hypothesis) -> Mask | None:
+    def _mask(self, group: BeamGroup, beam: Hypothesis) -> Mask | None:
         """What the beam may go on with; near the end of the budget only what leaves room to finish."""
         guide_cache = group.request.guide_cache(beam.state)
         if guide_cache is not None and guide_cache.tight(beam.state, group.left(beam)):
@@ -118,17 +114,17 @@ class BeamSearch:
         mask = None if guide_cache is None else guide_cache.mask(beam.state, group.request.stop_ids)
         return self._narrowed(group, beam, mask)
 
-    def _closing_mask(self, group: Group, beam: Hypothesis) -> Mask | None:
+    def _closing_mask(self, group: BeamGroup, beam: Hypothesis) -> Mask | None:
         guide_cache = group.request.guide_cache(beam.state)
         assert guide_cache is not None
         mask = guide_cache.mask(beam.state, group.request.stop_ids, group.left(beam))
         return self._narrowed(group, beam, mask)
 
-    def _narrowed(self, group: Group, beam: Hypothesis, mask: Mask | None) -> Mask | None:
+    def _narrowed(self, group: BeamGroup, beam: Hypothesis, mask: Mask | None) -> Mask | None:
         size = self._vocabulary.size
         return group.request.withheld(mask, beam.tokens, size, self._eos, beam.state, beam.inside)
 
-    def _best(self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
+    def _best(self, groups: list[BeamGroup], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
         """The best candidates of groups of equally many beams, best first.
 
         As many as make sure that `width` of them do not end, if so many there are: of all beams of a group or,
@@ -147,7 +143,9 @@ class BeamSearch:
             found[number] += further
         return [_merged(candidates) for candidates in found]
 
-    def _further(self, group: Group, place: int, logits: Tensor, logsum: float, mask: Mask | None) -> list[Candidate]:
+    def _further(
+        self, group: BeamGroup, place: int, logits: Tensor, logsum: float, mask: Mask | None
+    ) -> list[Candidate]:
         """The best `width` tokens of a beam that lead on to a goal."""
         beam, guide_cache = group.beams[place], group.request.start.guide_cache
         if guide_cache is None or mask is None:
@@ -165,7 +163,7 @@ class BeamSearch:
         ]
 
     def _listed(
-        self, groups: list[Group], logits: Tensor, masks: Sequence[Mask | None], wanted: int, *, together: bool
+        self, groups: list[BeamGroup], logits: Tensor, masks: Sequence[Mask | None], wanted: int, *, together: bool
     ) -> tuple[list[list[Candidate]], list[float]]:
         """The best `wanted` candidates of each group, or of each of its beams, and each row's log-sum-exp.
 
@@ -190,7 +188,9 @@ class BeamSearch:
                     found[group].append(Candidate(total, beam, token))
         return found, as_list(best.normaliser)
 
-    def _continue(self, group: Group, candidates: list[Candidate], logits: Tensor, masks: list[Mask | None]) -> None:
+    def _continue(
+        self, group: BeamGroup, candidates: list[Candidate], logits: Tensor, masks: list[Mask | None]
+    ) -> None:
         """Replace the group's beams by its best candidates, and enter those that are finished.
 
         Where the rest would not fit into the budget after a candidate, its beam offers only what fits.
@@ -217,7 +217,7 @@ class BeamSearch:
         group.beams = [after for _, after in running]
 
     def _forced_to_end(
-        self, group: Group, taken: list[tuple[Candidate, Hypothesis]]
+        self, group: BeamGroup, taken: list[tuple[Candidate, Hypothesis]]
     ) -> list[tuple[Candidate, Hypothesis]]:
         """Candidates of which those at the end of the budget got the EOS that is forced there, and were entered.
 
@@ -236,20 +236,20 @@ class BeamSearch:
         group.finished.add(cut)
         return found
 
-    def _split(self, group: Group, running: Sequence[tuple[int, Hypothesis]]) -> list[Reader]:
+    def _split(self, group: BeamGroup, running: Sequence[tuple[int, Hypothesis]]) -> list[KVSequence]:
         """Give each beam what its parent has read: to the first child of a parent its table, to others a fork."""
         taken: set[int] = set()
-        readers: list[Reader] = []
+        readers: list[KVSequence] = []
         for parent, after in running:
             table = group.readers[parent].table
-            readers.append(Reader(self._pool.fork(table) if parent in taken else table, [after.tokens[-1]]))
+            readers.append(KVSequence(self._pool.fork(table) if parent in taken else table, [after.tokens[-1]]))
             taken.add(parent)
         for place, reader in enumerate(group.readers):
             if place not in taken:
                 self._pool.release(reader.table)
         return readers
 
-    def _taken(self, group: Group, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
+    def _taken(self, group: BeamGroup, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
         """The best `width` candidates that go on, and those of the best `width` of all that do not."""
         if group.has_goals:
             return self._taken_from_banks(group, candidates)
@@ -265,13 +265,13 @@ class BeamSearch:
                 break
         return taken
 
-    def _taken_from_banks(self, group: Group, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
+    def _taken_from_banks(self, group: BeamGroup, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
         """As `_taken`, the ones that go on picked from banks, and the others if they are among the best of theirs."""
         progress = [group.progress(one) for one in candidates]
         ranks: dict[int, int] = {}
         taken: list[tuple[Candidate, Hypothesis]] = []
         running = 0
-        for place in banks.pick(progress, len(candidates)):
+        for place in round_robin(progress, len(candidates)):
             one, bank = candidates[place], progress[place]
             ranks[bank] = ranks.get(bank, 0) + 1
             is_among_best = ranks[bank] <= group.search.width
@@ -285,7 +285,7 @@ class BeamSearch:
                 taken.append((one, after))
         return taken
 
-    def _after(self, group: Group, one: Candidate) -> Hypothesis:
+    def _after(self, group: BeamGroup, one: Candidate) -> Hypothesis:
         """A hypothesis with one more token, finished if that ends it."""
         parent, request = group.beams[one.beam], group.request
         length = parent.length + 1
@@ -317,13 +317,13 @@ class BeamSearch:
             overruled=overruled,
         )
 
-    def _fits(self, group: Group, after: Hypothesis) -> bool:
+    def _fits(self, group: BeamGroup, after: Hypothesis) -> bool:
         guide_cache = group.request.guide_cache(after.state)
         ended = after.length > len(after.tokens)
         return guide_cache is None or ended or guide_cache.fits(after.state, group.left(after))
 
     def _with_logprobs(
-        self, group: Group, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
+        self, group: BeamGroup, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
     ) -> list[tuple[Candidate, Hypothesis]]:
         stacked = stack_masks(masks, logits)
         sums, k = logsumexp(logits, stacked), group.request.best
@@ -338,7 +338,7 @@ class BeamSearch:
         return self._with_traces(group, found, logits, masks) if group.request.diagnostics else found
 
     def _with_traces(
-        self, group: Group, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
+        self, group: BeamGroup, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
     ) -> list[tuple[Candidate, Hypothesis]]:
         rows = [one.beam for one, _ in taken]
         places = [(group.beams[row].state, group.left(group.beams[row])) for row in rows]
@@ -349,13 +349,13 @@ class BeamSearch:
             for (one, after), trace in zip(taken, found, strict=True)
         ]
 
-    def results(self, group: Group) -> list[Row]:
+    def results(self, group: BeamGroup) -> list[SequenceState]:
         """The best `n` texts of a group that is done, best first."""
         best = group.finished.best[: group.search.n]
         trace = None if group.recorder is None else group.recorder.trace([one for _, one in best])
-        rows: list[Row] = []
+        rows: list[SequenceState] = []
         for sample, (score, one) in enumerate(best):
-            row = Row(
+            row = SequenceState(
                 BlockTable(), [], replace(group.request, sample=sample), one.state, siblings=len(best), score=score
             )
             row.tokens, row.text, row.finish = list(one.tokens), bytearray(one.text), one.finish
@@ -374,7 +374,7 @@ def _merged(candidates: list[Candidate]) -> list[Candidate]:
     return sorted(found.values(), key=lambda one: (-one.total, one.beam, one.token))
 
 
-def _changed(groups: Sequence[Group], logits: Tensor) -> Tensor:
+def _changed(groups: Sequence[BeamGroup], logits: Tensor) -> Tensor:
     """Log-probabilities of the beams' next tokens, with penalties and biases; not normalised again.
 
     That is what transformers' beams do.
@@ -386,7 +386,7 @@ def _changed(groups: Sequence[Group], logits: Tensor) -> Tensor:
     return found
 
 
-def _kind(group: Group) -> tuple[Any, ...]:
+def _kind(group: BeamGroup) -> tuple[Any, ...]:
     """What groups must have in common to be continued by one choice of candidates."""
     return len(group.beams), group.search, group.has_goals, group.request.changes_scores
 
@@ -400,11 +400,76 @@ def _total(one: Hypothesis) -> float:
     return one.total
 
 
-def _unusable(group: Group) -> ModelError:
+def _unusable(group: BeamGroup) -> ModelError:
     return ModelError(
         f"the model's logits at {place_of(group)} are NaN or infinite, or give every allowed token the probability 0"
     )
 
 
-def place_of(group: Group) -> str:
+def place_of(group: BeamGroup) -> str:
     return f"step {len(group.beams[0].tokens)} of prompt {group.request.number}"
+
+
+class Candidate(NamedTuple):
+    """A beam of the group, by number, with one more token: the log-probability of both."""
+
+    total: float
+    beam: int
+    token: int
+
+
+@dataclass(slots=True, eq=False)
+class BeamGroup:
+    """The beams of one prompt.
+
+    readers: what the model has read of each beam, in their order
+    recorder: of the search's trace, if asked for
+    settled: whether no better texts are to be expected; error: what went wrong with this prompt alone
+    """
+
+    request: Request
+    finished: FinishedBeams
+    beams: list[Hypothesis]
+    readers: list[KVSequence]
+    recorder: Recorder | None = None
+    settled: bool = False
+    error: Exception | None = None
+
+    @property
+    def search(self) -> Beam:
+        """Its parameters."""
+        assert isinstance(self.request.search, Beam)
+        return self.request.search
+
+    @property
+    def done(self) -> bool:
+        """Whether it goes on no more."""
+        return self.settled or self.error is not None
+
+    @property
+    def has_goals(self) -> bool:
+        """Whether the constraint has goals to meet."""
+        guide_cache = self.request.start.guide_cache
+        return guide_cache is not None and guide_cache.goals is not None
+
+    def progress(self, one: Candidate) -> int:
+        """How far a candidate is with the goals."""
+        guide_cache, parent = self.request.start.guide_cache, self.beams[one.beam]
+        if guide_cache is None:
+            return 0
+        if self.request.stops(parent.state, one.token):
+            return guide_cache.progress(parent.state)
+        return guide_cache.progress_after(parent.state, one.token)
+
+    def left(self, beam: Hypothesis) -> int:
+        """How many more tokens a beam's output may get."""
+        return self.request.budget - len(beam.tokens) + beam.inside
+
+
+def common(left: Sequence[int], right: Sequence[int]) -> int:
+    """How long the longest common beginning is: by halving, since slices compare fast."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if left[low:middle] == right[low:middle] else (low, middle - 1)
+    return low

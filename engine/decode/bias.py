@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -13,7 +13,6 @@ from torch import Tensor
 from ...checks import brief, text_of, whole
 from ...errors import OptionError
 from ...guides.protocol import Mask, mask_of
-from ...tokenizers_adapter import Vocabulary
 from ..models.protocol import Model
 
 STRONGEST = 1_000_000.0
@@ -23,7 +22,7 @@ Given = dict[int | str, float]
 _MEANING = f"a number from {-STRONGEST:,.0f} to {STRONGEST:,.0f}, or -inf for a token that is never chosen"
 
 
-class Bias:
+class TokenBias:
     """added: what is added to scores, by token id; banned: the tokens that are never chosen.
 
     Tokens within the end of a prompt that is healed were chosen by the caller, and have no bias: `applies` tells.
@@ -64,40 +63,7 @@ class Bias:
         return less if less.any() or (mask & ~mask_of(enders, 32 * len(mask))).any() else mask
 
 
-NO_BIAS = Bias({}, ())
-
-
-class Suppressed(NamedTuple):
-    """Tokens that a model's own settings leave out; where a constraint leaves nothing else they are chosen.
-
-    always: everywhere; first: as the first of an output; sequences: the last tokens of each, behind the others
-    """
-
-    always: frozenset[int] = frozenset()
-    first: frozenset[int] = frozenset()
-    sequences: tuple[tuple[int, ...], ...] = ()
-
-    def of(self, vocabulary: Vocabulary) -> Suppressed:
-        """Those that a constraint may allow: tokens that spell something, or end a text."""
-        known = frozenset(vocabulary.eos_ids)
-
-        def said(tokens: Iterable[int]) -> frozenset[int]:
-            return frozenset(token for token in tokens if token in known or vocabulary.tokens[token])
-
-        return Suppressed(said(self.always), said(self.first), tuple(ids for ids in self.sequences if said(ids[-1:])))
-
-    def behind(self, ids: Sequence[int], is_first: bool) -> set[int]:
-        """Those that are left out behind the tokens of a text, prompt included."""
-        last = {one[-1] for one in self.sequences if tuple(ids[len(ids) - len(one) + 1 :]) == one[:-1]}
-        return {*self.always, *last, *(self.first if is_first else ())}
-
-    def narrowed(self, mask: Mask, ids: Sequence[int], is_first: bool, applies: Callable[[int], bool] | None) -> Mask:
-        """A mask without them behind the tokens of a text, prompt included; as it was if nothing were left."""
-        less = mask & ~mask_of(filter(applies, self.behind(ids, is_first)), 32 * len(mask))
-        return less if less.any() else mask
-
-
-NOTHING = Suppressed()
+NO_BIAS = TokenBias({}, ())
 
 
 def biases_of(given: Any) -> Given:
@@ -109,7 +75,7 @@ def biases_of(given: Any) -> Given:
     return {_key(key): _value(key, value) for key, value in cast("Mapping[Any, Any]", given).items()}
 
 
-def bias_of(model: Model, given: Given) -> Bias:
+def bias_of(model: Model, given: Given) -> TokenBias:
     """The biases of a model's tokens. Raises OptionError for what is none of its tokens, and for one given twice.
 
     A text stands for all tokens that spell just this, byte for byte; a special token, which spells nothing, may be
@@ -129,7 +95,7 @@ def bias_of(model: Model, given: Given) -> Bias:
                 raise OptionError(f"logit_bias: {keys[token]!r} and {key!r} are both token {token}; give one of them")
             found[token], keys[token] = value, key
     added = {token: value for token, value in found.items() if value not in (0, -math.inf)}
-    return Bias(added, [token for token, value in found.items() if value == -math.inf])
+    return TokenBias(added, [token for token, value in found.items() if value == -math.inf])
 
 
 def _tokens_of(model: Model, texts: list[str]) -> dict[str, list[int]]:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, partial
 from time import perf_counter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ...checks import conforms
 from ...errors import LimitError
@@ -21,8 +22,7 @@ from ...guides.limits import Limits
 from ...guides.locks import new_lock
 from ...guides.protocol import DEAD, ByteGuide, Foreseeing, Guide, Mask, Quoting, RowGuide, mask_within
 from ...kernels.logits.mask import allowed_ids
-from .arrays import as_list
-from .known_states import Allowed, KnownStates
+from ..scores import as_list
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _CERTAIN_BYTES = 64
 _TAILS = 256
 
 
-class Masking:
+class MaskTimer:
     """What masks have taken in this process, over all guides.
 
     Threads may count at once: what one of them adds in the midst of another's addition may be lost, which is rare.
@@ -52,7 +52,7 @@ class Masking:
 
 
 class GuideCache:
-    """A guide with what its states allow, as far as they were met; shared by rows and calls, safe between threads.
+    """A guide with what its states allow, as far as they were met; shared by sequences and calls, safe between threads.
 
     sparse_head_limit: up to how many allowed tokens are listed, for the logits of these alone
     free: the text is free but for the goals of the guide: its budget, stop strings and stop ids may end it
@@ -73,13 +73,13 @@ class GuideCache:
         self._quick_enough: Callable[[int, int], int | None] | None = getattr(guide, "enough", None)
         self._within = guide.mask_within if conforms(guide, RowGuide) else partial(mask_within, guide)
         self._eos = frozenset(guide.vocabulary.eos_ids)
-        self.states = KnownStates()
+        self.states = StateTable()
         self._allowed: dict[int, Allowed] = {}
         self._enough: dict[int, int] = {}
         self._listed = 0
         self._certain: dict[int, bytes] = {}
         self._advancing: dict[int, NDArray[np.int32]] = {}
-        self._behind: dict[bytes, BehindPrompt] = {}
+        self._behind: dict[bytes, HealedGuideCache] = {}
         self._distance: int | None = None
         self._lock = new_lock()
 
@@ -100,12 +100,12 @@ class GuideCache:
         """The tokens that lead from a text before the guide's into it; None for a guide that does not read bytes."""
         return Crossings(self.guide) if conforms(self.guide, ByteGuide) else None
 
-    def behind(self, tail: bytes) -> BehindPrompt:
-        """This constraint behind a text that is to be spelt first; those made last are remembered."""
+    def behind(self, tail: bytes) -> HealedGuideCache:
+        """This constraint behind a sequence that is to be spelt first; those made last are remembered."""
         found = self._behind.get(tail)  # without the lock, under which another is made
         if found is None:
             with self._lock:
-                found = self._behind[tail] = self._behind.get(tail) or BehindPrompt(self, tail)
+                found = self._behind[tail] = self._behind.get(tail) or HealedGuideCache(self, tail)
                 if len(self._behind) > _TAILS:
                     del self._behind[next(iter(self._behind))]
         return found
@@ -114,7 +114,7 @@ class GuideCache:
         """What `state` allows; remembered, up to a million listed ids."""
         found = self._allowed.get(state)
         if found is None:
-            found = Masking.timed(lambda: self.listed(self.guide.mask(state))._replace(mask=None))
+            found = MaskTimer.timed(lambda: self.listed(self.guide.mask(state))._replace(mask=None))
             self._listed += 1 if found.ids is None else len(found.ids)
             if self._listed > _REMEMBERED:
                 self._allowed.clear()
@@ -149,7 +149,7 @@ class GuideCache:
 
         Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
         """
-        mask = Masking.timed(lambda: self.guide.mask(state) if left is None else self._within(state, left)).copy()
+        mask = MaskTimer.timed(lambda: self.guide.mask(state) if left is None else self._within(state, left)).copy()
         if stop_ids:
             stops = np.zeros_like(mask)
             for token in stop_ids:
@@ -235,7 +235,7 @@ class GuideCache:
         return not self.fits(state, left - 2)
 
 
-class BehindPrompt(GuideCache):
+class HealedGuideCache(GuideCache):
     """A constraint behind the end of a prompt. Once that is spelt, what is known of the constraint is used.
 
     Tokens that lie within the end of the prompt count neither in distances nor against budgets.
@@ -301,3 +301,105 @@ class BehindPrompt(GuideCache):
     def beyond(self, state: int) -> tuple[GuideCache, int]:
         """What a state is one of: of the constraint itself once the prompt's end is spelt."""
         return (self, state) if state < self._begin else (self._guide_cache, state - self._begin)
+
+
+_KNOWN_BYTES = 256
+_MOST_BYTES = 1 << 24
+FAR = 1 << 60
+"""More tokens than any text has left."""
+FREE = -1
+"""In place of a state where anything may follow."""
+
+
+class Allowed(NamedTuple):
+    """The tokens that a step may choose from; with neither ids nor mask, all of them.
+
+    ids: int64 tensor of all of them where they are few, else None
+    mask: uint32 [words]; what `GuideCache.allowed` remembers has none, ask for it where there are no ids
+    forced: the one token, where there is just one and it does not end the text, else -1
+    ends: nothing but EOS is allowed
+    """
+
+    ids: Tensor | None = None
+    mask: Mask | None = None
+    forced: int = -1
+    ends: bool = False
+
+
+class StateEntry:
+    """A state of a constraint in which sequences were, as long as they have plenty of tokens left.
+
+    allowed: what a step may choose from; enough: with so many more tokens a text surely comes to its end
+    after: where tokens lead that were chosen here before
+    Whatever is written here is true for good, so that threads may share it.
+    """
+
+    __slots__ = ("after", "allowed", "enough", "state")
+
+    def __init__(self, state: int) -> None:
+        self.state = state
+        self.allowed = Allowed()
+        self.enough = FAR
+        self.after: dict[int, Transition] = {}
+
+
+class Transition(NamedTuple):
+    """What comes of a token that is chosen in a state. tokens: it, and those that are forced after it; text: theirs"""
+
+    state: StateEntry
+    tokens: tuple[int, ...]
+    text: bytes
+
+
+class StateTable:
+    """Those of one constraint, or of sequences without any, by stop ids too; forgotten when they take too much room."""
+
+    def __init__(self) -> None:
+        self._states: dict[tuple[int, frozenset[int]], StateEntry] = {}
+        self._masks: dict[bytes, Allowed] = {}
+        self._bytes = 0
+
+    def of(self, state: int, stop_ids: frozenset[int]) -> StateEntry:
+        """What is known of a state, which may be nothing yet."""
+        found = self._states.get((state, stop_ids))
+        if found is None:
+            self._grow(_KNOWN_BYTES)
+            found = self._states[state, stop_ids] = StateEntry(state)
+            if state == FREE:
+                found.enough = 0
+        return found
+
+    def met(self, state: int, stop_ids: frozenset[int]) -> StateEntry | None:
+        """A state in which a text was with plenty of tokens left; None for any other."""
+        found = self._states.get((state, stop_ids))
+        return None if found is None or found.enough == FAR else found
+
+    def after(self, state: int, stop_ids: frozenset[int], token: int) -> int | None:
+        """The state after a token, where one that is met was left by it and nothing was forced; None if not known."""
+        known = self._states.get((state, stop_ids))
+        found = None if known is None else known.after.get(token)
+        return found.state.state if found is not None and len(found.tokens) == 1 else None
+
+    def allow(self, state: StateEntry, allowed: Allowed) -> None:
+        """Remember what a state allows; of equal masks, which most states have, one."""
+        if allowed.mask is not None:
+            content = allowed.mask.tobytes()
+            known = self._masks.get(content)
+            if known is None:
+                self._grow(len(content))
+                known = self._masks[content] = Allowed(mask=np.frombuffer(content, np.uint32))
+            allowed = known
+        state.allowed = allowed
+
+    def follow(self, state: StateEntry, token: int, found: Transition) -> None:
+        """Remember what comes of a token."""
+        self._grow(_KNOWN_BYTES + len(found.text) + 8 * len(found.tokens))
+        state.after[token] = found
+
+    def _grow(self, count: int) -> None:
+        self._bytes += count
+        if self._bytes > _MOST_BYTES:
+            # Texts running go on by what they have.
+            self._states.clear()
+            self._masks.clear()
+            self._bytes = count

@@ -14,7 +14,7 @@ Ids = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class HealedPrompt:
     """Where a text begins.
 
     prompt: what the model reads; constraint: what it then may say, None for anything
@@ -35,7 +35,7 @@ class Start:
         return len(self.prompt) + self.tail
 
 
-def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None) -> Start | None:
+def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None) -> HealedPrompt | None:
     """The prompt without the tokens that a token of the output may cross into; None if there are none.
 
     A prompt that is cut away completely begins with the token that begins a text (BOS), as an empty one does;
@@ -49,7 +49,7 @@ def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None) -> Start |
     begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
     first = prompt[:kept] or (prompt[:1] if begin is None else (begin,))
     tail = _tail(model, prompt, kept)
-    return Start(first, behind.behind(tail), len(tail), guide_cache is None) if tail else None
+    return HealedPrompt(first, behind.behind(tail), len(tail), guide_cache is None) if tail else None
 
 
 def is_known(model: Model, prompt: Ids, guide_cache: GuideCache, *, heal: bool) -> bool:

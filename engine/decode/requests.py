@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from ...checks import conforms
 from ...errors import BudgetError, OptionError
 from ...guides.tagged.after_guide import AfterGuide
-from ..drafts.given import check_draft
-from ..models.protocol import BEGIN, Model, SourceModel
+from ..models.generation_config import NOTHING, Suppressed
+from ..models.protocol import BEGIN, DraftedModel, Model, SourceModel
 from ..options import Options
 from ..prompts.encoding import Ids, ids_of
 from ..prompts.given import Prompt
 from ..search import Beam, Target
 from ..stopping import StopStrings
-from .bias import NOTHING, Suppressed, bias_of
+from .bias import bias_of
 from .guide_cache import GuideCache
-from .healing import Start, healed
+from .healing import HealedPrompt, healed
 from .randomness import row_key
-from .row import Request
+from .sequence import Request
 
 DEFAULT_TOKENS = 256
 
@@ -95,7 +95,7 @@ def _is_free(job: Job) -> bool:
     return job.guide_cache is None or job.guide_cache.free
 
 
-def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start, int]:
+def _start(model: Model, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
     """Where a prompt's text begins, healed where it is to be and there is room for that, and its budget."""
     if conforms(model, SourceModel):
         return _decoder_start(model, job, options, number)
@@ -111,10 +111,10 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Start
         if room >= (max(fewest, 1) if asked is None else budget):
             return start, min(budget, room)
     free = _free_tokens(job.guide_cache)
-    return Start(prompt, job.guide_cache), _budget(model, needed, len(prompt), asked, number, free)
+    return HealedPrompt(prompt, job.guide_cache), _budget(model, needed, len(prompt), asked, number, free)
 
 
-def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[Start, int]:
+def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
     """Where the output of an encoder-decoder model begins: a constraint's text behind the model's lead."""
     source, limit = job.encoded(model, options, number), model.source_context
     guide_cache, tail = job.guide_cache, 0
@@ -128,7 +128,7 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
     if guide_cache is not None and guide_cache.crossings is not None and model.text_prefix:
         guide_cache, tail = guide_cache.behind(model.text_prefix), len(model.text_prefix)
     needed = 0 if guide_cache is None else guide_cache.distance
-    start = Start(model.start_ids, guide_cache, tail, source=source)
+    start = HealedPrompt(model.start_ids, guide_cache, tail, source=source)
     return start, _budget(model, needed, start.size, options.max_tokens, number, _free_tokens(guide_cache))
 
 
@@ -180,3 +180,25 @@ def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: i
             f"{model.context}; max_tokens can be up to {room}"
         )
     return room
+
+
+def check_draft(model: Model, draft: bool | Model) -> None:
+    """Raise OptionError for a smaller model that cannot guess for a model."""
+    if isinstance(draft, bool):
+        return
+    if not (isinstance(model, DraftedModel) and model.reads_drafts):
+        raise OptionError(
+            f"draft={draft!r}: {model!r} reads one token after the other, since it keeps states, has no cache, or runs "
+            "rows padded; leave it out"
+        )
+    if isinstance(draft, SourceModel) or draft.state_bytes:
+        raise OptionError(
+            f"draft={draft!r} cannot take back what it has read; use a decoder that keeps keys and values only"
+        )
+    mine, other = model.vocabulary, draft.vocabulary
+    if mine is other or mine.fingerprint == other.fingerprint:
+        return
+    sizes = f"{other.size:,} tokens, the model {mine.size:,}" if mine.size != other.size else "other tokens"
+    raise OptionError(
+        f"draft={draft!r} has another vocabulary than the model ({sizes}); use one that shares the model's tokenizer"
+    )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.protocol import Memory, Model
-from .records import News, Records
+from .state_table import DeviceStateTable, News
 
 LANES = 256
 WIDTHS = (1, 8)
@@ -51,9 +51,9 @@ class Backend(Protocol):
 
 
 @runtime_checkable
-class LaneModel(Model, Protocol):
+class DeviceBatchModel(Model, Protocol):
     """A model whose rows may go on by themselves."""
 
-    def lanes(self, memory: Memory, records: Records) -> Backend | None:
+    def lanes(self, memory: Memory, records: DeviceStateTable) -> Backend | None:
         """What runs lanes whose texts lie in a memory; None if this device does not."""
         ...

@@ -11,9 +11,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ...kernels.lanes import triton_lanes
-from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, HEADER, TOKENS, UNKNOWN, Begun, Kept, Known, room_of
+from ...kernels.lanes.layout import (
+    CLASSES,
+    EMPTY,
+    FREE,
+    HEADER,
+    TOKENS,
+    UNKNOWN,
+    LaunchState,
+    SlotState,
+    StateTables,
+    room_of,
+)
 from ...kernels.logits.triton_mask import Rows, on
 from ...kernels.logits.triton_select import argmax_rows, sample_rows
 from ..memory.tables import BLOCK
@@ -22,15 +35,13 @@ from ..models.blocks.packed import PackedReader
 from ..models.blocks.storage import BlockStorage
 from ..models.head import Head
 from .backend import FEW, LANES, TOP_K, TOP_P, WIDTHS, Launch
-from .capturing import WaitsError, WithoutWaiting
-from .characters import charsets
-from .records import DENSE, News, Records
+from .state_table import DENSE, DeviceStateTable, News, charsets
 
 _RING = 4
 """Answers that are written in turn; more than there are launches under way."""
 
 
-class Shape(NamedTuple):
+class LaunchShape(NamedTuple):
     """All that is baked into a graph: lanes, tokens of each, blocks of each text, and how tokens are chosen."""
 
     lanes: int
@@ -40,7 +51,7 @@ class Shape(NamedTuple):
     is_filtered: bool
 
 
-class Graph(NamedTuple):
+class CapturedGraph(NamedTuple):
     """A launch to be repeated. It reads `rows` and `choices`, and writes `answer`."""
 
     replay: Callable[[], Any]
@@ -57,7 +68,7 @@ class Begin(NamedTuple):
 
 
 class GraphBackend:
-    """Runs lanes of a packed model by CUDA graphs, one for each `Shape` that was met.
+    """Runs lanes of a packed model by CUDA graphs, one for each `LaunchShape` that was met.
 
     Everything goes through one stream, in order: what is written for a launch is there when it runs, and blocks that a
     row gave back are written by others only later. A launch in which the model asks what lies on the device, as some do
@@ -65,7 +76,13 @@ class GraphBackend:
     """
 
     def __init__(
-        self, reader: PackedReader, head: Head, storage: BlockStorage, records: Records, vocabulary: Any, device: Any
+        self,
+        reader: PackedReader,
+        head: Head,
+        storage: BlockStorage,
+        records: DeviceStateTable,
+        vocabulary: Any,
+        device: Any,
     ) -> None:
         self._reader = reader
         self._head = head
@@ -74,7 +91,7 @@ class GraphBackend:
         self._device = device
         self._size: int = vocabulary.size
         words = (vocabulary.size + 31) // 32
-        self._known = Known(
+        self._known = StateTables(
             torch.zeros((records.count, words), dtype=torch.int32, device=device),
             torch.full((records.count,), -1, dtype=torch.int32, device=device),
             torch.zeros((records.count, 3), dtype=torch.int64, device=device),
@@ -85,12 +102,12 @@ class GraphBackend:
             torch.zeros((DENSE, vocabulary.size), dtype=torch.uint8, device=device),
             torch.full((DENSE, CLASSES), UNKNOWN, dtype=torch.int32, device=device),
         )
-        self._kept = Kept(
+        self._kept = SlotState(
             torch.zeros(LANES, dtype=torch.int32, device=device),
             torch.full((LANES,), UNKNOWN, dtype=torch.int32, device=device),
             torch.zeros(LANES, dtype=torch.int32, device=device),
         )
-        self._graphs: dict[Shape, Graph] = {}
+        self._graphs: dict[LaunchShape, CapturedGraph] = {}
         self._baked: tuple[Any, ...] = ()
         self._pool: Any = None
         self._is_captured = _has_graphs(device)
@@ -116,7 +133,7 @@ class GraphBackend:
     def _launch(self, launch: Launch) -> Begin:
         lanes = len(launch.rows)
         blocks = launch.rows.shape[1] - HEADER - room_of(launch.width)
-        shape = Shape(lanes, launch.width, blocks, launch.is_greedy, launch.is_filtered)
+        shape = LaunchShape(lanes, launch.width, blocks, launch.is_greedy, launch.is_filtered)
         graph = self._graphs.get(shape) or self._graphs.setdefault(shape, self._prepared(shape))
         self._turn = turn = (self._turn + 1) % _RING
         self._write(launch.news)
@@ -179,7 +196,7 @@ class GraphBackend:
         staged.numpy()[...] = given
         return staged
 
-    def _prepared(self, shape: Shape) -> Graph:
+    def _prepared(self, shape: LaunchShape) -> CapturedGraph:
         """Such a launch, which is run, so that kernels are compiled, and captured. No lane reads anything in either."""
         columns = HEADER + room_of(shape.width) + shape.blocks
         rows = torch.zeros((shape.lanes, columns), dtype=torch.int32, device=self._device)
@@ -187,7 +204,7 @@ class GraphBackend:
         choices[TOP_K], choices[TOP_P] = self._size, 1
         if not self._is_captured:
             return self._anew(rows, choices, shape)
-        kept = Kept(*(each.clone() for each in self._kept))
+        kept = SlotState(*(each.clone() for each in self._kept))
         now, beside = torch.cuda.current_stream(self._device), _trial_stream(self._device)
         beside.wait_stream(now)
         with torch.cuda.stream(beside):
@@ -202,7 +219,7 @@ class GraphBackend:
             mine.copy_(before)
         return found
 
-    def _captured(self, rows: Tensor, choices: Tensor, shape: Shape) -> Graph:
+    def _captured(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> CapturedGraph:
         graph = torch.cuda.CUDAGraph()
         capture = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
         # One at a time: all captures go through one stream of torch's, and one begins by waiting for the whole device,
@@ -210,16 +227,16 @@ class GraphBackend:
         with _capturing, capture, WithoutWaiting(self._device):
             answer = self._run(rows, choices, shape)
         self._pool = graph.pool()
-        return Graph(graph.replay, rows, choices, answer)
+        return CapturedGraph(graph.replay, rows, choices, answer)
 
-    def _anew(self, rows: Tensor, choices: Tensor, shape: Shape) -> Graph:
+    def _anew(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> CapturedGraph:
         """The same, not captured."""
         answer = torch.empty((shape.lanes, TOKENS + 2 * shape.width), dtype=torch.int32, device=self._device)
-        return Graph(lambda: answer.copy_(self._run(rows, choices, shape)), rows, choices, answer)
+        return CapturedGraph(lambda: answer.copy_(self._run(rows, choices, shape)), rows, choices, answer)
 
-    def _run(self, rows: Tensor, choices: Tensor, shape: Shape) -> Tensor:
+    def _run(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> Tensor:
         """The launch itself: begin, read, choose, advance."""
-        begun: Begun = triton_lanes.begin(rows, shape.width, BLOCK, self._known, self._kept)
+        begun: LaunchState = triton_lanes.begin(rows, shape.width, BLOCK, self._known, self._kept)
         told = DeviceRows(
             begun.slots, begun.tables, begun.firsts, begun.widths, begun.starts, shape.blocks * BLOCK, shape.width
         )
@@ -248,3 +265,56 @@ def _trial_stream(device: torch.device) -> torch.cuda.Stream:
 
 _capturing = Lock()
 _KINDS = {"uint8": torch.uint8, "int32": torch.int32, "int64": torch.int64, "float64": torch.float64}
+
+
+# torch's modes say little of their types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+
+_COPIES = {"_to_copy", "copy_"}
+_BY_INDEX = {"index", "index_put", "index_put_", "_index_put_impl_"}
+_MASKS = {torch.bool, torch.uint8}
+_FOUND = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+
+class WaitsError(Exception):
+    """The host would wait for the device."""
+
+
+class WithoutWaiting(TorchDispatchMode):
+    """Raises WaitsError in this thread in place of the first operation by which the host would wait for a device.
+
+    A capture that is broken off so may still be ended in order, which one may not after what CUDA itself refuses.
+    Source: torch's notes on CUDA semantics, which say what a graph must not hold, and its tags of operators. What is no
+    operation of torch's, such as a kernel of ours, is not seen, nor is a tensor that is made of numbers of the host.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self._kind = device.type
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Do what was asked for, by the operations that it is made of if there are such."""
+        given: dict[str, Any] = kwargs or {}
+        with self:
+            made = func.decompose(*args, **given)
+        if made is not NotImplemented:
+            return made
+        if self._waits(func, args, given):
+            raise WaitsError(str(func))
+        return func(*args, **given)
+
+    def _waits(self, func: Any, args: Any, given: dict[str, Any]) -> bool:
+        kinds = {each.device.type for each in tree_leaves((args, given)) if isinstance(each, Tensor)}
+        to = given.get("device")
+        if to is not None:
+            kinds.add(torch.device(to).type)
+        if self._kind not in kinds:
+            return False
+        name: str = func.overloadpacket.__name__
+        if name in _COPIES:
+            return len(kinds) > 1
+        if name in _BY_INDEX:
+            # A mask stands for as many places as the device finds in it.
+            return any(isinstance(each, Tensor) and each.dtype in _MASKS for each in tree_leaves(args[1]))
+        return not _FOUND.isdisjoint(func.tags)

@@ -9,23 +9,22 @@ import torch
 from numpy.typing import NDArray
 
 from ...kernels.lanes import host
-from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, UNKNOWN, Begun, Kept, Known
+from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, UNKNOWN, LaunchState, SlotState, StateTables
 from ...kernels.logits.select import masked_argmax, masked_sample
 from ..memory.tables import BLOCK, BlockTable, Chunk
 from ..models.protocol import DraftedModel, Memory
 from .backend import LANES, MIN_P, TEMPERATURE, TOP_K, TOP_P, Launch
-from .characters import charsets
-from .records import DENSE, Records
+from .state_table import DENSE, DeviceStateTable, charsets
 
 
 class HostBackend:
     """Runs a launch when its answer is asked for, as late as a device may."""
 
-    def __init__(self, model: DraftedModel, memory: Memory, records: Records) -> None:
+    def __init__(self, model: DraftedModel, memory: Memory, records: DeviceStateTable) -> None:
         self._model = model
         self._memory = memory
         size = model.vocabulary.size
-        self._known = Known(
+        self._known = StateTables(
             np.zeros((records.count, (size + 31) // 32), np.uint32),
             np.full(records.count, -1, np.int32),
             np.zeros((records.count, 3), np.int64),
@@ -36,7 +35,7 @@ class HostBackend:
             np.zeros((DENSE, size), np.uint8),
             np.full((DENSE, CLASSES), UNKNOWN, np.int32),
         )
-        self._kept = Kept(np.zeros(LANES, np.int32), np.full(LANES, UNKNOWN, np.int32), np.zeros(LANES, np.int32))
+        self._kept = SlotState(np.zeros(LANES, np.int32), np.full(LANES, UNKNOWN, np.int32), np.zeros(LANES, np.int32))
         self._waiting: list[Launch] = []
         self._answers: dict[int, NDArray[np.int32]] = {}
         self._launched = 0
@@ -112,7 +111,7 @@ class HostBackend:
         return np.where(warm, drawn, best)
 
 
-def _chunk(begun: Begun, lane: int, width: int) -> Chunk:
+def _chunk(begun: LaunchState, lane: int, width: int) -> Chunk:
     """What a lane reads, as the model takes it."""
     start, count = int(begun.starts[lane]), int(begun.widths[lane])
     table = BlockTable()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..drawing.drawn import distance, effective, log_mean, shares
+from ..importance import distance, effective, log_mean, shares
 from .step import Step
 
 FAR = 0.1

@@ -11,13 +11,13 @@ from typing import Any, overload
 from ...errors import OptionError
 from ...guides.protocol import Guide
 from ...tokenizers_adapter import Vocabulary
+from ..scores import Trace
 from ..stopping import FinishReason
 from .bias import Bias
 from .hints import LOW_MASS, Hint, hints
 from .page import STYLE, page, section
 from .step import COLUMNS, Step, Words
 from .table import SHOWN, plain, rich_table
-from .trace import Trace
 
 WORST = 5
 

@@ -10,7 +10,7 @@ from typing import Any
 from ...guides.explain.expectation import expected
 from ...guides.protocol import Guide
 from ...tokenizers_adapter import Vocabulary
-from .trace import Trace
+from ..scores import Trace
 
 COLUMNS = (
     *("position", "token", "token_id", "probability", "raw_probability", "rank"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
-from unicodedata import east_asian_width
 
 from ...guides.explain.expectation import visible
+from ..search.trace import aligned
 from .step import Step
 
 SHOWN = (
@@ -25,16 +25,6 @@ def plain(steps: Sequence[Step], columns: Sequence[str]) -> str:
     """Aligned columns, texts to the left and numbers to the right; spaces in tokens are shown as ␣."""
     rows = [list(columns), *([cell(step, column) for column in columns] for step in steps)]
     return aligned(rows, [column in _TEXTS for column in columns])
-
-
-def aligned(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> str:
-    """Rows of cells as lines; `left` says of each column whether its texts stand to the left."""
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
-    lines: list[str] = []
-    for row in rows:
-        cells = [_padded(text, width, left=side) for text, width, side in zip(row, widths, left, strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def rich_table(steps: Sequence[Step], caption: str) -> Any:
@@ -68,12 +58,3 @@ def cell(step: Step, column: str) -> str:
 def probability(value: float) -> str:
     """Four places, or a power of ten where they would not show it."""
     return f"{value:.4f}" if value >= 0.001 or value == 0 else f"{value:.0e}"
-
-
-def _width(text: str) -> int:
-    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
-
-
-def _padded(text: str, width: int, *, left: bool) -> str:
-    space = " " * (width - _width(text))
-    return text + space if left else space + text

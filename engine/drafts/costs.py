@@ -17,7 +17,7 @@ FREE_TOKENS = 15
 """Until it is measured, so many more tokens are taken to cost as much as a step of one."""
 
 
-class Costs:
+class ForwardCosts:
     """The time in which a step reads tokens as `begin + each * tokens`, by steps so far, those long ago counting less.
 
     What it takes to choose tokens is not in it: that is spent on each of them, whether it was guessed or not.

@@ -1,9 +1,9 @@
-"""Drafts in steps: which rows read guesses behind what they have to read, and what comes of these.
+"""Drafts in steps: which sequences read guesses behind what they have to read, and what comes of these.
 
 Guesses are watched before they are read: each token that is chosen says whether the guess of it was right, so that a
-text whose guesses are wrong costs no more than looking. They are read where that is measured to pay, see `Costs`.
-A token is chosen as ever, by the logits at its own place and the row's own random number; the guess is only compared
-with it. So what comes out is what would come out without.
+text whose guesses are wrong costs no more than looking. They are read where that is measured to pay, see
+`ForwardCosts`. A token is chosen as ever, by the logits at its own place and the sequence's own random number; the
+guess is only compared with it. So what comes out is what would come out without.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...guides.protocol import DEAD
-from ..decode.reading import Reading
-from ..decode.row import Row
-from ..decode.row_search import RowSearch
+from ..decode.draft_history import SECOND, AcceptanceRates, DraftHistory
+from ..decode.forward_output import ForwardOutput
+from ..decode.sampler import Sampler
+from ..decode.sequence import SequenceState
 from ..memory.free import free_bytes
 from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK, Chunk
 from ..models.protocol import DraftedModel, Hidden, Memory, Model
-from .constraint import after
-from .costs import Costs
-from .foreseen import Foreseen
-from .odds import SECOND, Odds
-from .second import Second
-from .trail import Trail
+from .costs import ForwardCosts
+from .foreseen import ForcedDrafts, after
+from .second import DraftModel
 
 WIDEST = 16
-"""So many tokens of a row are read at once, guesses and others; attention is quick for up to as many."""
+"""So many tokens of a sequence are read at once, guesses and others; attention is quick for up to as many."""
 SELDOM = 32
 """Guesses that do not pay are made once in so many times, to see whether they have become better."""
 SHARE = 0.25
@@ -36,19 +34,19 @@ SHARE = 0.25
 
 
 class Asking(NamedTuple):
-    """A row that has no guesses of its own, and the smaller model that it may ask."""
+    """A sequence that has no guesses of its own, and the smaller model that it may ask."""
 
-    row: Row
-    trail: Trail
+    sequence: SequenceState
+    trail: DraftHistory
     draft: Model
 
 
 @dataclass(slots=True)
 class Drafted:
-    """The guesses of a step, by their rows, and which of their places will want the logits of all tokens."""
+    """The guesses of a step, by their sequences, and which of their places will want the logits of all tokens."""
 
-    tokens: dict[Row, list[int]] = field(default_factory=dict[Row, list[int]])
-    wide: dict[Row, list[int]] = field(default_factory=dict[Row, list[int]])
+    tokens: dict[SequenceState, list[int]] = field(default_factory=dict[SequenceState, list[int]])
+    wide: dict[SequenceState, list[int]] = field(default_factory=dict[SequenceState, list[int]])
 
     @property
     def count(self) -> int:
@@ -65,26 +63,26 @@ class Drafted:
         """How many of its last tokens are wanted of each reader."""
         return [1 + len(self.tokens.get(reader, ())) for reader in readers]
 
-    def places(self, rows: Sequence[Row], first: Sequence[int]) -> dict[int, list[int]]:
-        """By the numbers of the rows, each of which has its first place given, those that will want all logits."""
+    def places(self, sequences: Sequence[SequenceState], first: Sequence[int]) -> dict[int, list[int]]:
+        """By the numbers of the sequences, each of which has its first place given, those that will want all logits."""
         return {
-            number: [at + shift for shift in self.wide[row]]
-            for number, (row, at) in enumerate(zip(rows, first, strict=True))
-            if row in self.tokens
+            number: [at + shift for shift in self.wide[sequence]]
+            for number, (sequence, at) in enumerate(zip(sequences, first, strict=True))
+            if sequence in self.tokens
         }
 
 
 class Drafter:
-    """Guesses for the rows of one model, whose blocks are in a pool. costs: of its steps, where these are known"""
+    """Guesses for the sequences of one model, whose blocks are in a pool. costs: of its steps, where these are known"""
 
-    def __init__(self, model: Model, rows: RowSearch, pool: BlockPool, costs: Costs | None = None) -> None:
-        self.costs = costs or Costs()
-        self._odds = Odds()
+    def __init__(self, model: Model, sequences: Sampler, pool: BlockPool, costs: ForwardCosts | None = None) -> None:
+        self.costs = costs or ForwardCosts()
+        self._odds = AcceptanceRates()
         self._model = model
-        self._rows = rows
+        self._sampler = sequences
         self._pool = pool
-        self._foreseen = Foreseen(model)
-        self._seconds: dict[int, Second] = {}
+        self._foreseen = ForcedDrafts(model)
+        self._seconds: dict[int, DraftModel] = {}
         self._asked = 0
         self._eos = frozenset(model.vocabulary.eos_ids)
 
@@ -93,96 +91,101 @@ class Drafter:
         """Whether a model can say what follows several of the last tokens, and forget some of them."""
         return pool.slots is None and isinstance(model, DraftedModel) and model.reads_drafts
 
-    def guess(self, rows: Sequence[Row], tokens: int) -> Drafted | None:
-        """What some of the rows, all of which read to their ends, shall read besides; None if there is nothing.
+    def guess(self, sequences: Sequence[SequenceState], tokens: int) -> Drafted | None:
+        """What some of the sequences, all of which read to their ends, shall read besides; None if there is nothing.
 
         tokens: how many the step has without
         """
         found = Drafted()
-        useful = float(len(rows))
+        useful = float(len(sequences))
         asking: list[Asking] = []
-        for row in rows:
-            made, draft = len(row.tokens), row.request.draft
-            if row.request.scores and draft is True:
+        for sequence in sequences:
+            made, draft = len(sequence.tokens), sequence.request.draft
+            if sequence.request.scores and draft is True:
                 continue  # log-probabilities are the same numbers again, however wide steps were measured to pay
-            if not draft or not made or row.left < 2 or (row.trail is not None and made < row.trail.wakes):
+            if (
+                not draft
+                or not made
+                or sequence.left < 2
+                or (sequence.trail is not None and made < sequence.trail.wakes)
+            ):
                 continue
-            trail = self._trail(row)
-            if row.guide_cache is not None:
-                self._foreseen.tell(trail, row.guide_cache, row.state, self._is_of_use(row))
-            brings = self._draft(row, trail, tokens, useful, found)
-            tokens += len(found.tokens.get(row, ()))
+            trail = self._trail(sequence)
+            if sequence.guide_cache is not None:
+                self._foreseen.tell(trail, sequence.guide_cache, sequence.state, self._is_of_use(sequence))
+            brings = self._draft(sequence, trail, tokens, useful, found)
+            tokens += len(found.tokens.get(sequence, ()))
             useful += brings
             if not isinstance(draft, bool) and not brings:
-                asking.append(Asking(row, trail, draft))
+                asking.append(Asking(sequence, trail, draft))
             else:
                 trail.rest(brings > 0)
         if asking:
             self._ask(asking, tokens, useful, found)
-        for row in list(found.tokens):
-            self._make_room(row, found)
+        for sequence in list(found.tokens):
+            self._make_room(sequence, found)
         return found if found.tokens else None
 
-    def advance(self, reading: Reading[Row], found: Drafted) -> None:
-        """Choose tokens for rows that have read, one after the other as long as guesses are right."""
+    def advance(self, reading: ForwardOutput[SequenceState], found: Drafted) -> None:
+        """Choose tokens for sequences that have read, one after the other as long as guesses are right."""
         at = dict.fromkeys(found.tokens, 0)
-        self._rows.advance(reading)
+        self._sampler.advance(reading)
         while reading.texts:
             going: list[int] = []
             shifts: list[int] = []
-            for number, row in enumerate(reading.texts):
-                drafted = found.tokens.get(row)
-                if drafted is None or row.done or row.waits:
+            for number, sequence in enumerate(reading.texts):
+                drafted = found.tokens.get(sequence)
+                if drafted is None or sequence.done or sequence.waits:
                     continue
-                rest, pending = drafted[at[row] :], row.pending
+                rest, pending = drafted[at[sequence] :], sequence.pending
                 right = next((i for i, (a, b) in enumerate(zip(rest, pending, strict=False)) if a != b), None)
                 if right is None:
                     right = min(len(rest), len(pending))
                 if right:
-                    self._pool.recognise(row.table, pending[:right])
-                    row.table.tokens += pending[:right]
+                    self._pool.recognise(sequence.table, pending[:right])
+                    sequence.table.tokens += pending[:right]
                 if right == len(pending):
-                    self._learn(row)
-                    row.pending = []
-                    at[row] += right
+                    self._learn(sequence)
+                    sequence.pending = []
+                    at[sequence] += right
                     going.append(number)
                     shifts.append(right)
                 elif right:
-                    row.pending = pending[right:]
+                    sequence.pending = pending[right:]
             reading = reading.further(going, shifts)
             if reading.texts:
-                self._rows.advance(reading)
-        for row in found.tokens:
-            self._pool.shrink(row.table)
+                self._sampler.advance(reading)
+        for sequence in found.tokens:
+            self._pool.shrink(sequence.table)
 
-    def keep(self, rows: Sequence[Row]) -> None:
-        """Forget what smaller models have read of other rows."""
+    def keep(self, sequences: Sequence[SequenceState]) -> None:
+        """Forget what smaller models have read of other sequences."""
         if self._seconds:
             for second in self._seconds.values():
-                second.keep(set(rows))
+                second.keep(set(sequences))
 
-    def _trail(self, row: Row) -> Trail:
-        """What is known of a row's text, brought up to date."""
-        if row.trail is None:
-            row.trail = Trail([*row.request.start.prompt, *row.tokens], self._odds)
+    def _trail(self, sequence: SequenceState) -> DraftHistory:
+        """What is known of a sequence's text, brought up to date."""
+        if sequence.trail is None:
+            sequence.trail = DraftHistory([*sequence.request.start.prompt, *sequence.tokens], self._odds)
         else:
-            self._learn(row)
-        return row.trail
+            self._learn(sequence)
+        return sequence.trail
 
-    def _learn(self, row: Row) -> None:
-        """Let a row's trail have the tokens that are new: the first was chosen, the others followed from it."""
-        trail: Trail | None = row.trail
+    def _learn(self, sequence: SequenceState) -> None:
+        """Let a sequence's trail have the tokens that are new: the first was chosen, the others followed from it."""
+        trail: DraftHistory | None = sequence.trail
         if trail is None:
             return
-        known = len(trail.tokens) - len(row.request.start.prompt)
+        known = len(trail.tokens) - len(sequence.request.start.prompt)
         slept = trail.wakes > known
-        for place in range(known, len(row.tokens)):
-            trail.take(row.tokens[place], place == known and not slept)
+        for place in range(known, len(sequence.tokens)):
+            trail.take(sequence.tokens[place], place == known and not slept)
 
-    def _draft(self, row: Row, trail: Trail, tokens: int, useful: float, found: Drafted) -> float:
-        """Put guesses of a row's next tokens into `found`, as many as pay; how many are expected to be right."""
-        request, state = row.request, row.state
-        most = min(WIDEST - len(row.pending), row.left - 1)
+    def _draft(self, sequence: SequenceState, trail: DraftHistory, tokens: int, useful: float, found: Drafted) -> float:
+        """Put guesses of a sequence's next tokens into `found`, as many as pay; how many are expected to be right."""
+        request, state = sequence.request, sequence.state
+        most = min(WIDEST - len(sequence.pending), sequence.left - 1)
         guesses = trail.guesses(most)
         drafted: list[int] = []
         wide: list[int] = []
@@ -201,7 +204,7 @@ class Drafter:
                 brings += probability
             else:
                 is_on = False
-            state = after(row, state, token)
+            state = after(sequence, state, token)
             if state == DEAD:
                 break
             drafted.append(token)
@@ -210,16 +213,16 @@ class Drafter:
                 wide.append(len(drafted))
         if not drafted or not brings:
             return 0.0
-        found.tokens[row], found.wide[row] = drafted, wide
+        found.tokens[sequence], found.wide[sequence] = drafted, wide
         return brings
 
     def _ask(self, asking: Sequence[Asking], tokens: int, useful: float, found: Drafted) -> None:
-        """Let smaller models guess for rows that have nothing else; now and then even where that does not pay."""
+        """Let smaller models guess for sequences that have nothing else; now and then even where that does not pay."""
         asked: dict[int, list[tuple[Asking, int]]] = {}
         for each in asking:
-            row, second = each.row, self._second(each.draft)
+            sequence, second = each.sequence, self._second(each.draft)
             likely, count, brings = each.trail.odds.of(SECOND), 0, 0.0
-            most = min(WIDEST - len(row.pending), row.left - 1)
+            most = min(WIDEST - len(sequence.pending), sequence.left - 1)
             while count < most and self.costs.pays(
                 likely ** (count + 1), tokens + count, useful + brings, second.seconds
             ):
@@ -232,33 +235,33 @@ class Drafter:
                 asked.setdefault(id(each.draft), []).append((each, count))
             each.trail.rest(count > 0)
         for key, several in asked.items():
-            guessed = self._seconds[key].guess([each.row for each, _ in several], [count for _, count in several])
+            guessed = self._seconds[key].guess([each.sequence for each, _ in several], [count for _, count in several])
             for (each, _), guesses in zip(several, guessed, strict=True):
                 each.trail.ahead[SECOND] = guesses
-                useful += self._draft(each.row, each.trail, tokens, useful, found)
-                tokens += len(found.tokens.get(each.row, ()))
+                useful += self._draft(each.sequence, each.trail, tokens, useful, found)
+                tokens += len(found.tokens.get(each.sequence, ()))
 
-    def _second(self, model: Model) -> Second:
+    def _second(self, model: Model) -> DraftModel:
         """What a smaller model has read."""
         found = self._seconds.get(id(model))
         if found is None:
             size, free = model.block_bytes, free_bytes(getattr(model, "device", None))
             most = self._pool.count if free is None or not size else int(free * SHARE) // size
-            found = self._seconds[id(model)] = Second(model, max(1, min(self._pool.count, most)))
+            found = self._seconds[id(model)] = DraftModel(model, max(1, min(self._pool.count, most)))
         return found
 
-    def _is_of_use(self, row: Row) -> Callable[[int], bool]:
-        """Whether guesses of a kind pay for a row, or it is time to see whether they would."""
-        trail, is_due = row.trail, len(row.tokens) % SELDOM == 0
+    def _is_of_use(self, sequence: SequenceState) -> Callable[[int], bool]:
+        """Whether guesses of a kind pay for a sequence, or it is time to see whether they would."""
+        trail, is_due = sequence.trail, len(sequence.tokens) % SELDOM == 0
         assert trail is not None
         return lambda kind: is_due or self.costs.pays(trail.odds.of(kind), 1, 1)
 
-    def _make_room(self, row: Row, found: Drafted) -> None:
-        """Take blocks for a row's guesses, or leave out those for which there are none."""
-        table, drafted = row.table, found.tokens[row]
-        known = len(table.tokens) + len(row.pending)
+    def _make_room(self, sequence: SequenceState, found: Drafted) -> None:
+        """Take blocks for a sequence's guesses, or leave out those for which there are none."""
+        table, drafted = sequence.table, found.tokens[sequence]
+        known = len(table.tokens) + len(sequence.pending)
         if not self._pool.extend(table, known + len(drafted)):
             del drafted[len(table.blocks) * BLOCK - known :]
-            found.wide[row] = [place for place in found.wide[row] if place <= len(drafted)]
+            found.wide[sequence] = [place for place in found.wide[sequence] if place <= len(drafted)]
             if not drafted:
-                del found.tokens[row]
+                del found.tokens[sequence]

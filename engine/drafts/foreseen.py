@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...guides.protocol import DEAD, Mask
+from ..decode.draft_history import QUOTED, SPELT, DraftHistory
 from ..decode.guide_cache import GuideCache
+from ..decode.sequence import SequenceState
 from ..models.protocol import Model
-from .odds import QUOTED, SPELT
-from .trail import Trail
 
 _LONGEST = 256
 """Bytes of what follows that are looked at."""
 _REMEMBERED = 4096
 
 
-class Foreseen:
+class ForcedDrafts:
     """Tells the trails of a model's texts what their constraints say."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._known: dict[bytes, list[int]] = {}
 
-    def tell(self, trail: Trail, guide_cache: GuideCache, state: int, is_of_use: Callable[[int], bool]) -> None:
+    def tell(self, trail: DraftHistory, guide_cache: GuideCache, state: int, is_of_use: Callable[[int], bool]) -> None:
         """Look up how a text goes on that is in a state.
 
         is_of_use: whether guesses of a kind are; else nothing is looked up, which may take as long as a small model's
@@ -60,3 +61,29 @@ class Foreseen:
         tokens = [token for token in ids if spelling[token]]
         written = b"".join(spelling[token] or b"" for token in tokens)
         return tokens[: len(tokens) - (len(data) > len(written))] if text.encode() == written else []
+
+
+def after(row: SequenceState, state: int, token: int) -> int:
+    """The state after a guess; DEAD where the constraint refuses it, or where it would end the text."""
+    request = row.request
+    if request.stops(state, token):
+        return DEAD
+    guide_cache = request.guide_cache(state)
+    if guide_cache is None:
+        return state
+    own_cache, own = guide_cache.beyond(state)
+    known = own_cache.states.after(own, request.stop_ids, token)
+    if known is not None:
+        return state - own + known
+    try:
+        return guide_cache.guide.advance(state, token)
+    except Exception:  # the sequence itself asks again, should it come to that
+        return DEAD
+
+
+def mask_of(guide_cache: GuideCache, state: int, stop_ids: frozenset[int]) -> Mask | None:
+    """What a state allows; None where that cannot be told."""
+    try:
+        return guide_cache.mask(state, stop_ids)
+    except Exception:  # as above
+        return None

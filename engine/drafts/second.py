@@ -9,25 +9,25 @@ from time import perf_counter
 from torch import Tensor
 
 from ...guides.protocol import DEAD
-from ..decode.beam_group import common
-from ..decode.logits import logits_of
+from ..decode.beam_search import common
+from ..decode.forward_output import logits_of
 from ..decode.randomness import uniform
-from ..decode.reading import stack_masks
-from ..decode.row import Row
+from ..decode.sequence import SequenceState
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BlockTable, Chunk
 from ..models.protocol import Model
+from ..scores import stack_masks
 from ..search import UNUSABLE, Greedy, Sample
-from .constraint import after, mask_of
+from .foreseen import after, mask_of
 
 CATCH_UP = 256
 """Tokens of prompts, and of what was written meanwhile, that it reads in a step."""
 
 
-class Second:
-    """What it has read of each row, in memory of its own.
+class DraftModel:
+    """What it has read of each sequence, in memory of its own.
 
-    blocks: of that memory; a row for which there is none left gets no guesses
+    blocks: of that memory; a sequence for which there is none left gets no guesses
     seconds: about how long it takes to guess a token
     """
 
@@ -36,18 +36,18 @@ class Second:
         self._model = model
         self._memory = model.make_memory(blocks if model.block_bytes else 0)
         self._pool = BlockPool(blocks, model.window) if model.block_bytes else TokenPool()
-        self._tables: dict[Row, BlockTable] = {}
+        self._tables: dict[SequenceState, BlockTable] = {}
         self._eos = frozenset(model.vocabulary.eos_ids)
 
-    def keep(self, rows: AbstractSet[Row]) -> None:
-        """Free what was read of all rows but these."""
+    def keep(self, rows: AbstractSet[SequenceState]) -> None:
+        """Free what was read of all sequences but these."""
         for row in self._tables.keys() - rows:
             self._pool.release(self._tables.pop(row))
 
-    def guess(self, rows: Sequence[Row], most: Sequence[int]) -> list[list[int]]:
-        """Up to so many tokens for each of the rows, as their constraints allow and by their own random numbers.
+    def guess(self, rows: Sequence[SequenceState], most: Sequence[int]) -> list[list[int]]:
+        """Up to so many tokens for each of the sequences, as their constraints allow and by their own random numbers.
 
-        What the model raises becomes the error of the rows.
+        What the model raises becomes the error of the sequences.
         """
         begin = perf_counter()
         found: list[list[int]] = [[] for _ in rows]
@@ -65,8 +65,8 @@ class Second:
             self.seconds += _NEWS * (each - self.seconds) if self.seconds else each
         return found
 
-    def _caught_up(self, rows: Sequence[Row], most: Sequence[int]) -> list[int]:
-        """Let it read what the rows have; the numbers of those of which all but the last token was read."""
+    def _caught_up(self, rows: Sequence[SequenceState], most: Sequence[int]) -> list[int]:
+        """Let it read what the sequences have; the numbers of those of which all but the last token was read."""
         left = CATCH_UP
         chunks: list[Chunk] = []
         alive: list[int] = []
@@ -102,9 +102,9 @@ class Second:
         return has_room
 
     def _one_more(
-        self, rows: Sequence[Row], alive: Sequence[int], states: list[int], found: list[list[int]]
+        self, rows: Sequence[SequenceState], alive: Sequence[int], states: list[int], found: list[list[int]]
     ) -> list[int]:
-        """A further token for some rows; those that may get another one."""
+        """A further token for some sequences; those that may get another one."""
         alive = [n for n in alive if self._has_room(table := self._tables[rows[n]], len(table.tokens) + 1)]
         if not alive:
             return []
@@ -123,8 +123,8 @@ class Second:
                 goes_on.append(n)
         return goes_on
 
-    def _pick(self, row: Row, state: int, ahead: int, logits: Tensor) -> int:
-        """The row's own choice, if these were its logits [1, V]; UNUSABLE if there is none."""
+    def _pick(self, row: SequenceState, state: int, ahead: int, logits: Tensor) -> int:
+        """The sequence's own choice, if these were its logits [1, V]; UNUSABLE if there is none."""
         request = row.request
         guide_cache = request.guide_cache(state)
         mask = None if guide_cache is None else mask_of(guide_cache, state, request.stop_ids)

@@ -18,15 +18,13 @@ import numpy as np
 from ...errors import SamplingError
 from ...kernels.logits.mask import allowed_ids
 from ..decode.randomness import row_key, uniform
-from ..decode.row import Reader, Request
+from ..decode.sequence import KVSequence, Request
+from ..importance import Drawn
 from ..memory.pool import Pool
 from ..search import SMC, Exact
 from .distribution import Distribution, Draw, Question
-from .drawn import Drawn
 from .particles import Particles
-from .path import Path, Walk
-from .readers import Readers, Tokens
-from .trie import Node, Trie
+from .path import PathNode, PathTrie, Readers, SampledPath, Tokens, Walk
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +33,7 @@ class Attempt:
 
     number: int
     key: int
-    node: Node
+    node: PathNode
     bound: float
     begun: float
 
@@ -46,11 +44,11 @@ class Attempts:
     texts: those that count, in the order of their attempts
     """
 
-    def __init__(self, request: Request, walk: Walk, trie: Trie, pool: Pool, first: Reader) -> None:
+    def __init__(self, request: Request, walk: Walk, trie: PathTrie, pool: Pool, first: KVSequence) -> None:
         assert isinstance(request.search, Exact)
         self.request = request
         self.error: Exception | None = None
-        self.texts: list[Path] = []
+        self.texts: list[SampledPath] = []
         self._search = request.search
         self._walk = walk
         self._trie = trie
@@ -58,16 +56,16 @@ class Attempts:
         self._content = first.table.node
         self._readers = Readers(pool, request.start.prompt, first)
         self._running: list[Attempt] = []
-        self._outcomes: dict[int, tuple[Path | None, float]] = {}  # of attempts that wait for earlier ones
+        self._outcomes: dict[int, tuple[SampledPath | None, float]] = {}  # of attempts that wait for earlier ones
         self._begun = 0
         self._found = 0  # attempts that came to a text, those that wait among them
         self._settled = 0
         self._log_ideal = -math.inf  # of how many attempts without a trie the settled ones stand for
-        self._asked: list[Node] = []
+        self._asked: list[PathNode] = []
         self._pilot: Particles | None = None
 
     @property
-    def readers(self) -> Sequence[Reader]:
+    def readers(self) -> Sequence[KVSequence]:
         """What the model reads."""
         return self._readers.all if self._pilot is None else self._pilot.readers
 
@@ -76,7 +74,7 @@ class Attempts:
         """Whether it goes on no more."""
         return self.error is not None or len(self.texts) == self._search.n
 
-    def again(self, first: Reader) -> None:
+    def again(self, first: KVSequence) -> None:
         """Have everything to read again."""
         (self._readers if self._pilot is None else self._pilot).again(first)
 
@@ -130,7 +128,7 @@ class Attempts:
             if self._pilot.done:
                 self.error = self._gave_up(self._pilot.log_z)
 
-    def results(self) -> list[tuple[Path, Drawn]]:
+    def results(self) -> list[tuple[SampledPath, Drawn]]:
         """The texts, each with how it was drawn."""
         log_z = math.log(len(self.texts)) - self._log_ideal
         drawn = Drawn(
@@ -173,7 +171,7 @@ class Attempts:
             attempt.node, attempt.bound = child, child.bound
         return None
 
-    def _end(self, attempt: Attempt, path: Path | None) -> None:
+    def _end(self, attempt: Attempt, path: SampledPath | None) -> None:
         """An attempt came to a text, or was given up."""
         self._running.remove(attempt)
         self._outcomes[attempt.number] = (path, attempt.begun)
@@ -216,7 +214,7 @@ class Attempts:
         pilot = SMC(
             search.parallel, temperature=search.temperature, top_k=search.top_k, top_p=search.top_p, min_p=search.min_p
         )
-        first = Reader(table, list(prompt[len(table.tokens) :]))
+        first = KVSequence(table, list(prompt[len(table.tokens) :]))
         self._pilot = Particles(self.request, pilot, self._walk, self._pool, first)
 
     def _gave_up(self, log_z: float) -> SamplingError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +13,9 @@ from torch import Tensor
 
 from ...guides.protocol import Mask
 from ...kernels.logits.select import NAN, logsumexp, masked_sample
-from ..decode.arrays import as_list
-from ..decode.reading import stack_masks
-from ..search.target import Target
-from .path import Path
+from ..scores import as_list, stack_masks
+from ..search.exact import Target
+from .path import SampledPath
 
 
 class Distribution(NamedTuple):
@@ -55,7 +55,7 @@ class Question(NamedTuple):
     """What a population is to be told: of which rows of the logits that were computed, under which masks."""
 
     rows: list[int]
-    paths: list[Path]
+    paths: list[SampledPath]
     masks: list[Mask | None]
 
 
@@ -116,3 +116,42 @@ def _weights(logits: Tensor, temperature: float) -> Tensor:
     """Probabilities, not normalised: float64 [rows, V], the greatest of each row 1."""
     values = logits.double()
     return torch.exp((values - values.max(1, keepdim=True).values) / temperature)
+
+
+_LEAST = 1e-300
+"""Shares below are too small to count draws by."""
+
+
+def first_accepted(
+    chances: NDArray[np.float64], accepts: Callable[[int], bool], uniforms: Iterator[float]
+) -> tuple[int, float]:
+    """The place of the first of many draws that is accepted, and an estimate of the share of all that would be.
+
+    chances: float64 [n], in proportion, not all 0. The place is -1, with the share 0, where nothing is accepted.
+    The share is one less than the number of accepted draws, two, over one less than that of all draws up to there: it
+    has no bias, and does not depend on which was the first. A place is asked about once; draws of places that were
+    refused are counted by a geometric number, not made. Where what is left has less than 1e-300 of all, nothing is
+    accepted. Source: B. Lipkin and others (2025), see `SMC`.
+    """
+    left = chances / chances.sum()
+    accepted: set[int] = set()
+    first, draws, hits = -1, 0, 0
+    while hits < 2:
+        sums = np.cumsum(left)
+        rest = float(sums[-1])
+        if rest <= _LEAST:
+            return -1, 0.0
+        draws += 1 + _refused_before(rest, next(uniforms))
+        place = min(int(np.searchsorted(sums, next(uniforms) * rest, side="right")), int(np.flatnonzero(left)[-1]))
+        if place in accepted or accepts(place):
+            accepted.add(place)
+            first = place if first < 0 else first
+            hits += 1
+        else:
+            left[place] = 0.0
+    return first, 1 / (draws - 1)
+
+
+def _refused_before(rest: float, uniform: float) -> int:
+    """How many draws are of places known to be refused, before one of the others, which have this share."""
+    return 0 if rest >= 1 else math.floor(math.log1p(-uniform) / math.log1p(-rest))

@@ -17,16 +17,13 @@ from ...errors import SamplingError
 from ...guides.protocol import Mask
 from ...kernels.logits.mask import allowed_ids
 from ..decode.randomness import row_key, uniform
-from ..decode.row import Reader, Request
+from ..decode.sequence import KVSequence, Request
+from ..importance import Drawn, distance, effective, log_mean, places_of, shares, stratified, systematic
 from ..memory.pool import Pool
 from ..search import SMC, Importance
-from .distribution import Distribution, Draw, Question
-from .drawn import Drawn, distance, effective, log_mean, shares
-from .path import Path, Walk
+from .distribution import Distribution, Draw, Question, first_accepted
+from .path import Readers, SampledPath, Walk
 from .potentials import Potentials
-from .readers import Readers
-from .rejection import first_accepted
-from .resampling import places_of, stratified, systematic
 
 OUTSIDE = 1 / 16
 """How often a token is drawn after which the rest perhaps does not fit into the budget, where some surely do."""
@@ -38,7 +35,7 @@ class Particle:
     """A text with its weight; `known` is what the potential said of it."""
 
     key: int
-    path: Path
+    path: SampledPath
     log_weight: float = 0.0
     known: float = 0.0
 
@@ -51,7 +48,7 @@ class Particle:
 class Particles:
     """The particles of one prompt; `Population` says what callers use."""
 
-    def __init__(self, request: Request, search: SMC | Importance, walk: Walk, pool: Pool, first: Reader) -> None:
+    def __init__(self, request: Request, search: SMC | Importance, walk: Walk, pool: Pool, first: KVSequence) -> None:
         self.request = request
         self.error: Exception | None = None
         self._search = search
@@ -69,7 +66,7 @@ class Particles:
         self._causes = Counter[str]()
 
     @property
-    def readers(self) -> Sequence[Reader]:
+    def readers(self) -> Sequence[KVSequence]:
         """What the model reads."""
         return self._readers.all
 
@@ -87,7 +84,7 @@ class Particles:
     def _log_weights(self) -> list[float]:
         return [particle.log_weight for particle in self._particles]
 
-    def again(self, first: Reader) -> None:
+    def again(self, first: KVSequence) -> None:
         """Have everything to read again."""
         self._readers.again(first)
 
@@ -124,7 +121,7 @@ class Particles:
 
     def take(self, tokens: Sequence[int]) -> None:
         """Let particles have the tokens that were drawn, and resample."""
-        after: dict[tuple[int, int], Path] = {}
+        after: dict[tuple[int, int], SampledPath] = {}
         for (row, mass, particle), token in zip(self._plain, tokens, strict=True):
             if (row, token) not in after:
                 after[row, token] = self._walk.after(particle.path, token)
@@ -140,7 +137,7 @@ class Particles:
         if live:
             self._readers.keep(list(live), root=False)
 
-    def results(self) -> list[tuple[Path, Drawn]]:
+    def results(self) -> list[tuple[SampledPath, Drawn]]:
         """The texts that have a weight, or as many as are asked for, drawn by the weights."""
         weights = self._log_weights
         log_z, ess = self.log_z, effective(weights)
@@ -167,9 +164,9 @@ class Particles:
         chances, scale = found.shares(row, ids)
         fits = np.ones(len(ids), np.bool_) if closing is None else _allows(closing, ids)
         shares_of = float(chances[fits].sum()), float(chances[~fits].sum())
-        after: dict[int, Path] = {}
+        after: dict[int, SampledPath] = {}
 
-        def behind(place: int) -> Path:
+        def behind(place: int) -> SampledPath:
             if place not in after:
                 after[place] = self._walk.after(path, int(ids[place]))
             return after[place]
@@ -191,7 +188,7 @@ class Particles:
             else:
                 self._take(particle, behind(place), scale + math.log(float(part.sum()) * share / chance))
 
-    def _take(self, particle: Particle, path: Path, log_weight: float) -> None:
+    def _take(self, particle: Particle, path: SampledPath, log_weight: float) -> None:
         """Let a particle have its next token, and the weight that comes of that."""
         particle.path = path
         particle.log_weight += log_weight

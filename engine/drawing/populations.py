@@ -10,8 +10,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..decode.reading import Reading
-from ..decode.row import Reader, Request, Row
+from ..decode.forward_output import ForwardOutput
+from ..decode.sequence import KVSequence, Request, SequenceState
+from ..importance import Drawn
 from ..memory.pool import Pool
 from ..memory.tables import BlockTable
 from ..memory.weights import Weights
@@ -19,10 +20,8 @@ from ..models.protocol import Model
 from ..search import SMC, Exact, Importance, Target
 from .attempts import Attempts
 from .distribution import Distribution, Draw, Question, distribution, draw
-from .drawn import Drawn
 from .particles import Particles
-from .path import Path, Walk
-from .trie import Trie, trie_of
+from .path import PathTrie, SampledPath, Walk, trie_of
 
 
 class Population(Protocol):
@@ -32,7 +31,7 @@ class Population(Protocol):
     error: Exception | None
 
     @property
-    def readers(self) -> Sequence[Reader]:
+    def readers(self) -> Sequence[KVSequence]:
         """What the model reads; those that have nothing pending are kept for others to go on from."""
         ...
 
@@ -41,7 +40,7 @@ class Population(Protocol):
         """Whether it goes on no more."""
         ...
 
-    def again(self, first: Reader) -> None:
+    def again(self, first: KVSequence) -> None:
         """Have everything to read again, the first reader in that one's table."""
         ...
 
@@ -57,7 +56,7 @@ class Population(Protocol):
         """Go on with the tokens that were drawn."""
         ...
 
-    def results(self) -> list[tuple[Path, Drawn]]:
+    def results(self) -> list[tuple[SampledPath, Drawn]]:
         """The texts of a population that is done, each with how it was drawn."""
         ...
 
@@ -76,7 +75,7 @@ class Populations:
     def start(self, request: Request, table: BlockTable) -> Population:
         """A prompt at its beginning."""
         walk, search = Walk(request, self._vocabulary), request.search
-        first = Reader(table, list(request.start.prompt))
+        first = KVSequence(table, list(request.start.prompt))
         if isinstance(search, Exact):
             return Attempts(request, walk, _trie(self._weights, request, walk), self._pool, first)
         assert isinstance(search, (SMC, Importance))
@@ -84,10 +83,10 @@ class Populations:
 
     def restart(self, population: Population, table: BlockTable) -> Population:
         """The population with everything to read again."""
-        population.again(Reader(table, []))
+        population.again(KVSequence(table, []))
         return population
 
-    def advance(self, populations: Sequence[Population], reading: Reading[Reader]) -> None:
+    def advance(self, populations: Sequence[Population], reading: ForwardOutput[KVSequence]) -> None:
         """Let populations go on whose readers have read; those of equal targets are told, and drawn for, together."""
         logits = reading.logits(range(len(reading.texts)))
         rows = {id(reader): row for row, reader in enumerate(reading.texts)}
@@ -124,12 +123,12 @@ class Populations:
             with _blaming(population):
                 population.take([next(tokens) for _ in several])
 
-    def results(self, population: Population) -> list[Row]:
+    def results(self, population: Population) -> list[SequenceState]:
         """The texts of a population that is done."""
         found = population.results()
-        rows: list[Row] = []
+        rows: list[SequenceState] = []
         for sample, (path, drawn) in enumerate(found):
-            row = Row(
+            row = SequenceState(
                 BlockTable(),
                 [],
                 replace(population.request, sample=sample),
@@ -160,14 +159,14 @@ def _target(request: Request) -> Hashable:
     return search.temperature, search.top_k, search.top_p, search.min_p
 
 
-def _trie(weights: Weights, request: Request, walk: Walk) -> Trie:
+def _trie(weights: Weights, request: Request, walk: Walk) -> PathTrie:
     """What is known of the request's texts; nothing where a seed is to repeat, or where there is no constraint.
 
     Of a model that torch holds it is forgotten when its weights have changed.
     """
     start = request.start
     if not request.learns or start.guide_cache is None:
-        return Trie(walk.first())
+        return PathTrie(walk.first())
     bias = frozenset(request.bias.added.items()), request.bias.banned
     ends = request.stop.strings, request.stop_ids
     said = weights.state(), request.suppressed, request.controls, bias

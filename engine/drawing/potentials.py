@@ -11,7 +11,7 @@ import numpy as np
 from ...checks import shown
 from ...errors import OptionError
 from ..search import SMC
-from .path import Path
+from .path import SampledPath
 
 GREATEST = 1e300
 """Sums and differences of logarithms of weights stay finite."""
@@ -23,9 +23,9 @@ class Potentials:
     def __init__(self, search: SMC) -> None:
         self.accepts = search.accepts
         self._potential = search.potential
-        self._last: tuple[Path, float] | None = None
+        self._last: tuple[SampledPath, float] | None = None
 
-    def of(self, path: Path) -> float:
+    def of(self, path: SampledPath) -> float:
         """The logarithm of the weight of a text; 0 without a potential."""
         if self._potential is None:
             return 0.0
@@ -33,7 +33,7 @@ class Potentials:
             self._last = path, _log_weight(self._potential(path.said, path.finish is not None))
         return self._last[1]
 
-    def accepted(self, path: Path) -> bool:
+    def accepted(self, path: SampledPath) -> bool:
         """Whether a text may be."""
         if path.is_dead:
             return False

@@ -12,8 +12,8 @@ from torch import Tensor
 from ...checks import shown, whole
 from ...errors import ModelError, OptionError, VocabularyError
 from ...tokenizers_adapter import Vocabulary
-from ..decode.arrays import as_list
 from ..memory.tables import Chunk
+from ..scores import as_list
 from ..sending.origin import Sendable
 from .no_memory import NoMemory
 from .protocol import BEGIN, Memory, Tokenizer

@@ -6,10 +6,11 @@ docs/search.md has what becomes of each field.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
 
-from ..decode.bias import Suppressed
+from ...guides.protocol import Mask, mask_of
+from ...tokenizers_adapter import Vocabulary
 from .eos import eos_ids
 
 _NEUTRAL: Mapping[str, Any] = {
@@ -137,3 +138,36 @@ def _listed(ids: Any) -> list[int]:
 def _ids(config: Any, name: str, size: int) -> list[int]:
     """A field that is a list of tokens; those that the model does not have cannot be chosen anyway."""
     return [token for token in getattr(config, name, None) or () if 0 <= token < size]
+
+
+class Suppressed(NamedTuple):
+    """Tokens that a model's own settings leave out; where a constraint leaves nothing else they are chosen.
+
+    always: everywhere; first: as the first of an output; sequences: the last tokens of each, behind the others
+    """
+
+    always: frozenset[int] = frozenset()
+    first: frozenset[int] = frozenset()
+    sequences: tuple[tuple[int, ...], ...] = ()
+
+    def of(self, vocabulary: Vocabulary) -> Suppressed:
+        """Those that a constraint may allow: tokens that spell something, or end a text."""
+        known = frozenset(vocabulary.eos_ids)
+
+        def said(tokens: Iterable[int]) -> frozenset[int]:
+            return frozenset(token for token in tokens if token in known or vocabulary.tokens[token])
+
+        return Suppressed(said(self.always), said(self.first), tuple(ids for ids in self.sequences if said(ids[-1:])))
+
+    def behind(self, ids: Sequence[int], is_first: bool) -> set[int]:
+        """Those that are left out behind the tokens of a text, prompt included."""
+        last = {one[-1] for one in self.sequences if tuple(ids[len(ids) - len(one) + 1 :]) == one[:-1]}
+        return {*self.always, *last, *(self.first if is_first else ())}
+
+    def narrowed(self, mask: Mask, ids: Sequence[int], is_first: bool, applies: Callable[[int], bool] | None) -> Mask:
+        """A mask without them behind the tokens of a text, prompt included; as it was if nothing were left."""
+        less = mask & ~mask_of(filter(applies, self.behind(ids, is_first)), 32 * len(mask))
+        return less if less.any() else mask
+
+
+NOTHING = Suppressed()

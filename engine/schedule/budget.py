@@ -1,4 +1,4 @@
-"""How many tokens of prompts a step may read beside texts that are being written, by what steps have taken so far."""
+"""Tokens of prompts that a step may prefill beside sequences that decode, by the time that steps have taken."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ class Budget:
         self._planned = 0
 
     def seconds(self, written: int, prompted: int) -> float:
-        """What a step is expected to take that continues so many texts, and reads so many tokens of prompts."""
+        """What a step is expected to take that continues so many sequences, and reads so many tokens of prompts."""
         return sum(self._parts(written, prompted))
 
     def prompt_tokens(self, written: int, waiting: int, gap: float, most: int) -> int:
-        """How many tokens of prompts to read beside texts that are written: as many as fit into `gap` seconds.
+        """How many tokens of prompts to read beside sequences that are written: as many as fit into `gap` seconds.
 
-        waiting: how many requests have something of their prompts to read. Where the texts take most of that time
-        themselves they have to share: the more requests wait, the more, up to as much time as the texts have, or `gap`.
+        waiting: how many requests have something of their prompts to read. Where the sequences take most of that time
+        themselves they have to share: the more requests wait, the more, up to as much time as the sequences have, or
+        `gap`.
         """
         self._planned += 1
         if written and self._planned % SELDOM == 0:

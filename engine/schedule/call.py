@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..decode.beam_group import Group
-from ..decode.row import Request, Row
+from ...errors import Cancelled
+from ...guides.limits import Cancellation
+from ..decode.beam_search import BeamGroup
+from ..decode.sampler import ClosingMask, Sampler
+from ..decode.sequence import Request, SequenceState
 from ..drawing.populations import Population
-from .preparing import Preparation
 
-Work = Row | Group | Population
+Work = SequenceState | BeamGroup | Population
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    """A request on its way.
+class SequenceGroup:
+    """A request running.
 
     number: which of its call's; arrival: the how-manieth of the engine's; work: how far it has come
-    gave_up: whether it waits without memory
-    steps: forward passes that read several texts for it; a single text counts its own
+    is_preempted: whether it waits without memory
+    steps: forward passes that read several sequences for it; a single text counts its own
     preparation: what it waits for, sitting out steps
     is_again: whether it reads what it has read before, since its memory was taken
     """
@@ -28,7 +31,7 @@ class Entry:
     number: int
     arrival: int
     work: Work
-    gave_up: bool = False
+    is_preempted: bool = False
     steps: int = 0
     preparation: Preparation | None = None
     is_again: bool = False
@@ -40,27 +43,27 @@ class Entry:
 
     @property
     def width(self) -> int:
-        """How many texts the model may read for it at once."""
+        """How many sequences the model may read for it at once."""
         return self.work.request.width
 
     @property
     def waits(self) -> bool:
         """Whether it sits out steps until its constraint has found out what may follow."""
-        return isinstance(self.work, Row) and self.work.waits
+        return isinstance(self.work, SequenceState) and self.work.waits
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequestOutput:
     """What has come of a request: its texts, or what went wrong."""
 
-    rows: Sequence[Row]
+    sequences: Sequence[SequenceState]
     error: Exception | None = None
 
 
 class Call:
     """Requests of one caller, of which at most `limit` texts run at once; taken up in their order.
 
-    begun: how many were taken up; entries: those on their way; outcomes: those that are done and not yet taken
+    begun: how many were taken up; groups: those running; outcomes: those that are done and not yet taken
     waiting: how many threads wait for an outcome, and find out meanwhile what its texts wait for
     found: by request, how many tokens of prompts were in memory when they were to be read
     Each change is one assignment, so that whatever breaks off a step leaves enough to go on from: see `Engine`.
@@ -70,8 +73,8 @@ class Call:
         self.requests = list(requests)
         self.limit = limit
         self.begun = 0
-        self.entries: dict[int, Entry] = {}
-        self.outcomes: dict[int, Outcome] = {}
+        self.groups: dict[int, SequenceGroup] = {}
+        self.outcomes: dict[int, RequestOutput] = {}
         self.found: dict[int, int] = {}
         self.is_cancelled = False
         self.waiting = 0
@@ -84,12 +87,12 @@ class Call:
 
     @property
     def running(self) -> int:
-        """How many texts are on their way."""
-        return sum(entry.width for entry in self.entries.values())
+        """How many sequences are running."""
+        return sum(group.width for group in self.groups.values())
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there are requests to be taken up, and few enough on their way."""
+        """Whether there are requests to be taken up, and few enough running."""
         if self.is_cancelled or self.begun == len(self.requests):
             return False
         running = self.running
@@ -97,8 +100,8 @@ class Call:
 
     def to_prepare(self) -> Preparation | None:
         """What one of its texts waits for, and nobody is at."""
-        for entry in list(self.entries.values()):
-            found = entry.preparation
+        for group in list(self.groups.values()):
+            found = group.preparation
             if found is not None and not found.is_taken:
                 return found
         return None
@@ -115,9 +118,62 @@ class Call:
     def refuse(self, error: Exception) -> None:
         """Let requests that were not taken up come to nothing, between two steps."""
         for number in range(self.begun, len(self.requests)):
-            self.outcomes[number] = Outcome((), error)
+            self.outcomes[number] = RequestOutput((), error)
             self.begun = number + 1
 
     def again(self, request: Request) -> None:
         """A further request in the place of one that was taken."""
         self.requests.append(request)
+
+
+class Preparation:
+    """What a sequence's guide has yet to find out, for whichever thread takes it first. The sequence is not touched.
+
+    ending: what the guide does not remember; error: what it raised
+    """
+
+    def __init__(self, sequences: Sampler, sequence: SequenceState) -> None:
+        self.sequence = sequence
+        self.ending: ClosingMask | None = None
+        self.error: Exception | None = None
+        self._sampler = sequences
+        self._taken = threading.Lock()
+        self._ended = threading.Event()
+        self._stop = Cancellation()
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a thread is at it, or was."""
+        return self._taken.locked()
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it is done, or was broken off: then the sequence finds out the rest in its step."""
+        return self._ended.is_set()
+
+    def run(self) -> None:
+        """Do it; nothing if another thread does."""
+        if not self._taken.acquire(blocking=False):
+            return
+        try:
+            with self._stop:
+                self.ending = self._sampler.prepare(self.sequence)
+        except Cancelled:
+            return
+        except Exception as error:
+            self.error = error
+        finally:
+            self._ended.set()
+
+    def finish(self) -> None:
+        """Do it, or wait for the thread that does."""
+        self.run()
+        self._ended.wait()
+
+    def pause(self, seconds: float) -> None:
+        """Wait for the thread that does it, so long at most."""
+        self._ended.wait(seconds)
+
+    def cancel(self) -> None:
+        """Break it off: nobody wants it any more."""
+        self._stop.cancel()

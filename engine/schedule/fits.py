@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import OptionError
-from ..decode.row import Request
+from ..decode.sequence import Request
 from ..memory.free import free_bytes, shown_size
 from ..memory.tables import BLOCK
 from ..models.protocol import Model, SourceModel
@@ -13,7 +13,7 @@ SHARE = 0.5
 """Of what is free, what an engine takes where it is not told; on the CPU only what is used is really taken."""
 MOST = 1 << 22
 MOST_SLOTS = 1024
-"""Texts that keep a state and are read at once; their slots are made when they are first used."""
+"""Sequences that keep a state and are read at once; their slots are made when they are first used."""
 LARGE = 1 << 28
 
 
@@ -40,7 +40,7 @@ def blocks_for(model: Model, memory: int | None) -> int:
 
 
 def slots_for(model: Model, memory: int | None) -> int:
-    """How many texts an engine has slots for: half of its memory is theirs, all where there are no keys and values.
+    """How many sequences an engine has slots for: half of its memory is theirs, all where there are no keys and values.
 
     0 for a model that keeps no states. Raises OptionError where there is no room for one.
     """

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import Any, Literal
 
 from ...checks import number, whole
 from ...errors import OptionError
-from ..decode.scoring import Ranked
-from ..diagnostics.trace import Trace
+from ..scores import Ranked, Trace
 from ..stopping import FinishReason
 
 STEEPEST = 10
@@ -77,7 +78,7 @@ class Hypothesis:
     inside: int = 0
 
 
-class Finished:
+class FinishedBeams:
     """The best finished hypotheses of a prompt, at most `width`, best first.
 
     budget: most tokens of an output; by_text: equal texts count once, whatever tokens spell them
@@ -110,3 +111,19 @@ class Finished:
         longest = search.early_stopping == "never" and search.length_penalty > 0
         hoped = search.score(leader.total, self._budget if longest else leader.length)
         return hoped <= self.best[-1][0]
+
+
+def round_robin(progress: Sequence[int], count: int) -> list[int]:
+    """Which candidates to keep: the places of up to `count` of them, in the order in which they are picked.
+
+    progress: how far each candidate is with its goals, the likeliest candidate first
+    Candidates of equal progress make up a bank. The first of each bank is picked, from the fullest bank down, then
+    the second of each, and so on. Source: C. Huang, "Guiding Text Generation with Constrained Beam Search in
+    Transformers" (Hugging Face 2022), after M. Post and D. Vilar, "Fast Lexically Constrained Decoding with Dynamic
+    Beam Allocation for Neural Machine Translation" (2018).
+    """
+    banks: dict[int, list[int]] = {}
+    for place, steps in enumerate(progress):
+        banks.setdefault(steps, []).append(place)
+    rounds = zip_longest(*(banks[steps] for steps in sorted(banks, reverse=True)))
+    return [place for place in chain.from_iterable(rounds) if place is not None][:count]

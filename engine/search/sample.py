@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ...checks import number, whole
 from ...errors import OptionError
-from ...kernels.logits.select import masked_sample
-from ..decode.arrays import as_list
+from ...kernels.logits.select import masked_argmax, masked_sample
+from ..scores import as_list
 
 MANY = 1 << 16
 """The most texts that a prompt may get."""
@@ -64,3 +64,17 @@ class Sample:
             min_p=self.min_p,
         )
         return as_list(choice.tokens)
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """At every step the most likely of the allowed tokens; of equals, the one with the lowest id."""
+
+    @property
+    def n(self) -> int:
+        """One text for each prompt."""
+        return 1
+
+    def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
+        """The column of the greatest allowed logit in each row, as `Search.pick` says."""
+        return as_list(masked_argmax(logits, masks).tokens)

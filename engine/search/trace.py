@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from unicodedata import east_asian_width
 
 from ...guides.explain.expectation import visible
 from ...guides.pictures.picture import Arrow, Node
 from ...guides.pictures.svg import draw
 from ...tokenizers_adapter import Vocabulary
-from ..diagnostics.table import aligned
 from ..stopping import FinishReason
 from .beam import Beam, Hypothesis
 
@@ -151,3 +151,22 @@ def _note(beam: TracedBeam) -> str:
     if beam.finish_reason is not None:
         parts.append(f"{beam.finish_reason}: {beam.score:.2f}")
     return ", ".join(parts)
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> str:
+    """Rows of cells as lines; `left` says of each column whether its texts stand to the left."""
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    lines: list[str] = []
+    for row in rows:
+        cells = [_padded(text, width, left=side) for text, width, side in zip(row, widths, left, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _width(text: str) -> int:
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def _padded(text: str, width: int, *, left: bool) -> str:
+    space = " " * (width - _width(text))
+    return text + space if left else space + text

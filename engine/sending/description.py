@@ -18,7 +18,7 @@ _ARRIVED: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
 _LOCK = new_lock()
 
 
-class Known(Enum):
+class Placeholder(Enum):
     """What is sent in place of something that is there already."""
 
     VOCABULARY = "the model's"
@@ -40,7 +40,7 @@ class UnmadeGuide:
 
         def without(value: Any) -> Any:
             if value is vocabulary:
-                return Known.VOCABULARY
+                return Placeholder.VOCABULARY
             return cls.of(value, vocabulary) if isinstance(value, Shared) else value
 
         return cls(make, tuple(_each(value, without) for value in arguments))
@@ -49,7 +49,7 @@ class UnmadeGuide:
         """The guide."""
 
         def there(value: Any) -> Any:
-            if value is Known.VOCABULARY:
+            if value is Placeholder.VOCABULARY:
                 return vocabulary
             return value.made(vocabulary) if isinstance(value, UnmadeGuide) else value
 

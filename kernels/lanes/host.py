@@ -21,9 +21,9 @@ from .layout import (
     TOKENS,
     UNKNOWN,
     WIDTH,
-    Begun,
-    Kept,
-    Known,
+    LaunchState,
+    SlotState,
+    StateTables,
     home_of,
     room_of,
 )
@@ -32,7 +32,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def begin(rows: Ints, width: int, room: int, known: Known, kept: Kept) -> Begun:
+def begin(rows: Ints, width: int, room: int, known: StateTables, kept: SlotState) -> LaunchState:
     """What lanes read, as rows int32 [B, HEADER + room_of(width) + most] tell; room: tokens in a block.
 
     A lane that goes on reads its last token and those that are forced or guessed behind it, as far as records are
@@ -63,14 +63,14 @@ def begin(rows: Ints, width: int, room: int, known: Known, kept: Kept) -> Begun:
     firsts = np.arange(count, dtype=np.int32) * np.int32(width)
     steps = starts[:, None] + np.arange(1, width + 1) - rows[:, ORIGIN, None]
     draws = _uniforms(rows[:, KEY : KEY + 2], steps.astype(np.int64), rows[:, ATTEMPT])
-    return Begun(
+    return LaunchState(
         *(ids.ravel(), positions.ravel(), slots.ravel(), records.ravel(), sure.ravel(), draws.ravel()),
         *(firsts, widths, starts, tables),
     )
 
 
 def _behind(
-    token: int, record: int, at: int, guesses: dict[int, int], most: int, known: Known
+    token: int, record: int, at: int, guesses: dict[int, int], most: int, known: StateTables
 ) -> tuple[list[int], list[int]]:
     """A token and those that are forced or guessed behind it, up to so many in all, with the records after each.
 
@@ -108,7 +108,7 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
-def advance(chosen: Ints, begun: Begun, known: Known, kept: Kept) -> NDArray[np.int32]:
+def advance(chosen: Ints, begun: LaunchState, known: StateTables, kept: SlotState) -> NDArray[np.int32]:
     """Keep what is chosen behind tokens, int32 [B * W], UNUSABLE for none, and the records after it.
 
     A lane's last token is the one behind which another is chosen than was read. The answer, int32 [B, TOKENS + 2 * W].
@@ -135,7 +135,7 @@ def advance(chosen: Ints, begun: Begun, known: Known, kept: Kept) -> NDArray[np.
     return answer
 
 
-def _after(record: int, token: int, known: Known) -> int:
+def _after(record: int, token: int, known: StateTables) -> int:
     """The record after a token, or UNKNOWN."""
     if record == FREE:
         return FREE

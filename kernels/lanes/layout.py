@@ -40,7 +40,7 @@ def home_of(key: int, capacity: int) -> int:
     return (key * _FACTOR & 0xFFFFFFFFFFFFFFFF) >> 33 & (capacity - 1)
 
 
-class Begun(NamedTuple):
+class LaunchState(NamedTuple):
     """What a launch reads: rows of W tokens for each of B lanes.
 
     ids, positions: int64 [B * W]; slots: int32 [B * W], -1 for tokens that are not there
@@ -63,7 +63,7 @@ class Begun(NamedTuple):
     tables: Any
 
 
-class Known(NamedTuple):
+class StateTables(NamedTuple):
     """What is known of records.
 
     masks: int32 [records, words]; forced: int32 [records], the one token that may follow, -1 where there is a choice
@@ -84,7 +84,7 @@ class Known(NamedTuple):
     targets: Any
 
 
-class Kept(NamedTuple):
+class SlotState(NamedTuple):
     """What lanes keep from one launch to the next, int32 [lanes] each.
 
     last: the token chosen; records: after it; ends: where it lies in its text

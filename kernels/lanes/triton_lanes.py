@@ -26,9 +26,9 @@ from .layout import (
     START,
     TOKENS,
     WIDTH,
-    Begun,
-    Kept,
-    Known,
+    LaunchState,
+    SlotState,
+    StateTables,
     room_of,
 )
 
@@ -179,7 +179,7 @@ def advance_rows(
     tl.store(kept_ends + lane, tl.load(starts + lane) + width, mask=is_active)
 
 
-def begin(rows: Any, width: int, room: int, known: Known, kept: Kept) -> Begun:
+def begin(rows: Any, width: int, room: int, known: StateTables, kept: SlotState) -> LaunchState:
     """As `host.begin`, of tensors on a GPU; width is a power of 2."""
     count, most, device = len(rows), rows.shape[1] - HEADER - room_of(width), rows.device
 
@@ -187,7 +187,7 @@ def begin(rows: Any, width: int, room: int, known: Known, kept: Kept) -> Begun:
         return torch.empty(shape, dtype=dtype, device=device)
 
     wide = count * width
-    begun = Begun(
+    begun = LaunchState(
         ids=empty(wide, dtype=torch.int64),
         positions=empty(wide, dtype=torch.int64),
         slots=empty(wide),
@@ -208,7 +208,7 @@ def begin(rows: Any, width: int, room: int, known: Known, kept: Kept) -> Begun:
     return begun
 
 
-def advance(chosen: Any, begun: Begun, known: Known, kept: Kept) -> Any:
+def advance(chosen: Any, begun: LaunchState, known: StateTables, kept: SlotState) -> Any:
     """As `host.advance`, of tensors on a GPU."""
     count = len(begun.widths)
     width = len(begun.ids) // count
@@ -222,7 +222,7 @@ def advance(chosen: Any, begun: Begun, known: Known, kept: Kept) -> Any:
     return answer
 
 
-def _transitions(known: Known) -> tuple[Any, ...]:
+def _transitions(known: StateTables) -> tuple[Any, ...]:
     """What `after_token` looks a token up in."""
     size = known.classes.shape[1]
     charsets, loops, dense, classes = known.charsets, known.loops, known.dense, known.classes

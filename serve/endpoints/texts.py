@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from ...engine.decode.randomness import fresh_bits
-from ...engine.decode.row import Row
+from ...engine.decode.sequence import SequenceState
 from ...engine.generator import Generator
 from ...engine.handle import Task
 from ...engine.options import Options, RunOptions
@@ -167,7 +167,7 @@ class Begun:
         self.output_tokens += len(result.token_ids)
         return made
 
-    def _result(self, row: Row) -> Generation[Any]:
+    def _result(self, row: SequenceState) -> Generation[Any]:
         """What a finished row comes to, with what the constraint says of its content."""
         result = self.run.result(row)
         if self.answer is None or self.plan is None:

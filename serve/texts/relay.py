@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from time import perf_counter
 
-from ...engine.decode.row import Row
+from ...engine.decode.sequence import SequenceState
 from ...engine.engine import Engine
 from ...errors import Cancelled
 from ..metrics import Metrics
@@ -116,14 +116,14 @@ class Relay:
         news: list[News] = []
         call = run.call
         if run.is_streamed:
-            for entry in list(call.entries.values()):
-                if isinstance(entry.work, Row) and entry.work.error is None:
+            for entry in list(call.groups.values()):
+                if isinstance(entry.work, SequenceState) and entry.work.error is None:
                     news += run.grown(entry.work)
         for number, outcome in list(self._engine.outcomes(call)):
             if outcome.error is not None:
                 request = call.requests[number]
                 news.append(Ended(request.number * run.texts + request.sample, None, outcome.error))
-            for row in outcome.rows:
+            for row in outcome.sequences:
                 if run.is_streamed:
                     news += run.grown(row)
                 news.append(Ended(run.index_of(row), row))
@@ -142,4 +142,4 @@ def _is_urgent(run: Run) -> bool:
         return True
     if run.known or not run.is_streamed:
         return False
-    return any(isinstance(entry.work, Row) and entry.work.tokens for entry in list(run.call.entries.values()))
+    return any(isinstance(entry.work, SequenceState) and entry.work.tokens for entry in list(run.call.groups.values()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from ...engine.decode.row import Row
+from ...engine.decode.sequence import SequenceState
 from ...engine.handle import Task
 from ...engine.options import Options
 from ...engine.results import Generation, Scores
@@ -37,7 +37,7 @@ class Ended:
     """A finished text: its row, or what went wrong with it."""
 
     index: int
-    row: Row | None
+    row: SequenceState | None
     error: Exception | None = None
 
 
@@ -65,7 +65,7 @@ class Run:
     _news: list[News] = field(default_factory=list[News])
     _event: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def index_of(self, row: Row) -> int:
+    def index_of(self, row: SequenceState) -> int:
         """The number of a text among the choices."""
         return row.request.number * self.texts + row.request.sample
 
@@ -80,7 +80,7 @@ class Run:
             least[prompt] = min(found, least.get(prompt, found))
         return sum(least.values())
 
-    def grown(self, row: Row) -> Sequence[Grown]:
+    def grown(self, row: SequenceState) -> Sequence[Grown]:
         """What a text has grown by since this was last asked: certain bytes, and the tokens chosen."""
         index, start = self.index_of(row), row.request.start
         # What a model writes before free text is no part of it; see `Generator.result`.
@@ -125,7 +125,7 @@ class Run:
             if self.is_over and not self._news:
                 return
 
-    def result(self, row: Row) -> Generation[Any]:
+    def result(self, row: SequenceState) -> Generation[Any]:
         """What a finished row comes to; without the scores of its tokens where they were told as they came."""
         is_told = self.is_streamed and self.options.logprobs
         options = replace(self.options, logprobs=False) if is_told else self.options

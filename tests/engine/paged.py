@@ -11,7 +11,7 @@ from trellm import Vocabulary
 from trellm.engine.memory.tables import BLOCK, FREED, NO_SLOT, Chunk
 from trellm.engine.models.function import FunctionModel
 from trellm.engine.schedule.call import Call
-from trellm.engine.schedule.loop import Loop
+from trellm.engine.schedule.core import EngineCore
 
 LETTERS = "abcdefgh"
 EOS = len(LETTERS)
@@ -123,10 +123,10 @@ class PagedModel(FunctionModel):
         return text
 
 
-def drain(loop: Loop, most: int = 100_000) -> None:
+def drain(loop: EngineCore, most: int = 100_000) -> None:
     """Step until nothing is left to do, looking at the blocks after each step."""
     for _ in range(most):
-        if not any(call.entries or call.is_waiting for call in loop.calls):
+        if not any(call.groups or call.is_waiting for call in loop.calls):
             return
         loop.step()
         loop.check()
@@ -136,6 +136,6 @@ def drain(loop: Loop, most: int = 100_000) -> None:
 def results(call: Call) -> list[Any]:
     """For each request the tokens of its texts, or what went wrong."""
     return [
-        call.outcomes[number].error or [tuple(row.tokens) for row in call.outcomes[number].rows]
+        call.outcomes[number].error or [tuple(row.tokens) for row in call.outcomes[number].sequences]
         for number in range(len(call.requests))
     ]

@@ -25,8 +25,8 @@ from trellm.kernels.lanes.layout import (
     TOKENS,
     UNKNOWN,
     WIDTH,
-    Kept,
-    Known,
+    SlotState,
+    StateTables,
     home_of,
     room_of,
 )
@@ -58,12 +58,12 @@ def told(rng: Any, lanes: int, width: int, most: int) -> np.ndarray:
     return rows
 
 
-def random_kept(rng: Any, lanes: int, longest: int) -> Kept:
+def random_kept(rng: Any, lanes: int, longest: int) -> SlotState:
     last, records = rng.integers(0, VOCABULARY, lanes), rng.integers(-1, RECORDS, lanes)
-    return Kept(*(each.astype(np.int32) for each in (last, records, rng.integers(0, longest, lanes))))
+    return SlotState(*(each.astype(np.int32) for each in (last, records, rng.integers(0, longest, lanes))))
 
 
-def random_knowledge(rng: Any) -> Known:
+def random_knowledge(rng: Any) -> StateTables:
     """Some transitions, more than fit; loops and charsets of few bits, so that some tokens loop; rows of some records.
 
     What rows say is all from RECORDS on, so that it is seen where it is taken.
@@ -83,7 +83,7 @@ def random_knowledge(rng: Any) -> Known:
     targets[:, 0] = UNKNOWN
     forced = np.where(rng.random(count) < 0.7, rng.integers(0, VOCABULARY, count), -1).astype(np.int32)
     forced[FREE] = -1
-    return Known(np.zeros((count, 2), np.int32), forced, loops, charsets, keys, values, dense, classes, targets)
+    return StateTables(np.zeros((count, 2), np.int32), forced, loops, charsets, keys, values, dense, classes, targets)
 
 
 SHAPES = [(1, 1, 1), (3, 8, 130), (3, 1, 5), (257, 1, 2), (33, 4, 5), (65, 8, 3)]
@@ -139,7 +139,7 @@ def test_a_lane_that_is_far_before_its_guesses_reads_none(width: int) -> None:
     rng = np.random.default_rng(0)
     rows, known = told(rng, 1, width, 5), random_knowledge(rng)
     rows[0, [RESUME, WIDTH, START, GUESSED]] = 1, width, 60, room_of(width)
-    kept = Kept(*(np.array([number], np.int32) for number in (3, FREE, 2)))
+    kept = SlotState(*(np.array([number], np.int32) for number in (3, FREE, 2)))
     found = triton_lanes.begin(torch.from_numpy(rows).to(DEVICE), width, ROOM, moved(known), moved(kept))
     assert found.widths.tolist() == host.begin(rows, width, ROOM, known, kept).widths.tolist() == [1]
 

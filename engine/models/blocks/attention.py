@@ -16,8 +16,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from ....kernels.attention.paged import attend_blocks
 from ....kernels.attention.panels import attend_panels
-from ...decode.arrays import as_list
 from ...memory.tables import BLOCK
+from ...scores import as_list
 from .devices import DeviceRows, has_kernels
 from .reach import Reach
 from .step import SHORT, DeviceStep, Step

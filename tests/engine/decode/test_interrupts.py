@@ -159,9 +159,9 @@ def test_an_interrupt_where_the_lead_is_taken_or_given_back_leaves_it_to_others(
 
         def trace(frame: Any, event: str, argument: Any, engine: Engine = engine) -> Any:
             nonlocal left
-            if frame.f_code.co_name != "_take_part":
+            if frame.f_code.co_name != "_help_step":
                 return trace if frame.f_code.co_filename.startswith(ENGINE) else None
-            if event == "line" and engine._leads:
+            if event == "line" and engine._is_stepping:
                 left -= 1
                 if left == 0:
                     raise KeyboardInterrupt
@@ -175,7 +175,7 @@ def test_an_interrupt_where_the_lead_is_taken_or_given_back_leaves_it_to_others(
             lines += 1
         finally:
             sys.settrace(before)
-        assert not engine._leads
+        assert not engine._is_stepping
         assert handle.result().text == expected
         if left > 0:
             break

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Generator, Greedy, Sample, generate
-from trellm.engine.decode import known_states
-from trellm.engine.decode.known_states import FREE, Allowed, KnownStates, Transition
-from trellm.engine.decode.row import Row
-from trellm.engine.decode.row_search import RowSearch
+from trellm.engine.decode import guide_cache
+from trellm.engine.decode.guide_cache import FREE, Allowed, StateTable, Transition
+from trellm.engine.decode.sampler import Sampler
+from trellm.engine.decode.sequence import SequenceState
 
 from ..machines import TABLE, VOCABULARY, letters_model, machines
 
@@ -24,16 +24,16 @@ Said = list[tuple[tuple[int, ...], str, str]]
 def followed() -> Iterator[list[int]]:
     """The tokens that rows went on with by what was known."""
     taken: list[int] = []
-    follow = Row.follow
+    follow = SequenceState.follow
 
-    def counted(row: Row, token: int) -> bool:
+    def counted(row: SequenceState, token: int) -> bool:
         if not follow(row, token):
             return False
         taken.append(token)
         return True
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Row, "follow", counted)
+        patch.setattr(SequenceState, "follow", counted)
         yield taken
 
 
@@ -41,7 +41,7 @@ def said(generator: Any, asking: bool, **options: Any) -> Said:
     """What comes of three prompts, twice, so that the second time much is known; `asking` each time, or by that."""
     with pytest.MonkeyPatch.context() as patch:
         if asking:
-            patch.setattr(RowSearch, "_know", lambda self, row: None)
+            patch.setattr(Sampler, "_know", lambda self, row: None)
         found = [
             each for _ in range(2) for each in generator.run(["a", "ab", "c"], heal=False, progress=False, **options)
         ]
@@ -98,13 +98,13 @@ def test_a_state_is_looked_at_once_whichever_way_texts_come_to_it(
 ) -> None:
     """Eight states behind one another, each by any of four letters; 20 texts that go different ways."""
     looked: list[int] = []
-    settle = RowSearch.settle
+    settle = Sampler.settle
 
-    def counted(self: RowSearch, row: Row) -> None:
+    def counted(self: Sampler, row: SequenceState) -> None:
         settle(self, row)
         looked.append(row.state)
 
-    monkeypatch.setattr(RowSearch, "settle", counted)
+    monkeypatch.setattr(Sampler, "settle", counted)
     guide = table_guide(VOCABULARY, [*({0: i, 1: i, 2: i, 3: i} for i in range(1, 9)), {}], {8})
     generator = Generator(letters_model(), guide)
     texts: Any = generator.run("a", search=Sample(temperature=5.0, n=20), seed=1, max_tokens=60, heal=False)
@@ -118,7 +118,7 @@ def test_what_takes_too_much_room_is_forgotten(
 ) -> None:
     guide = table_guide(VOCABULARY, [{0: 1, 1: 1, 2: 0}, {2: 2, 0: 0}, {3: 0, 4: 0}], {0})
     expected = said(Generator(letters_model(), guide), True, max_tokens=30)
-    monkeypatch.setattr(known_states, "_MOST_BYTES", 1500)
+    monkeypatch.setattr(guide_cache, "_MOST_BYTES", 1500)
     followed.clear()
     generator = Generator(letters_model(), guide)
     assert said(generator, False, max_tokens=30) == expected
@@ -126,7 +126,7 @@ def test_what_takes_too_much_room_is_forgotten(
 
 
 def test_equal_masks_are_one() -> None:
-    states = KnownStates()
+    states = StateTable()
     first, second, other = (states.of(number, frozenset()) for number in range(3))
     for state, text in ((first, b"abcd"), (second, b"abcd"), (other, b"abce")):
         mask = torch.frombuffer(bytearray(text), dtype=torch.int32).numpy().view("uint32")
@@ -151,7 +151,7 @@ def test_a_row_with_little_left_asks(left: int, table_guide: Any) -> None:
 
 
 def test_the_state_after_a_token_is_known_where_nothing_was_forced() -> None:
-    states, none = KnownStates(), frozenset[int]()
+    states, none = StateTable(), frozenset[int]()
     first, second = states.of(3, none), states.of(4, none)
     states.follow(first, 7, Transition(second, (7,), b"a"))
     states.follow(first, 8, Transition(second, (8, 9), b"bc"))

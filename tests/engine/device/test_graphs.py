@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from trellm import Greedy, Sample, generate
-from trellm.engine.device.records import Records
+from trellm.engine.device.state_table import DeviceStateTable
 from trellm.engine.models.decoder import DecoderModel
 from trellm.kernels.lanes.layout import UNKNOWN
 
@@ -26,7 +26,7 @@ class GraphDecoder(DecoderModel):
     stays = True
     made: Any = None
 
-    def lanes(self, memory: Any, records: Records) -> Any:
+    def lanes(self, memory: Any, records: DeviceStateTable) -> Any:
         from trellm.engine.device.graphs import GraphBackend
 
         assert self.parts is not None
@@ -45,7 +45,7 @@ def facts(found: Any) -> Any:
 def test_the_same_tokens_as_step_by_step(
     hugging_face: Any, tokenizer: Any, monkeypatch: Any, name: str, kind: str
 ) -> None:
-    monkeypatch.setattr("trellm.engine.device.records.OFTEN", 2)
+    monkeypatch.setattr("trellm.engine.device.state_table.OFTEN", 2)
     network = hugging_face(name)
     plain = DecoderModel(network, tokenizer)
     model = GraphDecoder(copy.deepcopy(network).to(DEVICE), tokenizer)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from trellm import Engine, Greedy, Sample, generate
+from trellm.engine.decode.draft_history import AcceptanceRates
 from trellm.engine.device.guesses import Guesses
-from trellm.engine.device.records import Records
-from trellm.engine.drafts.odds import Odds
+from trellm.engine.device.state_table import DeviceStateTable
 from trellm.engine.models.decoder import DecoderModel
 from trellm.errors import LimitError
 from trellm.kernels.lanes.layout import GUESSED
@@ -98,7 +98,7 @@ def test_what_guesses_come_upon_is_nobodys_error(pair: Any, monkeypatch: Any, er
     generator = MAKERS["words"](pair[1])
     expected = facts(generator.run("one two", max_tokens=60))
 
-    lead, find = Records.lead, Guesses._find
+    lead, find = DeviceStateTable.lead, Guesses._find
     guessing: list[bool] = []
 
     def failing(self: Any, *given: Any) -> int:
@@ -113,7 +113,7 @@ def test_what_guesses_come_upon_is_nobodys_error(pair: Any, monkeypatch: Any, er
         finally:
             guessing.clear()
 
-    monkeypatch.setattr(Records, "lead", failing)
+    monkeypatch.setattr(DeviceStateTable, "lead", failing)
     monkeypatch.setattr(Guesses, "_find", noted)
     assert facts(generator.run("one two", max_tokens=60)) == expected
 
@@ -136,4 +136,4 @@ def test_texts_of_steps_and_of_launches_share_what_was_learnt(pair: Any) -> None
 def test_odds_are_those_of_all_texts(pair: Any) -> None:
     MAKERS["words"](pair[1]).run("one two, one two, ", max_tokens=60)
     lanes: Any = Engine.of(pair[1])._loop._lanes
-    assert any(lanes._odds.of(kind) != Odds().of(kind) for kind in range(7))
+    assert any(lanes._odds.of(kind) != AcceptanceRates().of(kind) for kind in range(7))

@@ -10,11 +10,10 @@ import pytest
 import torch
 from trellm import Engine, Greedy, Sample, generate
 from trellm.engine.decode.guide_cache import GuideCache
-from trellm.engine.device.characters import charsets, loops
+from trellm.engine.device.batch import DeviceBatch
 from trellm.engine.device.host_backend import HostBackend
-from trellm.engine.device.lanes import Lanes
-from trellm.engine.device.records import DENSE, OFTEN, Key, Records
-from trellm.engine.device.riders import Riders
+from trellm.engine.device.slots import ActiveSlots
+from trellm.engine.device.state_table import DENSE, OFTEN, DeviceStateTable, StateKey, charsets, loops
 from trellm.engine.models.decoder import DecoderModel
 from trellm.errors import LimitError
 from trellm.guides import RegexGuide
@@ -42,7 +41,7 @@ class LaneDecoder(DecoderModel):
     launches: list[Any]
     known: list[bool]
 
-    def lanes(self, memory: Any, records: Records) -> HostBackend:
+    def lanes(self, memory: Any, records: DeviceStateTable) -> HostBackend:
         self.launches = []
         self.known = []
         backend = HostBackend(self, memory, records)
@@ -135,7 +134,7 @@ def test_tokens_not_met_before_are_known(hugging_face: Any, tokenizer: Any, monk
     met: list[int] = []
     texts: list[Any] = []
     for rows in (DENSE, 0):
-        monkeypatch.setattr("trellm.engine.device.records.DENSE", rows)
+        monkeypatch.setattr("trellm.engine.device.state_table.DENSE", rows)
         model = LaneDecoder(network, tokenizer)
         generator = generate.regex(model, pattern)
         for seed in range(3):
@@ -171,8 +170,8 @@ def test_classes_of_tokens(pair: Any) -> None:
     guide = RegexGuide(r"[a-z]+[0-9]", vocabulary)
     a, b, digit = (vocabulary.tokens.index(text) for text in (b"a", b"b", b"1"))
     cache, stops = GuideCache(guide, 4), frozenset({b})
-    records = Records(2, 300)
-    first = records.record(Key(cache, guide.start, stops))
+    records = DeviceStateTable(2, 300)
+    first = records.record(StateKey(cache, guide.start, stops))
     later = guide.advance(guide.start, a)
     for token in range(OFTEN):
         records.widen()
@@ -184,9 +183,9 @@ def test_classes_of_tokens(pair: Any) -> None:
     assert classes[a]
     assert not classes[[b, digit, *vocabulary.eos_ids]].any()
     assert (targets == UNKNOWN).all()
-    records.record(Key(cache, later, frozenset()))
+    records.record(StateKey(cache, later, frozenset()))
     assert not records.news().targets, "another state, since other ids end its text"
-    after = records.record(Key(cache, later, stops))
+    after = records.record(StateKey(cache, later, stops))
     assert records.news().targets == [(row, classes[a], after)]
     records.follow(first, a, after)
     assert not records.news().transitions
@@ -203,9 +202,9 @@ def test_a_guide_for_which_that_is_too_much_is_asked_once(pair: Any, monkeypatch
         raise LimitError("too many states")
 
     monkeypatch.setattr(cache, "after_tokens", refusing)
-    records = Records(2, 300)
+    records = DeviceStateTable(2, 300)
     for state in range(2):
-        number = records.record(Key(cache, state, frozenset()))
+        number = records.record(StateKey(cache, state, frozenset()))
         for token in range(OFTEN):
             records.follow(number, token, 1)
         records.widen()
@@ -214,7 +213,7 @@ def test_a_guide_for_which_that_is_too_much_is_asked_once(pair: Any, monkeypatch
 
 
 def test_little_memory_few_records_and_many_callers(hugging_face: Any, tokenizer: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("trellm.engine.device.records.RECORDS", 3)
+    monkeypatch.setattr("trellm.engine.device.state_table.RECORDS", 3)
     network = copy.deepcopy(hugging_face("llama")).double()
     plain, lanes = DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
     expected = {
@@ -298,7 +297,7 @@ def test_bad_logits_are_named(pair: Any, monkeypatch: Any) -> None:
 
 def test_lanes_are_given_up_where_most_pause(pair: Any) -> None:
     lanes = Engine.of(pair[1])._loop._lanes
-    assert isinstance(lanes, Lanes)
+    assert isinstance(lanes, DeviceBatch)
     generate.regex(pair[1], r"[a-z]{30,60}").run(PROMPTS, max_tokens=60)
     assert lanes._missing > 0.25
     generate.text(pair[1]).run(PROMPTS, max_tokens=60)
@@ -308,7 +307,7 @@ def test_lanes_are_given_up_where_most_pause(pair: Any) -> None:
 @pytest.mark.parametrize("kind", ["text", "regex", "unicode"])
 def test_what_was_met_before_costs_no_look_at_each_token(pair: Any, monkeypatch: Any, kind: str) -> None:
     counts = {"rode": 0, "looked at": 0}
-    take, ride = Lanes._take, Riders.take
+    take, ride = DeviceBatch._take, ActiveSlots.take
 
     def looking(*given: Any) -> None:
         counts["looked at"] += 1
@@ -319,8 +318,8 @@ def test_what_was_met_before_costs_no_look_at_each_token(pair: Any, monkeypatch:
         counts["rode"] += found[0]
         return found
 
-    monkeypatch.setattr(Lanes, "_take", looking)
-    monkeypatch.setattr(Riders, "take", riding)
+    monkeypatch.setattr(DeviceBatch, "_take", looking)
+    monkeypatch.setattr(ActiveSlots, "take", riding)
     generator = GENERATORS[kind](pair[1])
     for _ in range(3):
         counts.update(dict.fromkeys(counts, 0))

@@ -51,7 +51,7 @@ def test_forced_tokens_take_no_launch_of_their_own(pair: Any, monkeypatch: Any, 
     assert facts(result) == facts(expected)
     # What the CPU's steps read together is read together here, but for what is under way when a text begins or ends.
     assert result.steps <= expected.steps + 6
-    monkeypatch.setattr("trellm.engine.device.lanes.FEW", 0)
+    monkeypatch.setattr("trellm.engine.device.batch.FEW", 0)
     narrow = launches_of(model, generator, **given)
     assert facts(generator.run("the 12", **given)) == facts(expected)
     count = len(expected.token_ids)
@@ -69,7 +69,7 @@ def test_free_text_and_many_rows_read_one_token_each(pair: Any) -> None:
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16])
 def test_the_same_tokens_by_any_width(pair: Any, monkeypatch: Any, width: int) -> None:
-    monkeypatch.setattr("trellm.engine.device.lanes.WIDTHS", (1, width))
+    monkeypatch.setattr("trellm.engine.device.batch.WIDTHS", (1, width))
     pick = random.Random(width)
     plain, model = pair
     tokens = plain.vocabulary.tokens
@@ -97,7 +97,7 @@ def test_the_same_tokens_by_any_width(pair: Any, monkeypatch: Any, width: int) -
 
 def test_what_a_launch_reads_at_most_is_within_the_budget(pair: Any, monkeypatch: Any) -> None:
     """Nothing is read that lies behind the last token but one that a text may have."""
-    monkeypatch.setattr("trellm.engine.device.lanes.WIDTHS", (1, 16))
+    monkeypatch.setattr("trellm.engine.device.batch.WIDTHS", (1, 16))
     model = pair[1]
     forward_ends, ends = model.forward_ends, []
 

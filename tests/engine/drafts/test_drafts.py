@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from trellm import Beam, Greedy, OptionError, Sample, generate, models
 from trellm.engine.decode.requests import requests_of
-from trellm.engine.decode.row import Request
-from trellm.engine.decode.row_search import RowSearch
-from trellm.engine.drafts.costs import Costs
+from trellm.engine.decode.sampler import Sampler
+from trellm.engine.decode.sequence import Request
+from trellm.engine.drafts.costs import ForwardCosts
 from trellm.engine.drafts.drafter import Drafter
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.options import Options
 from trellm.engine.running import listed
 from trellm.engine.schedule.call import Call
-from trellm.engine.schedule.loop import Loop
-from trellm.engine.schedule.scheduler import Pace
+from trellm.engine.schedule.core import EngineCore
+from trellm.engine.schedule.scheduler import SchedulerConfig
 from trellm.guides import SubstringGuide
 
 from ..machines import VOCABULARY as OTHER_VOCABULARY
@@ -33,7 +33,7 @@ SCHEMA = {
 TEXT = "the inn on the 12th then the inn on the 23rd an oath on the inn"
 
 
-def always(self: Costs, probability: float, *others: float) -> bool:
+def always(self: ForwardCosts, probability: float, *others: float) -> bool:
     return probability > 0
 
 
@@ -48,7 +48,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         advance(self, reading, found)
         counts.append(sum(len(row.table.tokens) - before[row] for row in found.tokens))
 
-    monkeypatch.setattr(Costs, "pays", always)
+    monkeypatch.setattr(ForwardCosts, "pays", always)
     monkeypatch.setattr(Drafter, "advance", counted)
     yield counts
 
@@ -89,15 +89,18 @@ class Some:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "pace", "window"),
-    [(34, Pace(chunk=32), None), (34, Pace(tokens=32, chunk=16), 24)],
+    ("blocks", "config", "window"),
+    [
+        (34, SchedulerConfig(prefill_chunk_size=32), None),
+        (34, SchedulerConfig(max_num_batched_tokens=32, prefill_chunk_size=16), 24),
+    ],
 )
 def test_requests_come_to_what_they_come_to_without(
-    blocks: int, pace: Pace, window: int | None, eager: list[int]
+    blocks: int, config: SchedulerConfig, window: int | None, eager: list[int]
 ) -> None:
     """Alone and without guesses, that is; with blocks, their content and whose they are looked at in each step."""
     model = PagedModel(window, reads_drafts=True)
-    loop, some, pick = Loop(model, blocks, pace), Some(model, blocks), random.Random(blocks)
+    loop, some, pick = EngineCore(model, blocks, config), Some(model, blocks), random.Random(blocks)
     calls: list[Call] = []
     for _ in range(9):
         calls.append(Call([some.request() for _ in range(pick.randint(1, 4))], pick.choice([1, 3, 16])))
@@ -111,12 +114,12 @@ def test_requests_come_to_what_they_come_to_without(
     assert sum(eager) > 40
     for call in calls:
         for request, found in zip(call.requests, results(call), strict=True):
-            plain = Loop(PagedModel(window), 4096, Pace())
+            plain = EngineCore(PagedModel(window), 4096, SchedulerConfig())
             alone = Call([request], 100)
             plain.calls.append(alone)
             drain(plain)
             assert found == results(alone)[0], request
-            for mine, other in zip(call.outcomes[0].rows, alone.outcomes[0].rows, strict=False):
+            for mine, other in zip(call.outcomes[0].sequences, alone.outcomes[0].sequences, strict=False):
                 assert request is not call.requests[0] or mine.scores == other.scores
 
 
@@ -158,7 +161,7 @@ def test_a_model_that_guesses_itself_reads_many_tokens_a_step(double: Callable[[
     model = double("llama")
     generator = generate.text(model)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Costs, "pays", always)
+        patch.setattr(ForwardCosts, "pays", always)
         found = generator.run("the", max_tokens=49, min_tokens=49, seed=1, search=Sample(), draft=model, heal=False)
     expected = generator.run("the", max_tokens=49, min_tokens=49, seed=1, search=Sample(), draft=False, heal=False)
     assert found.token_ids == expected.token_ids
@@ -169,7 +172,7 @@ def test_a_model_that_guesses_itself_reads_many_tokens_a_step(double: Callable[[
 def test_what_is_read_before_a_rejection_leaves_nothing(eager: list[int]) -> None:
     """Blocks that guesses were read into are free again, and known by nothing but tokens that stayed."""
     model = PagedModel(reads_drafts=True)
-    loop = Loop(model, 64, Pace())
+    loop = EngineCore(model, 64, SchedulerConfig())
     prompt = "abcdefgh" * 5
     call = Call(requests_of(model, [generate.text(model).job(prompt)], Options(max_tokens=60, min_tokens=60)), 1)
     loop.calls.append(call)
@@ -178,7 +181,7 @@ def test_what_is_read_before_a_rejection_leaves_nothing(eager: list[int]) -> Non
         loop.step()
         loop.check()
         known |= {content for _, content in loop._pool._known}  # type: ignore[union-attr]
-    row = call.outcomes[0].rows[0]
+    row = call.outcomes[0].sequences[0]
     text = [*row.request.start.prompt, *row.tokens]
     assert model.ends > row.steps, "guesses were read"
     assert known <= {tuple(text[i : i + 16]) for i in range(0, len(text), 16)}
@@ -209,7 +212,7 @@ def test_a_smaller_model_that_fails_fails_its_texts_alone(eager: list[int]) -> N
     model, draft = PagedModel(reads_drafts=True), PagedModel()
     draft.raises = [RuntimeError("no more")]
     generator = generate.text(model)
-    loop = Loop(model, 64, Pace())
+    loop = EngineCore(model, 64, SchedulerConfig())
     call = Call(
         [
             requests_of(model, [generator.job("ab")], Options(max_tokens=60, min_tokens=60, draft=each))[0]
@@ -226,27 +229,27 @@ def test_a_smaller_model_that_fails_fails_its_texts_alone(eager: list[int]) -> N
 def test_costs_are_those_of_reading_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """To choose a token takes as long whether it was guessed or not, and says nothing of what a guess costs."""
     model, noted, clock = PagedModel(reads_drafts=True), list[float](), [0.0]
-    forward, advance = model.forward, RowSearch.advance
+    forward, advance = model.forward, Sampler.advance
 
     def reading(*arguments: Any) -> Any:
         clock[0] += 1.0
         return forward(*arguments)
 
-    def choosing(self: RowSearch, read: Any) -> None:
+    def choosing(self: Sampler, read: Any) -> None:
         clock[0] += 100.0
         advance(self, read)
 
     monkeypatch.setattr(model, "forward", reading)
-    monkeypatch.setattr(RowSearch, "advance", choosing)
-    monkeypatch.setattr("trellm.engine.schedule.loop.perf_counter", lambda: clock[0])
-    monkeypatch.setattr(Costs, "note", lambda self, tokens, seconds: noted.append(seconds))
+    monkeypatch.setattr(Sampler, "advance", choosing)
+    monkeypatch.setattr("trellm.engine.schedule.core.perf_counter", lambda: clock[0])
+    monkeypatch.setattr(ForwardCosts, "note", lambda self, tokens, seconds: noted.append(seconds))
     generate.text(model).run("abcdefgh" * 5, max_tokens=20, min_tokens=20)
     assert noted and set(noted) == {1.0}
 
 
 def test_costs_are_what_steps_took() -> None:
     """Steps of 4 ms and 1 ms a token: guesses pay as long as they bring more than the step does as a whole."""
-    costs, pick = Costs(), random.Random(3)
+    costs, pick = ForwardCosts(), random.Random(3)
     for _ in range(400):
         tokens = pick.choice([1, 1, 4, 9, 16])
         costs.note(tokens, 0.004 + 0.001 * tokens + pick.choice([0, 0, 0, 0.0002]))
@@ -263,7 +266,7 @@ def test_costs_are_what_steps_took() -> None:
 @pytest.mark.parametrize("slow", [1, 16])
 def test_costs_that_were_measured_wrongly_are_measured_again(slow: int) -> None:
     """The first steps of all, or all wide ones, were slow: sure guesses are read again, as many as there are."""
-    costs = Costs()
+    costs = ForwardCosts()
     for step in range(40):
         tokens = (1, 16)[step % 2]
         costs.note(tokens, 30.0 if tokens == slow and (slow == 16 or step < 4) else 0.001 + 0.00002 * tokens)
@@ -279,7 +282,7 @@ def test_costs_that_were_measured_wrongly_are_measured_again(slow: int) -> None:
 
 
 def test_costs_of_tokens_that_take_as_long_as_steps_let_little_be_read() -> None:
-    costs, pick = Costs(), random.Random(4)
+    costs, pick = ForwardCosts(), random.Random(4)
     read = 0
     for _ in range(1000):
         pays = pick.random() < 0.7 and costs.pays(0.7, 1, 1)
@@ -291,11 +294,11 @@ def test_costs_of_tokens_that_take_as_long_as_steps_let_little_be_read() -> None
 def test_where_nothing_repeats_nothing_is_read_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of random tokens, which knows only chance repeats; a token costs a third of what a step does beside."""
 
-    def time(self: Costs, tokens: float) -> float:
+    def time(self: ForwardCosts, tokens: float) -> float:
         return 3.0 + tokens
 
-    monkeypatch.setattr(Costs, "each", 1.0)
-    monkeypatch.setattr(Costs, "time", time)
+    monkeypatch.setattr(ForwardCosts, "each", 1.0)
+    monkeypatch.setattr(ForwardCosts, "time", time)
     model = PagedModel(reads_drafts=True)
     result = generate.text(model).run("ah", max_tokens=200, min_tokens=200, search=Sample(temperature=8.0), seed=2)
     assert len(result.token_ids) == 200

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 import torch
 from trellm import Sample, generate
+from trellm.engine.decode.draft_history import QUOTED, SPELT, AcceptanceRates, DraftHistory
 from trellm.engine.decode.guide_cache import GuideCache
-from trellm.engine.drafts.costs import Costs
-from trellm.engine.drafts.foreseen import Foreseen
-from trellm.engine.drafts.odds import QUOTED, SPELT, Odds
-from trellm.engine.drafts.trail import Trail
+from trellm.engine.drafts.costs import ForwardCosts
+from trellm.engine.drafts.foreseen import ForcedDrafts
 from trellm.engine.models.decoder import DecoderModel
 from trellm.errors import LimitError
 from trellm.guides import RegexGuide
@@ -45,7 +44,7 @@ def model(hugging_face: Any, tokenizer: Any) -> Iterator[LongestFirst]:
 def test_names_are_read_as_the_tokenizer_writes_them(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = generate.json(model, SCHEMA, whitespace="compact")
     without = generator.run("on", max_tokens=70, draft=False)
-    monkeypatch.setattr(Costs, "pays", lambda self, probability, *others: probability > 0.3)
+    monkeypatch.setattr(ForwardCosts, "pays", lambda self, probability, *others: probability > 0.3)
     assert without.steps > 20
     for given in ({}, {"search": Sample(temperature=0.3), "seed": 2}):
         expected = generator.run("on", max_tokens=70, draft=False, **given)
@@ -58,7 +57,7 @@ def test_where_it_does_not_pay_nothing_is_looked_up(model: Any, monkeypatch: pyt
     asked: list[int] = []
     certain = GuideCache.certain
     monkeypatch.setattr(GuideCache, "certain", lambda self, state: asked.append(state) or certain(self, state))
-    monkeypatch.setattr(Costs, "pays", lambda self, *given: False)
+    monkeypatch.setattr(ForwardCosts, "pays", lambda self, *given: False)
     result = generate.json(model, SCHEMA).run("on", max_tokens=70)
     assert len(asked) <= 1 + result.steps // 32
 
@@ -89,9 +88,9 @@ def test_limits_are_the_text_s_own(model: Any, monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_likelier_guess_comes_first(model: Any) -> None:
     encode = model.tokenizer.encode
-    trail = Trail([*encode("the"), *encode("on"), *encode("the")], Odds())
+    trail = DraftHistory([*encode("the"), *encode("on"), *encode("the")], AcceptanceRates())
     cache = GuideCache(RegexGuide(" north", model.vocabulary), 0)
-    Foreseen(model).tell(trail, cache, cache.guide.start, lambda kind: True)
+    ForcedDrafts(model).tell(trail, cache, cache.guide.start, lambda kind: True)
     spelt = [(token, SPELT) for token in encode(" north")]
     assert trail.guesses(9)[: len(spelt)] == spelt and trail.ahead[QUOTED] == []
     for _ in range(60):

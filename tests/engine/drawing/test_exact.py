@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 from trellm import Exact, Generator, OptionError, SamplingError, Vocabulary, generate, models
-from trellm.engine.decode.bias import Suppressed
-from trellm.engine.drawing import trie
+from trellm.engine.drawing import path
 from trellm.engine.drawing.attempts import Attempts
-from trellm.engine.drawing.trie import Node
+from trellm.engine.drawing.path import PathNode
 from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.models.generation_config import Suppressed
 from trellm.guides import SubstringGuide
 
 from .cars import Cars, Rejection
@@ -198,20 +198,20 @@ def test_mutant_nothing_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         normal(self, attempt)
 
     normal = Attempts._go_on
-    monkeypatch.setattr(Node, "choose", lambda self, uniform: choose(self, uniform, self.chances))
+    monkeypatch.setattr(PathNode, "choose", lambda self, uniform: choose(self, uniform, self.chances))
     monkeypatch.setattr(Attempts, "_go_on", go_on)
     generator = generate.regex(MODEL, PATTERN)
     expected = conditional(texts_of(matches(PATTERN), 3, Exact()))
     assert not is_fair(draw(generator, max_tokens=3), expected)
 
 
-def choose(node: Node, uniform: float, weights: Any) -> int:
+def choose(node: PathNode, uniform: float, weights: Any) -> int:
     return int(np.searchsorted(np.cumsum(weights), uniform * weights.sum(), side="right"))
 
 
 def test_mutant_bounds_that_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the choice of a token leaves out the bounds behind it, while attempts go by them, texts are not fair."""
-    monkeypatch.setattr(Node, "choose", lambda self, uniform: choose(self, uniform, self.chances))
+    monkeypatch.setattr(PathNode, "choose", lambda self, uniform: choose(self, uniform, self.chances))
     expected = conditional(texts_of(matches(PATTERN), 3, Exact()))
     assert not is_fair(draw(generate.regex(MODEL, PATTERN), max_tokens=3), expected)
 
@@ -229,14 +229,14 @@ def test_a_seed_repeats_and_what_is_learnt_is_kept_without_one() -> None:
 
 
 def test_bounds_only_fall_and_never_below_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[trie.Trie] = []
-    start = trie.Trie.__init__
+    made: list[path.PathTrie] = []
+    start = path.PathTrie.__init__
 
-    def remember(self: trie.Trie, first: Any) -> None:
+    def remember(self: path.PathTrie, first: Any) -> None:
         start(self, first)
         made.append(self)
 
-    monkeypatch.setattr(trie.Trie, "__init__", remember)
+    monkeypatch.setattr(path.PathTrie, "__init__", remember)
     mass = sum(texts_of(matches(PATTERN), 3, Exact()).values())
     generator = generate.regex(MODEL, PATTERN)
     bounds = [1.0]
@@ -250,7 +250,7 @@ def test_bounds_only_fall_and_never_below_what_is_there(monkeypatch: pytest.Monk
 
 def test_what_does_not_fit_into_the_trie_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for next to nothing draws are as right, and take more tokens."""
-    monkeypatch.setattr(trie, "MOST_WEIGHTS", 250)
+    monkeypatch.setattr(path, "MOST_WEIGHTS", 250)
     expected = conditional(texts_of(matches(PATTERN), 3, Exact()))
     generator = generate.regex(MODEL, PATTERN)
     results: Any = generator.run([0], search=Exact(DRAWS), seed=5, max_tokens=3)
@@ -359,21 +359,21 @@ def test_references_are_right_and_take_more_passes(reference: type[Cars | Reject
 
 def test_nodes_count_and_not_only_their_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trie of many narrow nodes stays as small as one of few wide ones."""
-    made: list[trie.Trie] = []
-    start = trie.Trie.__init__
+    made: list[path.PathTrie] = []
+    start = path.PathTrie.__init__
 
-    def remember(self: trie.Trie, first: Any) -> None:
+    def remember(self: path.PathTrie, first: Any) -> None:
         start(self, first)
         made.append(self)
 
-    def nodes(node: Node) -> int:
+    def nodes(node: PathNode) -> int:
         return 1 + sum(map(nodes, node.children.values()))
 
-    monkeypatch.setattr(trie.Trie, "__init__", remember)
-    monkeypatch.setattr(trie, "MOST_WEIGHTS", 1000)
+    monkeypatch.setattr(path.PathTrie, "__init__", remember)
+    monkeypatch.setattr(path, "MOST_WEIGHTS", 1000)
     generator = generate.regex(MODEL, "[abc]{1,8}1")
     generator([0], search=Exact(20), max_tokens=9, seed=1)
-    assert 3 < nodes(made[0].root) <= 1000 / trie.A_NODE + 1
+    assert 3 < nodes(made[0].root) <= 1000 / path.A_NODE + 1
 
 
 def test_an_estimate_that_no_float_holds() -> None:

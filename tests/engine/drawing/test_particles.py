@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm import SMC, Exact, Generator, Importance, OptionError, SamplingError, Vocabulary, generate, models
-from trellm.engine.drawing import drawn, particles, rejection, resampling
+from trellm.engine import importance
+from trellm.engine.drawing import attempts, distribution, particles
 from trellm.engine.drawing.particles import Particle, Particles
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.search import Target
@@ -137,7 +138,7 @@ def forgets_weights(self: Particles, particle: Particle, path: Any, log_weight: 
 
 def forgets_to_resample(self: Particles) -> None:
     """Weights set to their mean, without particles chosen by them."""
-    mean = drawn.log_mean(self._log_weights)
+    mean = importance.log_mean(self._log_weights)
     for particle in self._particles:
         particle.log_weight = mean
 
@@ -159,7 +160,7 @@ def test_mutants(monkeypatch: pytest.MonkeyPatch, name: str, mutant: Any, search
 
 def test_a_mutant_of_the_mass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Resampled particles that count as the likeliest did, and not as all did on average."""
-    monkeypatch.setattr(particles, "log_mean", lambda weights: (drawn.log_mean(weights) + max(weights)) / 2)
+    monkeypatch.setattr(particles, "log_mean", lambda weights: (importance.log_mean(weights) + max(weights)) / 2)
     assert not is_unbiased(estimates(SMC(2, ess=1.0)), mass_of(matches(SHORT), 2))
 
 
@@ -206,7 +207,7 @@ def test_the_accepted_share_is_unbiased_and_apart_from_the_draw(accepted: set[in
 
     random = np.random.default_rng(4)
     runs = 4000
-    found = [rejection.first_accepted(chances * 7, accepts, iter(random.random, None)) for _ in range(runs)]
+    found = [distribution.first_accepted(chances * 7, accepts, iter(random.random, None)) for _ in range(runs)]
     assert max(asked.values()) <= runs, "each place once in a run"
     for place in range(6):
         weights = [share if one == place else 0.0 for one, share in found]
@@ -215,7 +216,7 @@ def test_the_accepted_share_is_unbiased_and_apart_from_the_draw(accepted: set[in
     assert not accepted or min(share for _, share in found) > 0
 
 
-@pytest.mark.parametrize("comb", [resampling.systematic, resampling.stratified])
+@pytest.mark.parametrize("comb", [importance.systematic, particles.stratified])
 def test_resampling_is_unbiased(comb: Callable[..., list[int]]) -> None:
     shares = np.array([0.5, 0.0, 0.07, 0.33, 0.1])
     random = np.random.default_rng(6)
@@ -330,12 +331,12 @@ def test_shares_that_are_small_are_estimated_without_bias(log_share: float) -> N
     """The number of draws before the second hit has no upper bound: its reciprocal is right on average."""
     chances = np.array([1.0, math.exp(log_share) / 2, math.exp(log_share) / 2])
     random = np.random.default_rng(1)
-    found = [rejection.first_accepted(chances, bool, iter(random.random, None))[1] for _ in range(4000)]
+    found = [distribution.first_accepted(chances, bool, iter(random.random, None))[1] for _ in range(4000)]
     assert np.mean(found) / math.exp(log_share) == pytest.approx(1, abs=0.12)
 
 
 def test_a_share_that_nobody_can_count_is_none() -> None:
-    assert rejection.first_accepted(np.array([1.0, 1e-305]), bool, iter([0.5] * 9)) == (-1, 0.0)
+    assert distribution.first_accepted(np.array([1.0, 1e-305]), bool, iter([0.5] * 9)) == (-1, 0.0)
 
 
 def test_numbers_of_other_types_are_weights() -> None:

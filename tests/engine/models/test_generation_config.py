@@ -12,8 +12,7 @@ import pytest
 import torch
 from transformers import GenerationConfig
 from trellm import Beam, Greedy, Sample, generate, models
-from trellm.engine.decode.bias import NOTHING
-from trellm.engine.models.generation_config import FIELDS, suppressed_of, warn_of
+from trellm.engine.models.generation_config import FIELDS, NOTHING, suppressed_of, warn_of
 
 LEFT_OUT: list[dict[str, Any]] = [
     {"suppress_tokens": [5, 9, 30, 43, 70, 81, 9999]},

@@ -159,7 +159,7 @@ def test_texts_that_give_their_memory_up_go_on_with_the_same_tokens(
 ) -> None:
     gave_up: list[Any] = []
     give_up = Scheduler._give_up
-    monkeypatch.setattr(Scheduler, "_give_up", lambda self, entry: (gave_up.append(entry), give_up(self, entry)))
+    monkeypatch.setattr(Scheduler, "_preempt", lambda self, entry: (gave_up.append(entry), give_up(self, entry)))
     network = build(name, torch.float64)
     model = models.transformers(network, tokenizer)
     options: dict[str, Any] = {"max_tokens": 40, "min_tokens": 40, "heal": False}

@@ -167,7 +167,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr("trellm.engine.schedule.loop.perf_counter", lambda: self.now)
+        monkeypatch.setattr("trellm.engine.schedule.core.perf_counter", lambda: self.now)
 
 
 class Timed(PagedModel):

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from trellm import Beam, Greedy, ModelError, Sample, generate
 from trellm.engine.decode.requests import requests_of
-from trellm.engine.decode.row import Request
+from trellm.engine.decode.sequence import Request
 from trellm.engine.memory.tables import BLOCK
 from trellm.engine.options import Options
 from trellm.engine.schedule.call import Call
-from trellm.engine.schedule.loop import Loop
-from trellm.engine.schedule.scheduler import Pace, Scheduler
+from trellm.engine.schedule.core import EngineCore
+from trellm.engine.schedule.scheduler import Scheduler, SchedulerConfig
 
 from ..paged import LETTERS, PagedModel, drain, results
 
@@ -56,7 +56,7 @@ class Some:
 
 def alone(request: Request) -> list[tuple[int, ...]]:
     """What a request comes to with an engine of its own, which has room for everything."""
-    loop = Loop(PagedModel(), 4096, Pace())
+    loop = EngineCore(PagedModel(), 4096, SchedulerConfig())
     call = Call([request], 100)
     loop.calls.append(call)
     drain(loop)
@@ -65,16 +65,21 @@ def alone(request: Request) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize(("window", "slots"), [(None, 0), (24, 0), (None, 14), (24, 14)])
 @pytest.mark.parametrize(
-    ("blocks", "pace"), [(32, Pace(chunk=32)), (36, Pace(tokens=32, chunk=16)), (300, Pace(texts=5, chunk=16))]
+    ("blocks", "config"),
+    [
+        (32, SchedulerConfig(prefill_chunk_size=32)),
+        (36, SchedulerConfig(max_num_batched_tokens=32, prefill_chunk_size=16)),
+        (300, SchedulerConfig(max_num_seqs=5, prefill_chunk_size=16)),
+    ],
 )
 def test_requests_come_to_what_they_come_to_alone(
-    blocks: int, pace: Pace, window: int | None, slots: int, monkeypatch: pytest.MonkeyPatch
+    blocks: int, config: SchedulerConfig, window: int | None, slots: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gave_up: list[Any] = []
-    give_up = Scheduler._give_up
-    monkeypatch.setattr(Scheduler, "_give_up", lambda self, entry: (gave_up.append(entry), give_up(self, entry)))
+    is_preempted: list[Any] = []
+    give_up = Scheduler._preempt
+    monkeypatch.setattr(Scheduler, "_preempt", lambda self, entry: (is_preempted.append(entry), give_up(self, entry)))
     model = PagedModel(window, state_bytes=slots)
-    loop, some = Loop(model, blocks, pace, slots), Some(model, blocks)
+    loop, some = EngineCore(model, blocks, config, slots), Some(model, blocks)
     pick = random.Random(1)
     calls: list[Call] = []
     for _ in range(36):
@@ -87,14 +92,14 @@ def test_requests_come_to_what_they_come_to_alone(
             assert loop.held_slots <= slots
         if pick.random() < 0.15:
             pick.choice(calls).is_cancelled = True
-        assert model.most <= pace.tokens + pace.texts * BLOCK
+        assert model.most <= config.max_num_batched_tokens + config.max_num_seqs * BLOCK
     drain(loop)
     for call in calls:
         if not call.is_cancelled:
             for request, found in zip(call.requests, results(call), strict=True):
                 assert found == alone(request), request
     assert not loop.tables
-    assert gave_up or blocks == 300 or window or (slots and blocks > 32), (
+    assert is_preempted or blocks == 300 or window or (slots and blocks > 32), (
         "where there is little memory, some had to wait for it"
     )
 
@@ -102,40 +107,40 @@ def test_requests_come_to_what_they_come_to_alone(
 def test_first_come_first_served() -> None:
     """Requests begin in the order in which they came, whatever is behind them."""
     model = PagedModel()
-    loop = Loop(model, 20, Pace(texts=3))
+    loop = EngineCore(model, 20, SchedulerConfig(max_num_seqs=3))
     generator = generate.text(model)
     order: list[str] = []
     calls = [Call(requests_of(model, [generator.job(letter * 30)], Options(max_tokens=20)), 16) for letter in LETTERS]
     loop.calls.extend(calls)
-    while any(call.entries or call.is_waiting for call in calls):
+    while any(call.groups or call.is_waiting for call in calls):
         loop.step()
         order += [str(i) for i, call in enumerate(calls) if call.begun and str(i) not in order]
-        running = sum(len(call.entries) for call in calls)
+        running = sum(len(call.groups) for call in calls)
         assert running <= 3
     assert order == [str(i) for i in range(len(calls))]
 
 
 def test_writing_never_waits_for_more_than_a_chunk() -> None:
     model = PagedModel()
-    loop = Loop(model, 4096, Pace(chunk=32))
+    loop = EngineCore(model, 4096, SchedulerConfig(prefill_chunk_size=32))
     generator = generate.text(model)
     writing = Call(requests_of(model, [generator.job("abc")], Options(max_tokens=60, min_tokens=60)), 1)
     loop.calls.append(writing)
     loop.step()
     long = Call(requests_of(model, [generator.job("abcdefgh" * 100)], Options(max_tokens=4)), 1)
     loop.calls.append(long)
-    row: Any = writing.entries[0].work
+    row: Any = writing.groups[0].work
     for step in range(2, 28):
         model.most = 0
         loop.step()
         assert len(row.tokens) == step, "a token in every step"
         assert model.most <= 1 + 32
-    assert long.outcomes or long.entries[0].work.tokens, "and the prompt is read meanwhile"  # type: ignore[union-attr]
+    assert long.outcomes or long.groups[0].work.tokens, "and the prompt is read meanwhile"  # type: ignore[union-attr]
 
 
 def test_an_equal_beginning_is_read_once_by_those_that_come_together_and_by_those_that_come_later() -> None:
     model = PagedModel()
-    loop = Loop(model, 4096, Pace())
+    loop = EngineCore(model, 4096, SchedulerConfig())
     generator = generate.text(model)
     prefix = "abcdefghhgfedcba" * 125
     several = requests_of(model, [generator.job(prefix + end * 5) for end in LETTERS], Options(max_tokens=1))
@@ -150,7 +155,7 @@ def test_an_equal_beginning_is_read_once_by_those_that_come_together_and_by_thos
 
 def test_beams_and_samples_hold_their_prompt_once() -> None:
     model = PagedModel()
-    loop = Loop(model, 4096, Pace(tokens=4096))
+    loop = EngineCore(model, 4096, SchedulerConfig(max_num_batched_tokens=4096))
     generator = generate.text(model)
     for search in (Beam(8), Sample(n=8)):
         requests = requests_of(
@@ -170,7 +175,7 @@ def test_beams_and_samples_hold_their_prompt_once() -> None:
 @pytest.mark.parametrize("search", [Greedy(), Beam(2)])
 def test_what_a_step_raises_fails_those_that_read_and_nobody_else(search: Any) -> None:
     model = PagedModel()
-    loop = Loop(model, 64, Pace(texts=2))
+    loop = EngineCore(model, 64, SchedulerConfig(max_num_seqs=2))
     generator = generate.regex(model, "[a-h]{9}")
     options = Options(max_tokens=20, search=search)
     calls = [Call(requests_of(model, [generator.job(letter)], options), 16) for letter in "abcd"]
@@ -186,7 +191,7 @@ def test_what_a_step_raises_fails_those_that_read_and_nobody_else(search: Any) -
 
 def test_out_of_memory_a_step_is_made_again_with_fewer_texts() -> None:
     model = PagedModel()
-    loop = Loop(model, 256, Pace())
+    loop = EngineCore(model, 256, SchedulerConfig())
     generator = generate.text(model)
     requests: Sequence[Request] = requests_of(
         model, [generator.job(letter * 20) for letter in LETTERS], Options(max_tokens=9)

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 from trellm import Cancelled, Engine, LimitError, generate
-from trellm.engine.decode import row_search
+from trellm.engine.decode import sampler
 from trellm.engine.decode.requests import requests_of
 from trellm.engine.options import Options
-from trellm.engine.schedule.call import Call
-from trellm.engine.schedule.loop import Loop
-from trellm.engine.schedule.preparing import Preparation
-from trellm.engine.schedule.scheduler import Pace
+from trellm.engine.schedule.call import Call, Preparation
+from trellm.engine.schedule.core import EngineCore
+from trellm.engine.schedule.scheduler import SchedulerConfig
 from trellm.guides.lift.lifted_guide import LiftedGuide
 
 from ..paged import PagedModel, results
@@ -28,11 +27,11 @@ FREE = {"max_tokens": 40, "min_tokens": 40}
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever a guide was not asked before takes too long."""
-    monkeypatch.setattr(row_search, "QUICK", 1)
+    monkeypatch.setattr(sampler, "QUICK", 1)
     yield
 
 
-def entered(loop: Loop, generator: Any, **options: Any) -> Call:
+def entered(loop: EngineCore, generator: Any, **options: Any) -> Call:
     call = Call(requests_of(loop.model, [generator.job("abc")], Options(**options)), 16)
     loop.calls.append(call)
     return call
@@ -40,18 +39,18 @@ def entered(loop: Loop, generator: Any, **options: Any) -> Call:
 
 def test_neighbours_get_a_token_in_every_step() -> None:
     model = PagedModel()
-    loop = Loop(model, 300, Pace())
+    loop = EngineCore(model, 300, SchedulerConfig())
     loop.waiting.is_attended = True
     writing = entered(loop, generate.text(model), **FREE)
     for _ in range(3):
         loop.step()
     met = entered(loop, generate.regex(model, "[a-d]{3,9}e"), max_tokens=20)
-    row: Any = writing.entries[0].work
+    row: Any = writing.groups[0].work
     for step in range(4, 8):
         loop.step()
         loop.check()
         assert len(row.tokens) == step
-        assert met.entries[0].waits and not met.entries[0].work.readers[0].table.tokens
+        assert met.groups[0].waits and not met.groups[0].work.readers[0].table.tokens
     sat_out = 0
     while not met.outcomes:
         preparation = loop.to_prepare()
@@ -69,7 +68,7 @@ def test_neighbours_get_a_token_in_every_step() -> None:
 def test_nobody_waits_where_nobody_finds_out_or_nobody_is_held_up() -> None:
     model = PagedModel()
     for attended, neighbours in [(False, 2), (True, 1)]:
-        loop = Loop(model, 300, Pace())
+        loop = EngineCore(model, 300, SchedulerConfig())
         loop.waiting.is_attended = attended
         calls = [entered(loop, generate.regex(model, f"[a-d]{{3,{9 + i}}}e"), max_tokens=20) for i in range(neighbours)]
         while not all(call.outcomes for call in calls):
@@ -80,7 +79,7 @@ def test_nobody_waits_where_nobody_finds_out_or_nobody_is_held_up() -> None:
 
 def test_what_goes_wrong_meanwhile_is_the_text_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     model = PagedModel()
-    loop = Loop(model, 300, Pace())
+    loop = EngineCore(model, 300, SchedulerConfig())
     loop.waiting.is_attended = True
     writing = entered(loop, generate.text(model), **FREE)
     met = entered(loop, generate.regex(model, "[a-c]{4,7}e"), max_tokens=20)
@@ -92,7 +91,7 @@ def test_what_goes_wrong_meanwhile_is_the_text_s_own(monkeypatch: pytest.MonkeyP
     preparation = loop.to_prepare()
     assert preparation is not None
     with monkeypatch.context() as patch:
-        patch.setattr(row_search.RowSearch, "prepare", refuse)
+        patch.setattr(sampler.Sampler, "prepare", refuse)
         preparation.run()
     while not writing.outcomes:
         loop.step()
@@ -101,7 +100,7 @@ def test_what_goes_wrong_meanwhile_is_the_text_s_own(monkeypatch: pytest.MonkeyP
 
 def test_a_cancelled_text_breaks_off_what_is_found_out_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     model = PagedModel()
-    loop = Loop(model, 300, Pace())
+    loop = EngineCore(model, 300, SchedulerConfig())
     loop.waiting.is_attended = True
     entered(loop, generate.text(model), **FREE)
     met = entered(loop, generate.regex(model, "[a-c]{4,8}e"), max_tokens=20)
@@ -109,7 +108,7 @@ def test_a_cancelled_text_breaks_off_what_is_found_out_for_it(monkeypatch: pytes
     preparation = loop.to_prepare()
     assert preparation is not None
     raised: list[Exception] = []
-    prepare = row_search.RowSearch.prepare
+    prepare = sampler.Sampler.prepare
 
     def cancelled_before(self: Any, row: Any) -> Any:
         met.is_cancelled = True
@@ -120,7 +119,7 @@ def test_a_cancelled_text_breaks_off_what_is_found_out_for_it(monkeypatch: pytes
             raised.append(error)
             raise
 
-    monkeypatch.setattr(row_search.RowSearch, "prepare", cancelled_before)
+    monkeypatch.setattr(sampler.Sampler, "prepare", cancelled_before)
     preparation.run()
     assert isinstance(raised[0], Cancelled) and preparation.error is None and preparation.is_ended
     assert loop.to_prepare() is None
@@ -130,7 +129,11 @@ def test_a_cancelled_text_breaks_off_what_is_found_out_for_it(monkeypatch: pytes
 def test_whatever_waits_comes_to_what_it_comes_to_alone(blocks: int) -> None:
     """In memory that is too small, too, and whether what is waited for is found out soon, late or in the step."""
     model = PagedModel()
-    loop, some, pick = Loop(model, blocks, Pace(tokens=64, chunk=16)), Some(model, blocks), random.Random(blocks)
+    loop, some, pick = (
+        EngineCore(model, blocks, SchedulerConfig(max_num_batched_tokens=64, prefill_chunk_size=16)),
+        Some(model, blocks),
+        random.Random(blocks),
+    )
     calls: list[Call] = []
     waited = 0
     while len(calls) < 16 or loop.calls:
@@ -219,7 +222,7 @@ def test_another_guide_s_walk_does_not_hold_up_masks(monkeypatch: pytest.MonkeyP
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_what_another_thread_was_at_is_found_out_after_a_fork() -> None:
     model = PagedModel()
-    loop = Loop(model, 300, Pace())
+    loop = EngineCore(model, 300, SchedulerConfig())
     loop.waiting.is_attended = True
     entered(loop, generate.text(model), **FREE)
     met = entered(loop, generate.regex(model, "[a-c]{5,9}e"), max_tokens=20)

@@ -8,13 +8,13 @@ from random import Random
 import numpy as np
 import pytest
 from trellm import Beam, Generator, Vocabulary, generate, models
-from trellm.engine.decode.beam_group import Group
+from trellm.engine.decode.beam_search import BeamGroup
 from trellm.engine.decode.requests import requests_of
 from trellm.engine.options import Options
 from trellm.engine.schedule.call import Call
-from trellm.engine.schedule.loop import Loop
-from trellm.engine.schedule.scheduler import Pace
-from trellm.engine.search import banks
+from trellm.engine.schedule.core import EngineCore
+from trellm.engine.schedule.scheduler import SchedulerConfig
+from trellm.engine.search import beam
 from trellm.engine.search.beam import Hypothesis
 
 WORDS = ["The", " dog", " nice", " car", " is", " fast", " and", " slow", " mad", " runs", " barks"]
@@ -39,23 +39,23 @@ def table(ids: Sequence[int]) -> list[float]:
 MODEL = models.from_function(table, Vocabulary.from_characters(WORDS))
 
 
-def beams(loop: Loop) -> dict[str, tuple[int, float]]:
+def beams(loop: EngineCore) -> dict[str, tuple[int, float]]:
     """What each beam says, its bank and its probability."""
-    group = loop.calls[0].entries[0].work
-    assert isinstance(group, Group)
+    group = loop.calls[0].groups[0].work
+    assert isinstance(group, BeamGroup)
     return {
         "The" + beam.text.decode(): (progress_of(group, beam), round(float(np.exp(beam.total)), 4))
         for beam in group.beams
     }
 
 
-def progress_of(group: Group, beam: Hypothesis) -> int:
+def progress_of(group: BeamGroup, beam: Hypothesis) -> int:
     assert group.request.start.guide_cache is not None
     return group.request.start.guide_cache.progress(beam.state)
 
 
-def loop_of(generator: Generator, options: Options) -> Loop:
-    loop = Loop(generator.model, 0, Pace())
+def loop_of(generator: Generator, options: Options) -> EngineCore:
+    loop = EngineCore(generator.model, 0, SchedulerConfig())
     requests = requests_of(generator.model, [generator.job("The", options.include)], options)
     loop.calls.append(Call(requests, options.batch_size))
     return loop
@@ -91,14 +91,14 @@ def test_what_comes_of_it() -> None:
     ],
 )
 def test_the_picks(progress: list[int], count: int, picked: list[int]) -> None:
-    assert banks.pick(progress, count) == picked
+    assert beam.round_robin(progress, count) == picked
 
 
 def test_picks_take_turns() -> None:
     random = Random(5)
     for _ in range(200):
         progress = [random.randrange(4) for _ in range(random.randrange(12))]
-        picked = banks.pick(progress, random.randrange(1, 9))
+        picked = beam.round_robin(progress, random.randrange(1, 9))
         for bank in set(progress):
             places = [place for place in picked if progress[place] == bank]
             left = progress.count(bank) - len(places)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ...guides.protocol import Mask
+from ...errors import ModelError
+from ..models.function import RowError
 from ..models.protocol import Hidden, ListingModel, Model
-from .logits import logits_of
+from ..scores import first_columns
 
 T = TypeVar("T")
 Pick = Callable[[Tensor, "Tensor | None", Sequence[float]], list[int]]
 """As `Search.pick`."""
 
 
-class Reading(Generic[T]):
+class ForwardOutput(Generic[T]):
     """Texts that have read all there was, and where in `hidden` each finds its last token.
 
     place: what a text is called in errors: "step 3 of prompt 1"
@@ -57,7 +57,7 @@ class Reading(Generic[T]):
         self._known = {place: row for row, place in enumerate([*places, *more])}, found
         return found[: len(places)] if more else found
 
-    def further(self, numbers: Sequence[int], shifts: Sequence[int]) -> Reading[T]:
+    def further(self, numbers: Sequence[int], shifts: Sequence[int]) -> ForwardOutput[T]:
         """Some of the texts, so many places further on; what was computed is used again."""
         places = [self._places[number] + shift for number, shift in zip(numbers, shifts, strict=True)]
         ahead = {
@@ -65,7 +65,7 @@ class Reading(Generic[T]):
             for new, number in enumerate(numbers)
         }
         texts = [self.texts[number] for number in numbers]
-        found = Reading(self._model, self._hidden, texts, places, self._place, ahead)
+        found = ForwardOutput(self._model, self._hidden, texts, places, self._place, ahead)
         found._known = self._known
         return found
 
@@ -101,28 +101,6 @@ class Reading(Generic[T]):
         return logits_of(self._model, self._hidden, places, ids, place)
 
 
-def stack_masks(masks: Sequence[Mask | None], logits: Tensor) -> Tensor | None:
-    """The masks of all rows as int32 [rows, words] where the logits are, full ones for None."""
-    if all(mask is None for mask in masks):
-        return None
-    words = (logits.shape[1] + 31) // 32
-    stacked = np.full((len(masks), words), 0xFFFFFFFF, np.uint32)
-    for row, mask in zip(stacked, masks, strict=True):
-        if mask is not None:
-            row[:] = mask
-    return torch.as_tensor(stacked.view(np.int32), device=logits.device)
-
-
-def first_columns(counts: Sequence[int], logits: Tensor) -> Tensor | None:
-    """Masks of the first `counts[r]` columns of each row r, as `stack_masks` has them; None where these are all."""
-    width = logits.shape[1]
-    if min(counts) == width:
-        return None
-    bits = np.arange((width + 31) // 32 * 32) < np.array(counts)[:, None]
-    packed = np.packbits(bits, axis=1, bitorder="little").view("<u4").astype(np.uint32, copy=False)
-    return torch.as_tensor(packed.view(np.int32), device=logits.device)
-
-
 def alike(values: Iterable[T]) -> list[tuple[T, list[int]]]:
     """Each value once, with the places of those that equal it; quick where the same follow one another."""
     found: list[tuple[T, list[int]]] = []
@@ -137,3 +115,31 @@ def alike(values: Iterable[T]) -> list[tuple[T, list[int]]]:
             places = found[-1][1] if same is None else same
         places.append(place)
     return found
+
+
+Place = Callable[[int], str]
+"""What a place in `hidden` is the logits of: "step 3 of prompt 1"."""
+
+
+def logits_of(model: Model, hidden: Hidden, rows: Sequence[int], ids: Tensor | None, place: Place) -> Tensor:
+    """Logits float32 [len(rows), V], or [len(rows), len(ids)]. Raises ModelError for anything else, with its place."""
+    try:
+        found: Any = model.logits(hidden, rows, ids)
+    except RowError as error:
+        raise ModelError(f"{error}, at {place(error.row)}") from None
+
+    def where() -> str:
+        return place(rows[0]) if rows else "a step without rows"
+
+    if not isinstance(found, Tensor):
+        raise ModelError(f"the model returned {type(found).__name__} in place of a tensor of logits, at {where()}")
+    if found.is_nested or found.is_quantized:
+        kind = "nested" if found.is_nested else "quantized"
+        raise ModelError(f"the model returned logits in a {kind} tensor, not as plain floats, at {where()}")
+    expected = (len(rows), model.vocabulary.size if ids is None else len(ids))
+    if tuple(found.shape) != expected:
+        raise ModelError(f"the model returned logits of shape {tuple(found.shape)}; expected {expected}, at {where()}")
+    if found.layout != torch.strided or found.device.type == "meta" or not found.dtype.is_floating_point:
+        kind = f"{found.dtype}, {found.layout}, on {found.device}".replace("torch.", "")
+        raise ModelError(f"the model returned logits that are not plain floats ({kind}), at {where()}")
+    return found if found.dtype == torch.float32 and found.stride(1) == 1 else found.float().contiguous()

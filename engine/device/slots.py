@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.lanes.layout import COUNT, FREE, HEADER, ORIGIN, RESUME, TOKENS, WIDTH, room_of
-from ..decode.row import Row
+from ..decode.sequence import Request, SequenceState
 from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK
+from ..search import Greedy, Sample
+from .backend import MIN_P, TEMPERATURE, TOP_K, TOP_P
 from .guesses import Guesses
-from .parts import Guessed, Lane, Numbers
-from .records import Records
+from .state_table import DeviceStateTable, StateKey
 
 _NOTED = 64
 """Tokens of a lane that are noted before its row is told of them."""
 
 
-class Riders:
+class ActiveSlots:
     """Those of `count` lanes that ride, by their numbers. Nothing is asked of a guide, or written to a row, for a token
     that leads from one known record to another with plenty left: a launch costs no Python for each.
 
@@ -27,7 +31,12 @@ class Riders:
     """
 
     def __init__(
-        self, count: int, pool: BlockPool, records: Records, special: NDArray[np.bool_], guesses: Guesses | None = None
+        self,
+        count: int,
+        pool: BlockPool,
+        records: DeviceStateTable,
+        special: NDArray[np.bool_],
+        guesses: Guesses | None = None,
     ) -> None:
         self._pool = pool
         self._guesses = guesses
@@ -36,7 +45,7 @@ class Riders:
         self.is_riding = np.zeros(count, np.bool_)
         self.flying = np.zeros(count, np.int32)
         self.sent = np.zeros(count, np.int32)
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, SequenceState] = {}
         self._left = np.zeros(count, np.int32)
         self._ends = np.zeros(count, np.int32)
         self._room = np.zeros(count, np.int32)
@@ -51,7 +60,7 @@ class Riders:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def mount(self, lane: Lane, choices: NDArray[np.float64]) -> None:
+    def mount(self, lane: BatchSlot, choices: NDArray[np.float64]) -> None:
         """Let a lane ride whose last choice leads to a known record, and is being read by launches under way.
 
         choices: float64 [4], how it chooses
@@ -66,7 +75,7 @@ class Riders:
         self._last[number], self._made[number], self._steps[number] = lane.record, 0, 0
         self._lay(number, row)
 
-    def dismount(self, lane: Lane, tokens: list[bytes | None]) -> bool:
+    def dismount(self, lane: BatchSlot, tokens: list[bytes | None]) -> bool:
         """Tell the row what was noted, if anything, which is returned.
 
         tokens: the vocabulary's
@@ -119,7 +128,7 @@ class Riders:
         limits = np.minimum(limits, self._room[numbers] - self._ends[numbers])
         return numbers[limits > 0], limits[limits > 0]
 
-    def _lay(self, number: int, row: Row) -> None:
+    def _lay(self, number: int, row: SequenceState) -> None:
         """Note the blocks of a row."""
         blocks = row.table.blocks
         if len(blocks) > self._blocks.shape[1]:
@@ -186,3 +195,125 @@ class Riders:
         self.sent[good] -= limits[goes_on]
         self.flying[good] -= 1
         return int(counts.sum()), np.flatnonzero(~goes_on)
+
+
+Numbers = NDArray[np.intp]
+
+
+@dataclass(slots=True, eq=False)
+class BatchSlot:
+    """A row in its lane.
+
+    number: of the lane
+    fresh: how many of the row's pending tokens have their blocks' content known already, from when it was planned
+    told: what every launch is told of it, from ORIGIN on
+    sent: tokens that launches under way read at most; flying: how many these are; is_choosing: whether the last chooses
+    record: after what was chosen last, FREE if it is not known
+    attempt: of the next choice, where it is made under a mask that leaves room to finish; None where it need not
+    was_closing: whether the last choice was made under such a mask
+    """
+
+    number: int
+    row: SequenceState
+    fresh: int
+    told: tuple[int, ...]
+    sent: int = 0
+    flying: int = 0
+    is_choosing: bool = False
+    record: int = FREE
+    attempt: int | None = None
+    was_closing: bool = False
+
+
+@dataclass(slots=True)
+class SlotStep:
+    """What one lane does in a launch: how many tokens it reads, at most if it resumes; whether it chooses then, and out
+    of which record.
+
+    era: of the lane, which counts the times that what was under way for it became void
+    """
+
+    lane: BatchSlot
+    count: int
+    chooses: bool
+    era: int
+    record: int = FREE
+    resumes: bool = False
+    is_closing: bool = False
+
+
+class Guessed(NamedTuple):
+    """The last token of a text, where it lies, and those that are likely to follow."""
+
+    place: int
+    tokens: list[int]
+
+
+class InFlight(NamedTuple):
+    """A launch under way: its parts; and the riders in it, how many tokens each reads at most, and their eras."""
+
+    handle: Any
+    parts: list[SlotStep]
+    riders: Numbers
+    limits: NDArray[np.int32]
+    eras: NDArray[np.int64]
+
+
+_SEARCHES = (Greedy, Sample)
+"""Those that lanes know; a caller's own, also one derived of these, may choose otherwise."""
+
+
+def is_plain(sequence: SequenceState) -> bool:
+    """Whether nothing is asked of a sequence but its tokens, one after the other."""
+    request: Request = sequence.request
+    return (
+        not (request.scores or request.diagnostics)
+        and request.is_plain
+        and isinstance(request.draft, bool)
+        and type(request.search) in _SEARCHES
+        and 0 < len(sequence.pending) <= BLOCK
+        and (len(sequence.pending) == 1 or bool(sequence.tokens))
+    )
+
+
+def key_of(sequence: SequenceState, is_closing: bool) -> StateKey | None:
+    """The state that a sequence is in; None if it has no constraint."""
+    guide_cache = sequence.guide_cache
+    if guide_cache is None:
+        return None
+    return StateKey(
+        *guide_cache.beyond(sequence.state), sequence.request.stop_ids, sequence.left if is_closing else None
+    )
+
+
+def always_told(sequence: SequenceState) -> tuple[int, ...]:
+    """What every launch is told of a sequence, from ORIGIN on."""
+    low, high = np.array([sequence.request.key], np.uint64).view(np.int32).tolist()
+    return len(sequence.request.start.prompt), 0, low, high
+
+
+def greedily(size: int, *lanes: int) -> NDArray[np.float64]:
+    """The choice of the most likely of `size` tokens, float64 [4, *lanes], for which nothing is left out."""
+    choices = np.zeros((4, *lanes))
+    choices[TOP_K], choices[TOP_P] = size, 1
+    return choices
+
+
+def tell(choice: Any, search: Sample) -> None:
+    """How a sequence chooses, but for the draw."""
+    choice[TEMPERATURE], choice[TOP_P], choice[MIN_P] = search.temperature, search.top_p, search.min_p
+    if search.top_k is not None:
+        choice[TOP_K] = min(search.top_k, choice[TOP_K])
+
+
+def padded(count: int) -> int:
+    """The next power of 2."""
+    return 1 << (count - 1).bit_length()
+
+
+def bucket(blocks: int) -> int:
+    """Room for so many blocks of a text: 16, 64, 256, ..."""
+    room = 16
+    while room < blocks:
+        room *= 4
+    return room

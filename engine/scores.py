@@ -1,20 +1,51 @@
-"""What the loop writes down of a step when diagnostics are on: numbers only, from the logits that it has."""
+"""Log-probabilities of chosen tokens, and the best tokens beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import ModelError
-from ...guides.protocol import Mask
-from ...kernels.logits.mask import popcount
-from ...kernels.logits.select import logsumexp, masked_argmax
-from ..decode.arrays import as_list
-from ..decode.reading import stack_masks
+from ..errors import ModelError
+from ..guides.protocol import Mask
+from ..kernels.logits.mask import popcount
+from ..kernels.logits.select import Best, logsumexp, masked_argmax, masked_topk, token_logprobs
+
+Ranked = tuple[tuple[int, float], ...]
+"""Tokens with their log-probabilities, the likeliest first, of equals the one with the lowest id."""
+
+
+def best_tokens(logits: Tensor, masks: Tensor | None, k: int) -> list[tuple[Ranked, Ranked]]:
+    """The k likeliest tokens of each row: among the allowed ones, and among all; fewer where others are impossible.
+
+    logits: float32 [rows, V]; masks: int32 [rows, ceil(V / 32)] or None
+    """
+    k = min(k, logits.shape[1])
+    everything = _ranked(masked_topk(logits, k))
+    allowed = everything if masks is None else _ranked(masked_topk(logits, k, masks, normalise="masked"))
+    return list(zip(allowed, everything, strict=True))
+
+
+def _ranked(best: Best) -> list[Ranked]:
+    rows = zip(as_list(best.tokens), as_list(best.scores), strict=True)
+    return [tuple((token, score) for token, score in zip(*row, strict=True) if token >= 0) for row in rows]
+
+
+def log_probabilities(logits: Tensor, masks: Tensor | None, tokens: Sequence[int]) -> list[tuple[float, float]]:
+    """Natural logarithms of each row's token's probability: among the allowed tokens, and among all.
+
+    logits: float32 [rows, V]; masks: int32 [rows, ceil(V / 32)] or None
+    """
+    found = token_logprobs(logits, tokens, masks)
+    return list(zip(as_list(found.logprobs), as_list(found.raw_logprobs), strict=True))
+
+
+def as_list(array: Any) -> list[Any]:
+    """The numbers of a tensor or NumPy array [n]; torch leaves the type of `tolist` unsaid."""
+    return array.tolist()
 
 
 class Trace(NamedTuple):
@@ -104,3 +135,25 @@ def _ranks(logits: Tensor, rows: Sequence[int], values: Sequence[float]) -> list
         ]
     bounds = torch.tensor(values, device=logits.device, dtype=logits.dtype)
     return as_list((logits[list(rows)] > bounds[:, None]).sum(1) + 1)
+
+
+def stack_masks(masks: Sequence[Mask | None], logits: Tensor) -> Tensor | None:
+    """The masks of all rows as int32 [rows, words] where the logits are, full ones for None."""
+    if all(mask is None for mask in masks):
+        return None
+    words = (logits.shape[1] + 31) // 32
+    stacked = np.full((len(masks), words), 0xFFFFFFFF, np.uint32)
+    for row, mask in zip(stacked, masks, strict=True):
+        if mask is not None:
+            row[:] = mask
+    return torch.as_tensor(stacked.view(np.int32), device=logits.device)
+
+
+def first_columns(counts: Sequence[int], logits: Tensor) -> Tensor | None:
+    """Masks of the first `counts[r]` columns of each row r, as `stack_masks` has them; None where these are all."""
+    width = logits.shape[1]
+    if min(counts) == width:
+        return None
+    bits = np.arange((width + 31) // 32 * 32) < np.array(counts)[:, None]
+    packed = np.packbits(bits, axis=1, bitorder="little").view("<u4").astype(np.uint32, copy=False)
+    return torch.as_tensor(packed.view(np.int32), device=logits.device)

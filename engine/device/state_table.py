@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LimitError
-from ...guides.protocol import DEAD, Mask
+from ...guides.protocol import DEAD, Guide, Mask
 from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, PROBES, UNKNOWN, home_of
+from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
+from ...tokenizers_adapter import Vocabulary
 from ..decode.guide_cache import GuideCache
-from .characters import loops
 
 RECORDS = 1 << 14
 _MASKS = 1 << 28
@@ -28,7 +31,7 @@ MOST_LOOKED_AT = 3
 """Texts that may have so many tokens more, or fewer, are looked at after each."""
 
 
-class Key(NamedTuple):
+class StateKey(NamedTuple):
     """A state of a constraint.
 
     stop_ids: those that end a text where it is complete
@@ -62,7 +65,7 @@ class News(NamedTuple):
     forgotten: bool
 
 
-class Records:
+class DeviceStateTable:
     """Numbers for states, as many as there is room for. Lanes have one each for masks that hold once only.
 
     What is added is written to the device by the launch that follows, in the order of launches: nothing is read there
@@ -82,14 +85,14 @@ class Records:
         self.enough[FREE] = 0
         self.near = np.zeros(self.count, np.bool_)
         self.is_forced = np.zeros(self.count, np.bool_)
-        self._numbers: dict[Key, int] = {}
+        self._numbers: dict[StateKey, int] = {}
         self._keys = np.full(CAPACITY, EMPTY, np.int64)
         self._used = 0
-        self._states: dict[int, Key] = {}
+        self._states: dict[int, StateKey] = {}
         self._misses: dict[int, int] = {}
         self._wanted: list[int] = []
         self._classes: dict[int, NDArray[np.uint8]] = {}
-        self._awaited: dict[Key, list[tuple[int, int, int]]] = {}
+        self._awaited: dict[StateKey, list[tuple[int, int, int]]] = {}
         self._refused: set[GuideCache] = set()
         self._news = _nothing(forgotten=False)
 
@@ -109,11 +112,11 @@ class Records:
             each.clear()
         self._news = _nothing(forgotten=True)
 
-    def find(self, key: Key | None) -> int | None:
+    def find(self, key: StateKey | None) -> int | None:
         """The record of a state, FREE for none, if there is one."""
         return FREE if key is None else self._numbers.get(key)
 
-    def record(self, key: Key | None) -> int:
+    def record(self, key: StateKey | None) -> int:
         """The record of a state, made if there is none. Raises FullError."""
         found = self.find(key)
         if found is not None or key is None:
@@ -133,7 +136,7 @@ class Records:
             self.near[before] |= forced >= 0
         return number
 
-    def key(self, record: int) -> Key:
+    def key(self, record: int) -> StateKey:
         """The state that a record, other than FREE, is of."""
         return self._states[record]
 
@@ -160,7 +163,7 @@ class Records:
         self._news.masks[number] = mask
         return number
 
-    def lead(self, record: int, token: int, key: Key | None, left: int) -> int:
+    def lead(self, record: int, token: int, key: StateKey | None, left: int) -> int:
         """The record of the state to which a token leads from another one, made if there is none, as `record` does.
 
         left: how many tokens the text that was, or may come, there can still have
@@ -207,7 +210,7 @@ class Records:
                 self._divide(record, key)
                 return
 
-    def _divide(self, record: int, key: Key) -> None:
+    def _divide(self, record: int, key: StateKey) -> None:
         guide_cache = key.guide_cache
         try:
             after = guide_cache.after_tokens(key.state)
@@ -245,3 +248,74 @@ _NO_LOOPS = np.zeros(3, np.int64)
 
 def _nothing(*, forgotten: bool) -> News:
     return News({}, {}, {}, [], {}, [], forgotten)
+
+
+_FIRST_LEAD = int(FORMS[0, LEAD])
+_NEVER = 63
+"""A bit of the third word that no state has: of tokens that are no whole characters."""
+
+_charsets: WeakKeyDictionary[Vocabulary, NDArray[np.int64]] = WeakKeyDictionary()
+
+
+def charsets(vocabulary: Vocabulary) -> NDArray[np.int64]:
+    """The characters of each token, int64 [V, 3]: ASCII below 64, from 64 on, and lead bytes of others."""
+    found = _charsets.get(vocabulary)
+    if found is None:
+        found = _charsets[vocabulary] = np.array([_charset(token) for token in vocabulary.tokens], np.uint64).view(
+            np.int64
+        )
+    return found
+
+
+def _charset(token: bytes | None) -> tuple[int, int, int]:
+    words = [0, 0, 0]
+    try:
+        (token or b"\xff").decode()
+    except UnicodeDecodeError:
+        return 0, 0, 1 << _NEVER
+    for byte in set(token or b""):
+        if byte < FIRST_NEXT:
+            words[byte >> 6] |= 1 << (byte & 63)
+        elif byte >= _FIRST_LEAD:
+            words[2] |= 1 << (byte - _FIRST_LEAD)
+    return words[0], words[1], words[2]
+
+
+def loops(guide: Guide, state: int) -> NDArray[np.int64]:
+    """The characters after any of which a guide is in the same state again, int64 [3].
+
+    None if the guide reads no bytes, or if that takes more than its limits allow: a text may well do with less.
+    """
+    words = [0, 0, 0]
+    ask: Any = getattr(guide, "after_bytes", None)
+    if ask is not None:
+        with suppress(LimitError):
+            after: NDArray[np.int32] = ask(state)
+            for byte in np.flatnonzero(after[:FIRST_NEXT] == state).tolist():
+                words[byte >> 6] |= 1 << (byte & 63)
+            if any(words):
+                words[2] = _leads(ask, after, state)
+    return np.array(words, np.uint64).view(np.int64)
+
+
+def _leads(ask: Any, after: NDArray[np.int32], state: int) -> int:
+    """The lead bytes all of whose characters lead back, a bit each."""
+    known: dict[int, NDArray[np.int32]] = {}
+
+    def returns(place: int, first: int, last: int, more: int) -> bool:
+        if place == DEAD:
+            return False
+        if place not in known:
+            known[place] = ask(place)
+        targets = set(known[place][first : last + 1].tolist())
+        if more == 0:
+            return targets == {state}
+        return len(targets) == 1 and returns(targets.pop(), FIRST_NEXT, LAST_NEXT, more - 1)
+
+    found = 0
+    for form in FORMS:
+        several = {int(after[lead]) for lead in range(form[LEAD], form[LAST_LEAD] + 1)}
+        if len(several) == 1 and returns(several.pop(), int(form[SECOND]), int(form[LAST_SECOND]), int(form[MORE])):
+            for lead in range(form[LEAD], form[LAST_LEAD] + 1):
+                found |= 1 << (lead - _FIRST_LEAD)
+    return found

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .odds import QUOTED, SECOND, SPELT, Odds, kind_of
-
 MOST_AGREEING = 17
 _PAIR = 32
 
 
-class Trail:
+class DraftHistory:
     """The tokens of a text, prompt and output, and where in it the last of them came before.
 
     odds: how often its guesses were right
@@ -21,9 +19,9 @@ class Trail:
     wakes: at how many tokens it is worth a look again
     """
 
-    def __init__(self, tokens: Sequence[int], odds: Odds) -> None:
+    def __init__(self, tokens: Sequence[int], odds: AcceptanceRates) -> None:
         self.tokens = list(tokens)
-        self.odds = Odds(odds, memory=64)
+        self.odds = AcceptanceRates(odds, memory=64)
         self.ahead: dict[int, Sequence[int]] = {QUOTED: (), SPELT: (), SECOND: ()}
         self.wakes = 0
         self._idle = 0
@@ -107,3 +105,48 @@ _PATIENCE = 24
 _LOOK = 4
 _NAP = 16
 _LONGEST_NAP = 64
+
+
+LENGTHS = (1, 2, 3, 4, 6, 9, 17)
+"""Guesses of a repeated text are told apart by how many tokens before them agree: so many, or more."""
+QUOTED, SPELT, SECOND = range(len(LENGTHS), len(LENGTHS) + 3)
+"""Guesses of how a quotation goes on, of how a text without alternative is spelt, and those of a smaller model."""
+_FIRST = (0.15, 0.4, 0.5, 0.6, 0.75, 0.85, 0.95, 0.9, 0.8, 0.6)
+_WEIGHT = 6.0
+"""What is known before counts as so many guesses."""
+_KIND = [next(kind for kind in reversed(range(len(LENGTHS))) if LENGTHS[kind] <= max(n, 1)) for n in range(18)]
+
+
+def kind_of(length: int) -> int:
+    """The kind of a guess before which so many tokens agree."""
+    return _KIND[length if length < 17 else 17]
+
+
+class AcceptanceRates:
+    """The share of guesses of each kind that were right.
+
+    before: what is believed while there are few guesses; those of another `AcceptanceRates`, which then counts all
+        guesses too
+    memory: after so many guesses of a kind, old ones begin to count less
+    """
+
+    def __init__(self, before: AcceptanceRates | None = None, memory: int = 256) -> None:
+        self._before = before
+        self._memory = memory
+        self._tried = [0.0] * len(_FIRST)
+        self._right = [0.0] * len(_FIRST)
+
+    def note(self, kind: int, is_right: bool) -> None:
+        """Count a guess."""
+        self._tried[kind] += 1
+        self._right[kind] += is_right
+        if self._tried[kind] > self._memory:
+            self._tried[kind] /= 2
+            self._right[kind] /= 2
+        if self._before is not None:
+            self._before.note(kind, is_right)
+
+    def of(self, kind: int) -> float:
+        """How likely a guess of a kind is to be right."""
+        before = _FIRST[kind] if self._before is None else self._before.of(kind)
+        return (self._right[kind] + _WEIGHT * before) / (self._tried[kind] + _WEIGHT)

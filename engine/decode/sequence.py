@@ -11,31 +11,30 @@ from torch import Tensor
 
 from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
-from ..diagnostics.trace import Trace
-from ..drafts.trail import Trail
-from ..drawing.drawn import Drawn
+from ..importance import Drawn
 from ..memory.tables import BlockTable
+from ..models.generation_config import NOTHING, Suppressed
 from ..models.protocol import BEGIN, Model
+from ..scores import Ranked, Trace
 from ..search import Beam, Sample, Search, Target
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
-from .bias import NO_BIAS, NOTHING, Bias, Suppressed
-from .guide_cache import GuideCache
-from .healing import Start
-from .known_states import FREE, KnownState
+from .bias import NO_BIAS, TokenBias
+from .draft_history import DraftHistory
+from .guide_cache import FREE, GuideCache, StateEntry
+from .healing import HealedPrompt
 from .repetition import Controls, full_mask
-from .scoring import Ranked
 
 _NONE = frozenset[str]()
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one row is to do.
+    """What one sequence is to do.
 
     number: the prompt's place among the caller's; sample: which of its samples
     start: the prompt that the model reads, and the constraint
-    key: of the row's random numbers
+    key: of the sequence's random numbers
     bias: what is added to the scores of tokens; suppressed: tokens that are chosen only where nothing else is left
     scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
     best: of how many tokens, the likeliest, they are recorded besides
@@ -48,14 +47,14 @@ class Request:
 
     number: int
     sample: int
-    start: Start
+    start: HealedPrompt
     budget: int
     key: int
     stop: StopStrings
     stop_ids: frozenset[int]
     controls: Controls
     search: Search | Beam | Target
-    bias: Bias = NO_BIAS
+    bias: TokenBias = NO_BIAS
     suppressed: Suppressed = NOTHING
     scores: bool = False
     best: int = 0
@@ -67,19 +66,19 @@ class Request:
 
     @property
     def width(self) -> int:
-        """How many texts the model may read for it at once."""
+        """How many sequences the model may read for it at once."""
         if isinstance(self.search, Target):
             return self.search.rows
         return self.search.width if isinstance(self.search, Beam) else 1
 
     @property
     def is_plain(self) -> bool:
-        """Whether a row chooses by the model's own scores, from all that its constraint allows."""
+        """Whether a sequence chooses by the model's own scores, from all that its constraint allows."""
         return self.controls.are_off and self.bias is NO_BIAS and self.suppressed == NOTHING
 
     @property
     def is_unwatched(self) -> bool:
-        """Whether nothing is asked of a row but its tokens, and nothing is looked for in its text."""
+        """Whether nothing is asked of a sequence but its tokens, and nothing is looked for in its text."""
         return self.is_plain and not (self.scores or self.diagnostics or self.stop)
 
     @property
@@ -198,28 +197,28 @@ class Request:
 
 
 @dataclass(slots=True, eq=False)
-class Reader:
+class KVSequence:
     """A text as the model reads it: what it has read, and the tokens that it has yet to read."""
 
     table: BlockTable
     pending: list[int]
 
 
-class Certain(NamedTuple):
+class CommittedPrefix(NamedTuple):
     """What a text begins with, whatever comes.
 
-    row: its tokens and what is known of them, of which the first `tokens` of the output spell no more than the text;
-        None where only the text is known
+    sequence: its tokens and what is known of them, of which the first `tokens` of the output spell no more than the
+        text; None where only the text is known
     """
 
     text: bytes
-    row: Row | None = None
+    sequence: SequenceState | None = None
     tokens: int = 0
 
 
 @dataclass(slots=True, eq=False)
-class Row(Reader):
-    """A text that grows by one token after the other.
+class SequenceState(KVSequence):
+    """A sequence that grows by one token after the other.
 
     tokens: generated so far; text: their bytes, without the prompt's end
     inside: how many of the tokens lie within the prompt's end
@@ -227,7 +226,7 @@ class Row(Reader):
     best: the likeliest tokens of both, where they are asked for
     traces: for diagnostics; of every token, and of that which ended the text
     overruled: the controls of repetition and length that did not hold
-    score, siblings: of a text found by beam search, its score and how many texts its prompt has
+    score, siblings: of a text found by beam search, its score and how many sequences its prompt has
     trace: of that search, if asked for
     steps: forward passes that read it; trail: what guesses of how it goes on are made by
     drawn: of a text drawn by `Exact`, `SMC` or `Importance`, how that went
@@ -252,18 +251,18 @@ class Row(Reader):
     siblings: int | None = None
     trace: SearchTrace | None = None
     steps: int = 0
-    trail: Trail | None = None
+    trail: DraftHistory | None = None
     drawn: Drawn | None = None
     may_wait: bool = False
     waits: bool = False
     closing: Mask | None = None
     is_quick: bool = False
-    known: KnownState | None = None
+    known: StateEntry | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
 
     @property
-    def readers(self) -> Sequence[Reader]:
+    def readers(self) -> Sequence[KVSequence]:
         """What the model reads for it."""
         return (self,)
 

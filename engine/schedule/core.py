@@ -12,16 +12,14 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from ..decode.beam_group import Group
-from ..decode.beam_search import BeamSearch
+from ..decode.beam_search import BeamGroup, BeamSearch
 from ..decode.beam_search import place_of as place_of_group
-from ..decode.reading import Reading
-from ..decode.row import Certain, Reader, Request, Row
-from ..decode.row_search import RowSearch, place_of
+from ..decode.forward_output import ForwardOutput
+from ..decode.sampler import Sampler, place_of
+from ..decode.sequence import CommittedPrefix, KVSequence, Request, SequenceState
 from ..device.backend import LANES
-from ..device.choosing import backend_of
-from ..device.lanes import Lanes
-from ..device.records import Records
+from ..device.batch import DeviceBatch, backend_of
+from ..device.state_table import DeviceStateTable
 from ..drafts.drafter import Drafted, Drafter
 from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
@@ -30,38 +28,39 @@ from ..memory.weights import Weights
 from ..models.protocol import Hidden, Model, SourceModel
 from ..search import Beam, Target
 from .budget import Budget
-from .call import Call, Entry, Outcome, Work
-from .preparing import Preparation
-from .scheduler import SHORT, Pace, Plan, Scheduler, by_arrival
-from .waiting import Waiting
+from .call import Call, Preparation, RequestOutput, SequenceGroup, Work
+from .guide_queue import GuideQueue
+from .scheduler import SHORT, Scheduler, SchedulerConfig, StepPlan, by_arrival
 
 CAREFUL = 256
-"""So many steps after memory ran out, as many texts are tried again as before."""
+"""So many steps after memory ran out, as many sequences are tried again as before."""
 
 
-class Loop:
+class EngineCore:
     """All that runs on one model. Call `step` as long as there are `calls`; not from two threads at once.
 
     blocks: of the model's memory, 0 for a model that remembers nothing but token ids
-    slots: for the states of texts, 0 for a model that keeps none; no more texts run at once
+    slots: for the states of sequences, 0 for a model that keeps none; no more sequences run at once
     A step that is broken off, by Ctrl-C or by what a model raises, leaves nobody's request behind: the next one gives
-    all memory back, and all that were on their way read their tokens again. `Call` says what that takes.
+    all memory back, and all that were running read their tokens again. `Call` says what that takes.
     """
 
-    def __init__(self, model: Model, blocks: int, pace: Pace, slots: int = 0) -> None:
+    def __init__(self, model: Model, blocks: int, config: SchedulerConfig, slots: int = 0) -> None:
         self.model = model
         self.calls: list[Call] = []
         self.steps = 0
         self._blocks = blocks
         self._slots = slots
-        self._full_pace = self._pace = replace(pace, texts=min(pace.texts, slots)) if slots else pace
+        self._full_config = self._config = (
+            replace(config, max_num_seqs=min(config.max_num_seqs, slots)) if slots else config
+        )
         self._careful_until = 0
         self._memory = model.make_memory(blocks)
         self._weights = Weights(model)
         self._read_with = self._weights.state()
         self._sources: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
-        self._rows = RowSearch(model)
-        self.waiting = Waiting(self._rows)
+        self._sampler = Sampler(model)
+        self.waiting = GuideQueue(self._sampler)
         self._encoder = model if isinstance(model, SourceModel) else None
         self._arrivals = 0
         self._is_whole = False
@@ -72,11 +71,11 @@ class Loop:
     @property
     def tables(self) -> list[BlockTable]:
         """What is held in memory."""
-        return [reader.table for entry in self._scheduler.running for reader in entry.work.readers]
+        return [reader.table for group in self._scheduler.running for reader in group.work.readers]
 
     @property
     def held_blocks(self) -> int:
-        """How many blocks the texts on their way hold."""
+        """How many blocks the sequences running hold."""
         return self._pool.held
 
     @property
@@ -86,22 +85,22 @@ class Loop:
 
     @property
     def held_slots(self) -> int:
-        """How many states the texts on their way have."""
+        """How many states the sequences running have."""
         return 0 if self._pool.slots is None else self._pool.slots.held
 
     @torch.inference_mode()
     def step(self, most: int = 1, is_over: Callable[[], bool] = bool) -> None:
         """Take up requests, read, and continue what has read.
 
-        most: so many tokens at once for each row, where they go on by themselves; fewer once `is_over`
+        most: so many tokens at once for each sequence, where they go on by themselves; fewer once `is_over`
         """
         if not self._is_whole:
             self._recover()
         self._is_whole = False
-        if self._pace is not self._full_pace and self.steps >= self._careful_until:
-            self._pace = self._scheduler.pace = self._full_pace
+        if self._config is not self._full_config and self.steps >= self._careful_until:
+            self._config = self._scheduler.config = self._full_config
         self._forget()
-        if not self._scheduler.running or self._scheduler.back or any(call.is_waiting for call in self.calls):
+        if not self._scheduler.running or self._scheduler.preempted or any(call.is_waiting for call in self.calls):
             self._compare_weights()
         self.waiting.resume(self._scheduler.running)
         plan = self._scheduler.plan(self.calls)
@@ -110,9 +109,9 @@ class Loop:
         except Exception as error:
             self._fail(plan, error)
             return
-        for entry in list(self._scheduler.running):
-            if entry.work.done:
-                self._finish(entry)
+        for group in list(self._scheduler.running):
+            if group.work.done:
+                self._finish(group)
         self.waiting.begin(self._scheduler.running)
         self._forget()
         self.steps += 1
@@ -138,25 +137,25 @@ class Loop:
         return next((each for each in found if each is not None), None)
 
     def stop_waiting(self) -> None:
-        """Break off what is found out for texts; from any thread."""
+        """Break off what is found out for sequences; from any thread."""
         for call in list(self.calls):
-            for entry in list(call.entries.values()):
-                self.waiting.drop(entry)
+            for group in list(call.groups.values()):
+                self.waiting.drop(group)
 
     def after_fork(self) -> None:
         """Nobody is at anything, in a process that has none of the threads."""
         self.waiting.is_attended = False
         for call in self.calls:
             call.waiting = 0
-            for entry in call.entries.values():
-                entry.preparation = None
+            for group in call.groups.values():
+                group.preparation = None
 
-    def certain(self, entry: Entry) -> Certain:
+    def certain(self, group: SequenceGroup) -> CommittedPrefix:
         """What the text of a request will begin with, whatever comes."""
-        work = entry.work
-        if isinstance(work, Group):
+        work = group.work
+        if isinstance(work, BeamGroup):
             return self._beams.certain(work)
-        return self._rows.certain(work) if isinstance(work, Row) else Certain(b"")
+        return self._sampler.certain(work) if isinstance(work, SequenceState) else CommittedPrefix(b"")
 
     def check(self) -> None:
         """Raise AssertionError unless every block is somebody's or nobody's."""
@@ -170,59 +169,63 @@ class Loop:
         self._populations = Populations(self.model, self._pool, self._weights)
         self._lanes = None  # so that a device need not hold what two of them know
         self._lanes = self._make_lanes()
-        self._rows.keeps_states = self._lanes is None
+        self._sampler.keeps_states = self._lanes is None
         self._drafter = self._make_drafter()
-        self._scheduler = Scheduler(self._pool, self._pace, self._budget, self._begin, self._again)
+        self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._again)
 
-    def _make_lanes(self) -> Lanes | None:
-        """What lets rows go on by themselves, where the model's device can do that."""
+    def _make_lanes(self) -> DeviceBatch | None:
+        """What lets sequences go on by themselves, where the model's device can do that."""
         if not isinstance(self._pool, BlockPool):
             return None
-        records = Records(LANES, self.model.vocabulary.size)
+        records = DeviceStateTable(LANES, self.model.vocabulary.size)
         backend = backend_of(self.model, self._memory, records)
-        return None if backend is None else Lanes(self._rows, self._pool, backend, records, self.model)
+        return None if backend is None else DeviceBatch(self._sampler, self._pool, backend, records, self.model)
 
     def _make_drafter(self) -> Drafter | None:
-        """What guesses how rows go on, where the model can read guesses."""
+        """What guesses how sequences go on, where the model can read guesses."""
         if not isinstance(self._pool, BlockPool) or not Drafter.suits(self.model, self._pool):
             return None
         costs = None if self._drafter is None else self._drafter.costs
-        return Drafter(self.model, self._rows, self._pool, costs)
+        return Drafter(self.model, self._sampler, self._pool, costs)
 
     def _recover(self) -> None:
-        """Begin again with all that was on its way; nothing of what was in memory is relied upon."""
+        """Begin again with all that was running; nothing of what was in memory is relied upon."""
         self._clear()
-        left: list[Entry] = []
+        left: list[SequenceGroup] = []
         for call in self.calls:
-            call.begun = max([call.begun, *(number + 1 for number in call.entries)])
-            for number, entry in list(call.entries.items()):
+            call.begun = max([call.begun, *(number + 1 for number in call.groups)])
+            for number, group in list(call.groups.items()):
                 if call.is_cancelled or call.is_settled(number):
-                    call.entries.pop(number, None)
+                    call.groups.pop(number, None)
                     continue
-                work = entry.work
-                # A row is at its end by one assignment, the last of those that lead there.
-                is_ended = work.done if isinstance(work, Row) else work.error is not None
+                work = group.work
+                # A sequence is at its end by one assignment, the last of those that lead there.
+                is_ended = work.done if isinstance(work, SequenceState) else work.error is not None
                 if not is_ended:
                     # Beams may have been left half continued; their search comes to the same again.
-                    again = self._again(entry) if isinstance(work, Row) else self._start(work.request, _source(work))
-                    left.append(Entry(call, number, entry.arrival, again, True, entry.steps, is_again=True))
-                    call.entries[number] = left[-1]
+                    again = (
+                        self._again(group)
+                        if isinstance(work, SequenceState)
+                        else self._start(work.request, _source(work))
+                    )
+                    left.append(SequenceGroup(call, number, group.arrival, again, True, group.steps, is_again=True))
+                    call.groups[number] = left[-1]
                 else:
-                    self._finish(entry)
-        self._scheduler.back.extend(sorted(left, key=by_arrival))
+                    self._finish(group)
+        self._scheduler.preempted.extend(sorted(left, key=by_arrival))
 
     def _forget(self) -> None:
         """Drop what is wanted no more."""
         for call in self.calls:
             if call.is_cancelled:
-                for entry in list(call.entries.values()):
-                    self.waiting.drop(entry)
-                    self._scheduler.drop(entry)
-                call.entries.clear()
-        self.calls[:] = [call for call in self.calls if call.entries or call.is_waiting]
+                for group in list(call.groups.values()):
+                    self.waiting.drop(group)
+                    self._scheduler.drop(group)
+                call.groups.clear()
+        self.calls[:] = [call for call in self.calls if call.groups or call.is_waiting]
 
     def _compare_weights(self) -> None:
-        """Forget what was read with weights that the model has no more; texts that run read all their tokens again."""
+        """Forget what was read with weights that the model no longer has; running sequences read their tokens again."""
         state = self._weights.state()
         if state != self._read_with:
             self._weights.check()
@@ -230,18 +233,20 @@ class Loop:
             self._recover() if self._scheduler.running else self._pool.forget()
             self._read_with = state
 
-    def _begin(self, call: Call) -> Entry:
+    def _begin(self, call: Call) -> SequenceGroup:
         """Take up a call's next request."""
         number, request = call.begun, call.requests[call.begun]
         self._arrivals += 1
         source = self._sources.get(request.start.source) if request.start.source else None
-        entry = Entry(call, number, self._arrivals, self._start(request, source, may_wait=self._may_wait(call, 1)))
-        call.entries[number] = entry
+        group = SequenceGroup(
+            call, number, self._arrivals, self._start(request, source, may_wait=self._may_wait(call, 1))
+        )
+        call.groups[number] = group
         call.begun = number + 1
-        return entry
+        return group
 
     def _may_wait(self, call: Call, joining: int = 0) -> bool:
-        """Whether rows of a call may sit out steps; where they go on by themselves they pause instead."""
+        """Whether sequences of a call may sit out steps; where they go on by themselves they pause instead."""
         running = len(self._scheduler.running) + joining
         return self._lanes is None and self.waiting.may_wait(call, len(self.calls), running)
 
@@ -251,22 +256,24 @@ class Loop:
             return self._populations.start(request, table)
         if isinstance(request.search, Beam):
             return self._beams.start(request, table)
-        return self._rows.start(request, table, may_wait=may_wait)
+        return self._sampler.start(request, table, may_wait=may_wait)
 
-    def _again(self, entry: Entry) -> Work:
+    def _again(self, group: SequenceGroup) -> Work:
         """The same work with everything to read again."""
-        work = entry.work
+        work = group.work
         table = self._pool.table(_source(work), work.request.start.source or None)
-        if isinstance(work, Row):
-            return self._rows.restart(work, table)
-        return self._beams.restart(work, table) if isinstance(work, Group) else self._populations.restart(work, table)
+        if isinstance(work, SequenceState):
+            return self._sampler.restart(work, table)
+        return (
+            self._beams.restart(work, table) if isinstance(work, BeamGroup) else self._populations.restart(work, table)
+        )
 
-    def _read(self, plan: Plan, most: int, is_over: Callable[[], bool]) -> bool:
-        """One forward pass, or several of rows that go on by themselves, and what follows.
+    def _read(self, plan: StepPlan, most: int, is_over: Callable[[], bool]) -> bool:
+        """One forward pass, or several of sequences that go on by themselves, and what follows.
 
         Returns whether everything is as a step leaves it.
         """
-        if not plan.entries:
+        if not plan.groups:
             self.waiting.pause(self._scheduler.running)
             return True
         if self._pool.copies:
@@ -279,9 +286,9 @@ class Loop:
         begin = perf_counter()
         if self._encoder is not None:
             self._encode(self._encoder, plan)
-        is_apart = self._pool.begin() and not plan.twins
+        is_apart = self._pool.begin() and not plan.followers
         if self._lanes is not None and is_apart and plan.is_all_pending:
-            works = [entry.work for entry in plan.entries]
+            works = [group.work for group in plan.groups]
             if self._lanes.takes(works):
                 return self._lanes.run(works, most, is_over)
         drafted = self._guess(plan)
@@ -293,7 +300,11 @@ class Loop:
             hidden = drafted.read(self.model, plan.readers, plan.chunks, self._memory)
             place = accumulate([0, *ends])
         drafter = self._drafter if plan.is_short else None
-        if (drafter is not None or self._pace.chunk is None) and isinstance(hidden, Tensor) and not hidden.is_cpu:
+        if (
+            (drafter is not None or self._config.prefill_chunk_size is None)
+            and isinstance(hidden, Tensor)
+            and not hidden.is_cpu
+        ):
             hidden[:1].cpu()  # until a device has read
         if drafter is not None:
             tokens = sum(len(chunk.tokens) for chunk in plan.chunks)
@@ -304,114 +315,114 @@ class Loop:
             # What is to be read next is a list of its own: the model may yet look at this one.
             reader.pending = [] if chunk.tokens is reader.pending else reader.pending[len(chunk.tokens) :]
             places[id(reader)] = next(place)
-        for entry in plan.everyone():
-            if isinstance(entry.work, Row):
-                entry.work.steps += 1
+        for group in plan.everyone():
+            if isinstance(group.work, SequenceState):
+                group.work.steps += 1
             else:
-                entry.steps += 1
-        for _, reader, lead in plan.twins:
+                group.steps += 1
+        for _, reader, lead in plan.followers:
             reader.table, reader.pending = self._pool.fork(lead.table), []
             places[id(reader)] = places[id(lead)]
         if self.model.window is not None:
             for reader in plan.readers:
                 self._pool.trim(reader.table)
         self._advance(plan, hidden, places, drafted)
-        if self._pace.chunk is None:
+        if self._config.prefill_chunk_size is None:
             self._budget.note(plan.written, plan.prompted, perf_counter() - begin)
         return True
 
-    def _guess(self, plan: Plan) -> Drafted | None:
-        """How rows that are being written may go on, to be read along, where that is likely to save steps."""
+    def _guess(self, plan: StepPlan) -> Drafted | None:
+        """How sequences that are being written may go on, to be read along, where that is likely to save steps."""
         # Where memory has run out steps are kept small.
-        if self._drafter is None or plan.twins or self._pace is not self._full_pace:
+        if self._drafter is None or plan.followers or self._config is not self._full_config:
             return None
-        rows: list[Row] = []
-        for entry, reader, chunk in zip(plan.entries, plan.readers, plan.chunks, strict=True):
-            if not isinstance(reader, Row) or entry.work is not reader:
+        sequences: list[SequenceState] = []
+        for group, reader, chunk in zip(plan.groups, plan.readers, plan.chunks, strict=True):
+            if not isinstance(reader, SequenceState) or group.work is not reader:
                 continue
             if reader.table.tokens and len(chunk.tokens) == len(reader.pending) <= SHORT:
-                rows.append(reader)
-        self._drafter.keep(rows)
-        return self._drafter.guess(rows, sum(len(chunk.tokens) for chunk in plan.chunks)) if rows else None
+                sequences.append(reader)
+        self._drafter.keep(sequences)
+        return self._drafter.guess(sequences, sum(len(chunk.tokens) for chunk in plan.chunks)) if sequences else None
 
-    def _encode(self, model: SourceModel, plan: Plan) -> None:
-        """Let the model's encoder read the prompts of texts that have none yet."""
-        both = zip(plan.entries, plan.readers, strict=True)
-        new = [(entry.work.request.start.source, reader) for entry, reader in both if reader.table.source is None]
+    def _encode(self, model: SourceModel, plan: StepPlan) -> None:
+        """Let the model's encoder read the prompts of sequences that have none yet."""
+        both = zip(plan.groups, plan.readers, strict=True)
+        new = [(group.work.request.start.source, reader) for group, reader in both if reader.table.source is None]
         sources = list(dict.fromkeys(source for source, _ in new if source not in self._sources))
         found = dict(zip(sources, model.encode(sources), strict=True)) if sources else {}
         self._sources.update(found)
         for source, reader in new:
             reader.table.source = self._sources[source]
 
-    def _advance(self, plan: Plan, hidden: Hidden, places: dict[int, int], drafted: Drafted | None) -> None:
-        """Continue the texts that have read all there was."""
-        rows: list[Row] = []
-        groups: list[Group] = []
+    def _advance(self, plan: StepPlan, hidden: Hidden, places: dict[int, int], drafted: Drafted | None) -> None:
+        """Continue the sequences that have read all there was."""
+        sequences: list[SequenceState] = []
+        beam_groups: list[BeamGroup] = []
         populations: list[Population] = []
         may_wait = {call: self._may_wait(call) for call in self.calls}
-        for entry in plan.everyone():
-            work = entry.work
-            if isinstance(work, Row):
+        for group in plan.everyone():
+            work = group.work
+            if isinstance(work, SequenceState):
                 if not work.pending:
-                    work.may_wait = may_wait[entry.call]
-                    rows.append(work)
+                    work.may_wait = may_wait[group.call]
+                    sequences.append(work)
             elif any(reader.pending for reader in work.readers):
                 continue
-            elif isinstance(work, Group):
-                groups.append(work)
+            elif isinstance(work, BeamGroup):
+                beam_groups.append(work)
             else:
                 populations.append(work)
-        if rows:
-            where = [places[id(row)] for row in rows]
+        if sequences:
+            where = [places[id(sequence)] for sequence in sequences]
             if drafted is None or self._drafter is None:
-                self._rows.advance(Reading(self.model, hidden, rows, where, place_of))
+                self._sampler.advance(ForwardOutput(self.model, hidden, sequences, where, place_of))
             else:
-                ahead = drafted.places(rows, where)
-                self._drafter.advance(Reading(self.model, hidden, rows, where, place_of, ahead), drafted)
-        if groups:
-            groups.sort(key=lambda group: len(group.beams))
-            where = [places[id(reader)] for group in groups for reader in group.readers]
-            owners = [group for group in groups for _ in group.readers]
-            self._beams.advance(groups, Reading(self.model, hidden, owners, where, place_of_group))
+                ahead = drafted.places(sequences, where)
+                self._drafter.advance(ForwardOutput(self.model, hidden, sequences, where, place_of, ahead), drafted)
+        if beam_groups:
+            beam_groups.sort(key=lambda one: len(one.beams))
+            where = [places[id(reader)] for one in beam_groups for reader in one.readers]
+            owners = [one for one in beam_groups for _ in one.readers]
+            self._beams.advance(beam_groups, ForwardOutput(self.model, hidden, owners, where, place_of_group))
         if populations:
             owned = [(each, one) for one in populations for each in one.readers if id(each) in places]
             where = [places[id(reader)] for reader, _ in owned]
             numbers = {id(reader): one.request.number for reader, one in owned}
             read = [reader for reader, _ in owned]
-            reading = Reading(self.model, hidden, read, where, lambda reader: f"prompt {numbers[id(reader)]}")
+            reading = ForwardOutput(self.model, hidden, read, where, lambda reader: f"prompt {numbers[id(reader)]}")
             self._populations.advance(populations, reading)
 
-    def _fail(self, plan: Plan, error: Exception) -> None:
-        """A step that came to nothing: out of memory it is made again with fewer texts, else its texts have failed."""
-        entries = plan.everyone()
-        if isinstance(error, (MemoryError, torch.OutOfMemoryError)) and len(entries) > 1:
-            tokens = max(BLOCK, self._pace.tokens // 2)
-            self._pace = replace(self._pace, texts=len(entries) // 2, tokens=tokens)
+    def _fail(self, plan: StepPlan, error: Exception) -> None:
+        """Handle a failed step: out of memory it is made again with fewer sequences, else its sequences fail."""
+        groups = plan.everyone()
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)) and len(groups) > 1:
+            tokens = max(BLOCK, self._config.max_num_batched_tokens // 2)
+            self._config = replace(self._config, max_num_seqs=len(groups) // 2, max_num_batched_tokens=tokens)
             self._careful_until = self.steps + CAREFUL
             return
-        for entry in entries:
-            # Where rows went on by themselves, some may have come to their ends long before.
-            if not isinstance(entry.work, Row) or entry.work.finish is None:
-                entry.work.error = error
+        for group in groups:
+            # Where sequences went on by themselves, some may have come to their ends long before.
+            if not isinstance(group.work, SequenceState) or group.work.finish is None:
+                group.work.error = error
 
-    def _finish(self, entry: Entry) -> None:
+    def _finish(self, group: SequenceGroup) -> None:
         """Say what has come of a request, and let it go."""
-        work = entry.work
-        outcome = self._outcome(entry) if work.error is None else Outcome((), work.error)
-        entry.call.outcomes[entry.number] = outcome
-        entry.call.entries.pop(entry.number, None)
-        self._scheduler.drop(entry)
+        work = group.work
+        outcome = self._outcome(group) if work.error is None else RequestOutput((), work.error)
+        group.call.outcomes[group.number] = outcome
+        group.call.groups.pop(group.number, None)
+        self._scheduler.drop(group)
 
-    def _outcome(self, entry: Entry) -> Outcome:
+    def _outcome(self, group: SequenceGroup) -> RequestOutput:
         """The texts of what is done."""
-        work = entry.work
-        if isinstance(work, Row):
-            return Outcome([work])
-        rows = self._beams.results(work) if isinstance(work, Group) else self._populations.results(work)
-        for row in rows:
-            row.steps = entry.steps
-        return Outcome(rows)
+        work = group.work
+        if isinstance(work, SequenceState):
+            return RequestOutput([work])
+        sequences = self._beams.results(work) if isinstance(work, BeamGroup) else self._populations.results(work)
+        for sequence in sequences:
+            sequence.steps = group.steps
+        return RequestOutput(sequences)
 
 
 def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -420,5 +431,5 @@ def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _source(work: Work) -> Any:
-    readers: list[Reader] = list(work.readers)
+    readers: list[KVSequence] = list(work.readers)
     return readers[0].table.source if readers else None

@@ -14,6 +14,7 @@ from itertools import chain, repeat
 from typing import Any, TypeGuard
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ...kernels.lanes.layout import (
@@ -29,19 +30,34 @@ from ...kernels.lanes.layout import (
     UNUSABLE,
     room_of,
 )
-from ..decode.row import Row
-from ..decode.row_search import RowSearch, unusable
-from ..drafts.odds import Odds
+from ..decode.draft_history import AcceptanceRates
+from ..decode.sampler import Sampler, unusable
+from ..decode.sequence import SequenceState
 from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK
-from ..models.protocol import Model
+from ..models.blocks.devices import has_kernels
+from ..models.blocks.storage import BlockStorage
+from ..models.decoder import DecoderModel
+from ..models.protocol import Memory, Model
 from ..search import Sample
-from .backend import FEW, LANES, TEMPERATURE, TOP_K, TOP_P, WIDTHS, Backend, Launch
+from .backend import FEW, LANES, TEMPERATURE, TOP_K, TOP_P, WIDTHS, Backend, DeviceBatchModel, Launch
 from .guesses import Guesses
-from .parts import Begun, Guessed, Lane, Numbers, Part
-from .records import FullError, Key, Records
-from .riders import Riders
-from .telling import always_told, bucket, greedily, is_plain, key_of, padded, tell
+from .slots import (
+    ActiveSlots,
+    BatchSlot,
+    Guessed,
+    InFlight,
+    Numbers,
+    SlotStep,
+    always_told,
+    bucket,
+    greedily,
+    is_plain,
+    key_of,
+    padded,
+    tell,
+)
+from .state_table import DeviceStateTable, FullError, StateKey
 
 AHEAD = 2
 """Launches under way at once: while one runs the host looks at the one before."""
@@ -50,24 +66,26 @@ _MISSES = 0.25
 _MEMORY = 0.05
 
 
-class Lanes:
+class DeviceBatch:
     """The rows of one plan. `run` ends with no launch under way, and rows as a step leaves them."""
 
-    def __init__(self, rows: RowSearch, pool: BlockPool, backend: Backend, records: Records, model: Model) -> None:
-        self._rows = rows
+    def __init__(
+        self, rows: Sampler, pool: BlockPool, backend: Backend, records: DeviceStateTable, model: Model
+    ) -> None:
+        self._sampler = rows
         self._model = model
         self._pool = pool
         self._backend = backend
         self._records = records
         self._vocabulary = model.vocabulary
-        self._odds = Odds()
+        self._odds = AcceptanceRates()
         self._missing = 0.0
 
-    def takes(self, works: Sequence[Any]) -> TypeGuard[Sequence[Row]]:
+    def takes(self, works: Sequence[Any]) -> TypeGuard[Sequence[SequenceState]]:
         """Whether these can run as lanes: rows of which nothing is asked but their tokens, with little to read."""
-        return len(works) <= LANES and all(isinstance(work, Row) and is_plain(work) for work in works)
+        return len(works) <= LANES and all(isinstance(work, SequenceState) and is_plain(work) for work in works)
 
-    def run(self, works: Sequence[Row], most: int, is_over: Callable[[], bool]) -> bool:
+    def run(self, works: Sequence[SequenceState], most: int, is_over: Callable[[], bool]) -> bool:
         """Up to `most` launches, fewer once `is_over` or when half of the lanes are done, but all that was planned.
 
         Returns whether all that was planned has been read, which only an error of a row prevents: if not, the pool
@@ -76,12 +94,12 @@ class Lanes:
         if self._records.is_crowded:
             self._records.forget()
         self._backend.prepare()
-        lanes = [Lane(number, row, len(row.pending), always_told(row)) for number, row in enumerate(works)]
+        lanes = [BatchSlot(number, row, len(row.pending), always_told(row)) for number, row in enumerate(works)]
         self._lanes, self._afoot, self._eras = lanes, dict(enumerate(lanes)), np.zeros(len(lanes), np.int64)
         special, is_few = self._special(works), len(lanes) <= FEW
         self._guesses = Guesses(self._model, works, self._records, special, self._odds) if is_few else None
-        self._riders = Riders(padded(len(lanes)), self._pool, self._records, special, self._guesses)
-        under_way: deque[Begun] = deque()
+        self._riders = ActiveSlots(padded(len(lanes)), self._pool, self._records, special, self._guesses)
+        under_way: deque[InFlight] = deque()
         launched = 0
         try:
             while True:
@@ -107,17 +125,17 @@ class Lanes:
             for lane in lanes:
                 self._pool.shrink(lane.row.table)
 
-    def _special(self, works: Sequence[Row]) -> NDArray[np.bool_]:
+    def _special(self, works: Sequence[SequenceState]) -> NDArray[np.bool_]:
         """The tokens that end texts, bool [V]: those of all rows, since what ends none of them is just looked at."""
         special = np.zeros(self._vocabulary.size, np.bool_)
         special[list(frozenset(self._vocabulary.eos_ids).union(*{row.request.stop_ids for row in works}))] = True
         return special
 
-    def _launch(self) -> Begun | None:
+    def _launch(self) -> InFlight | None:
         """Begin a launch; None if no lane can go on before the host has looked at what is under way."""
         guessed = self._guessed()
         width = WIDTHS[bool(guessed) or self._is_wide()]
-        parts: list[Part] = []
+        parts: list[SlotStep] = []
         told: list[list[int]] = []
         for lane in self._afoot.values():
             row = lane.row
@@ -148,7 +166,7 @@ class Lanes:
             if launch.rows[number, RESUME]:
                 launch.rows[number, [START, GUESSED]] = place, len(tokens)
                 launch.rows[number, HEADER : HEADER + len(tokens)] = tokens
-        return Begun(self._backend.launch(launch), parts, riders, limits, self._eras[riders])
+        return InFlight(self._backend.launch(launch), parts, riders, limits, self._eras[riders])
 
     def _guessed(self) -> dict[int, Guessed]:
         """By the numbers of lanes that go on from their last choice, how their texts are likely to."""
@@ -173,7 +191,7 @@ class Lanes:
         return self._riders.is_near or any(_waiting(lane) > 1 or self._records.near[lane.record] for lane in afoot)
 
     def _told(
-        self, told: list[list[int]], width: int, parts: Sequence[Part], riders: Numbers, limits: NDArray[np.int32]
+        self, told: list[list[int]], width: int, parts: Sequence[SlotStep], riders: Numbers, limits: NDArray[np.int32]
     ) -> Launch:
         """What a launch is told; from now on its parts, and what it reads for riders, are under way."""
         count = padded(len(self._lanes))
@@ -200,31 +218,31 @@ class Lanes:
         is_filtered = bool((choices[TOP_K] < self._vocabulary.size).any() or (choices[TOP_P] < 1).any())
         return Launch(rows, width, choices, not choices[TEMPERATURE].any(), is_filtered, self._records.news())
 
-    def _part(self, lane: Lane, count: int, *, chooses: bool, **more: Any) -> Part:
+    def _part(self, lane: BatchSlot, count: int, *, chooses: bool, **more: Any) -> SlotStep:
         """A part of what a lane does from now on."""
-        return Part(lane, count, chooses, int(self._eras[lane.number]), **more)
+        return SlotStep(lane, count, chooses, int(self._eras[lane.number]), **more)
 
-    def _resuming(self, lane: Lane, limit: int) -> Part:
+    def _resuming(self, lane: BatchSlot, limit: int) -> SlotStep:
         """A lane reads what it chooses in the launch before, and what is forced behind it, up to so many tokens."""
         return self._part(lane, limit, chooses=True, resumes=True)
 
-    def _resumed(self, lane: Lane, width: int) -> Part | None:
+    def _resumed(self, lane: BatchSlot, width: int) -> SlotStep | None:
         """A lane goes on from what it chooses in the launch before; None if its last token may be under way there."""
         limit = min(width, len(lane.row.pending) + lane.row.left - 1 - lane.sent)
         return self._resuming(lane, limit) if limit > 0 else None
 
-    def _given(self, lane: Lane, width: int) -> Part:
+    def _given(self, lane: BatchSlot, width: int) -> SlotStep:
         """A lane reads tokens that the host knows. Raises what its guide does."""
         waiting = len(lane.row.pending) - lane.sent
         if waiting > width:
             return self._part(lane, width, chooses=False)
-        if lane.attempt is None and self._rows.is_tight(lane.row):
+        if lane.attempt is None and self._sampler.is_tight(lane.row):
             lane.attempt = 0
         is_closing = lane.attempt is not None
         record = self._record(lane, is_closing)
         return self._part(lane, waiting, chooses=True, record=record, is_closing=is_closing)
 
-    def _record(self, lane: Lane, is_closing: bool) -> int:
+    def _record(self, lane: BatchSlot, is_closing: bool) -> int:
         """The record that a lane chooses out of next, which may be one that holds once."""
         row = lane.row
         try:
@@ -234,7 +252,7 @@ class Lanes:
             left = row.left if is_closing else None
             return self._records.once(lane.number, row.guide_cache.mask(row.state, row.request.stop_ids, left))
 
-    def _collect(self, begun: Begun) -> None:
+    def _collect(self, begun: InFlight) -> None:
         """Let rows have what a launch chose."""
         answer = self._backend.answer(begun.handle)
         lanes, is_riding = self._lanes, self._riders.is_riding
@@ -264,7 +282,7 @@ class Lanes:
             except Exception as error:
                 lane.row.error = error
 
-    def _mount(self, lane: Lane) -> None:
+    def _mount(self, lane: BatchSlot) -> None:
         """Let a lane ride."""
         choices = greedily(self._vocabulary.size)
         search = lane.row.request.search
@@ -273,16 +291,16 @@ class Lanes:
         del self._afoot[lane.number]
         self._riders.mount(lane, choices)
 
-    def _dismount(self, lane: Lane) -> None:
+    def _dismount(self, lane: BatchSlot) -> None:
         """Let a lane go by itself again; its row is told what was chosen meanwhile."""
         if self._riders.dismount(lane, self._vocabulary.tokens):
             row, count = lane.row, len(lane.row.tokens)
             lane.was_closing = self._records.is_closing(lane.record)
-            self._rows.settle(row)
+            self._sampler.settle(row)
             self._learn(row, count, is_chosen=False)
         self._afoot[lane.number] = lane
 
-    def _take(self, lane: Lane, part: Part, answer: NDArray[np.int32]) -> None:
+    def _take(self, lane: BatchSlot, part: SlotStep, answer: NDArray[np.int32]) -> None:
         """One lane's part of a launch: what it read, and its choice unless that must be made again."""
         row, read = lane.row, int(answer[COUNT])
         assert read, "what is under way for a lane is void when it is known that it pauses"
@@ -299,7 +317,9 @@ class Lanes:
                     break
         row.steps += len(row.table.tokens) > begin
 
-    def _took(self, lane: Lane, part: Part, count: int, token: int, after: int, *, is_last: bool = True) -> bool:
+    def _took(
+        self, lane: BatchSlot, part: SlotStep, count: int, token: int, after: int, *, is_last: bool = True
+    ) -> bool:
         """A lane read so many tokens, and chose another. Returns whether that stands.
 
         after: the record after it
@@ -311,7 +331,7 @@ class Lanes:
             if part.chooses:
                 self._go_on(lane, after, is_last)
             return True
-        is_closing = part.is_closing or (part.resumes and lane.was_closing and self._rows.is_tight(row))
+        is_closing = part.is_closing or (part.resumes and lane.was_closing and self._sampler.is_tight(row))
         if token != UNUSABLE and row.guide_cache is not None and not is_closing:
             attempt = self._wrong(row, part, token)
             if attempt is not None:
@@ -325,29 +345,29 @@ class Lanes:
         is_known = after != UNKNOWN
         key = None if is_known else key_of(row, is_closing)
         made = len(row.tokens)
-        self._rows.commit(row, token)
+        self._sampler.commit(row, token)
         self._learn(row, made, is_chosen=True)
         self._missing += _MEMORY * ((not is_known) - self._missing)
         if row.done:
             return False
         lane.was_closing = is_closing
-        is_single, is_tight = row.pending == [token], self._rows.is_tight(row)
+        is_single, is_tight = row.pending == [token], self._sampler.is_tight(row)
         self._go_on(lane, after, is_last)
         if key is not None and (is_single if is_closing else not is_tight):
             with suppress(FullError):
                 self._follow(key, row, is_tight)
         return True
 
-    def _go_on(self, lane: Lane, after: int, is_last: bool) -> None:
+    def _go_on(self, lane: BatchSlot, after: int, is_last: bool) -> None:
         """A lane has its next token: let it ride, or go on, if it is known there and something is under way for it."""
         row, lane.record = lane.row, max(after, FREE)
         if after == UNKNOWN or (is_last and not lane.flying):
             self._void(lane)
-        elif is_last and self._may_ride(lane) and (lane.was_closing or not self._rows.is_tight(row)):
+        elif is_last and self._may_ride(lane) and (lane.was_closing or not self._sampler.is_tight(row)):
             self._records.note(after)
             self._mount(lane)
 
-    def _follow(self, key: Key, row: Row, is_tight: bool) -> None:
+    def _follow(self, key: StateKey, row: SequenceState, is_tight: bool) -> None:
         """Let the device know where a row's pending tokens lead: what was chosen, and what is forced after it. Raises
         FullError."""
         before, last = self._records.find(key), key_of(row, is_tight)
@@ -360,7 +380,7 @@ class Lanes:
             before = self._records.lead(before, token, key, row.left)
         self._records.lead(before, row.pending[-1], last, row.left)
 
-    def _read(self, lane: Lane, count: int) -> None:
+    def _read(self, lane: BatchSlot, count: int) -> None:
         """A lane has read its row's next tokens."""
         row, table = lane.row, lane.row.table
         read = row.pending[:count]
@@ -372,34 +392,61 @@ class Lanes:
         row.pending = row.pending[count:]
         self._pool.trim(table)
 
-    def _learn(self, row: Row, count: int, *, is_chosen: bool) -> None:
+    def _learn(self, row: SequenceState, count: int, *, is_chosen: bool) -> None:
         """A row had so many tokens before; those after the next one followed from it."""
         if self._guesses is not None:
             self._guesses.learn(row, row.tokens[count:], chain((is_chosen,), repeat(False)))
 
-    def _may_ride(self, lane: Lane) -> bool:
+    def _may_ride(self, lane: BatchSlot) -> bool:
         """Whether nothing is to be looked at but which tokens a lane chooses."""
         row = lane.row
         is_told = not lane.fresh and row.left > 3 and row.state >= row.request.start.tail
         return is_told and len(row.pending) == 1 and not row.request.stop and self._pool.can_cut
 
-    def _wrong(self, row: Row, part: Part, token: int) -> int | None:
+    def _wrong(self, row: SequenceState, part: SlotStep, token: int) -> int | None:
         """The attempt with which a choice must be made again; None if it stands."""
-        if part.resumes and self._rows.is_tight(row):
+        if part.resumes and self._sampler.is_tight(row):
             return 0
-        return None if self._rows.fits(row, token) else 1
+        return None if self._sampler.fits(row, token) else 1
 
-    def _void(self, lane: Lane) -> None:
+    def _void(self, lane: BatchSlot) -> None:
         """Let nothing come of what is under way for a lane."""
         self._eras[lane.number] += 1
         lane.sent = lane.flying = 0
         lane.is_choosing = False
 
 
-def _waiting(lane: Lane) -> int:
+def _waiting(lane: BatchSlot) -> int:
     """How many tokens a lane has to read that the host knows, at least."""
     return len(lane.row.pending) - lane.sent
 
 
 def _pairs(numbers: Numbers, limits: NDArray[np.int32]) -> list[tuple[int, int]]:
     return list(zip(numbers.tolist(), limits.tolist(), strict=True))
+
+
+_KINDS = {torch.float32, torch.float16, torch.bfloat16}
+
+
+def backend_of(model: Model, memory: Memory, records: DeviceStateTable) -> Backend | None:
+    """What runs lanes whose texts lie in a model's memory; None where its device, or the model, does not.
+
+    On a GPU that Triton knows: decoders that read packed steps, keep keys and values only, and have a head apart, all
+    of them on that device.
+    """
+    if isinstance(model, DeviceBatchModel):
+        return model.lanes(memory, records)
+    if not isinstance(model, DecoderModel) or not isinstance(memory, BlockStorage) or not _has_graphs(model):
+        return None
+    parts = model.parts
+    if parts is None or model.state_bytes:
+        return None
+    from .graphs import GraphBackend
+
+    return GraphBackend(*parts, memory, records, model.vocabulary, model.device)
+
+
+def _has_graphs(model: DecoderModel) -> bool:
+    if not has_kernels(model.device) or model.model.dtype not in _KINDS:
+        return False
+    return all(weights.device == model.device for weights in model.model.parameters())

@@ -1,0 +1,443 @@
+"""Sequences that grow by one token after the other: what each may choose from, its choice, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ...errors import ModelError, OptionError
+from ...guides.limits import NotReadyError, quickly
+from ...guides.protocol import Mask
+from ..memory.tables import BlockTable
+from ..models.protocol import Model
+from ..scores import best_tokens, log_probabilities, stack_masks, traces
+from ..search import UNUSABLE, Beam, Greedy, Search, Target
+from .forward_output import ForwardOutput, alike
+from .guide_cache import FAR, FREE, Allowed, GuideCache, StateEntry, StateTable, Transition
+from .randomness import uniform
+from .sequence import CommittedPrefix, Request, SequenceState
+
+QUICK = 50_000
+"""Steps of a guide's work, about half a millisecond, that a sequence may take in a step where others wait for it."""
+
+
+class ClosingMask(NamedTuple):
+    """The tokens that leave room to finish in a state, with so many tokens left."""
+
+    state: int
+    left: int
+    mask: Mask
+
+
+class Sampler:
+    """Sequences of one model. What goes wrong with one sequence becomes its `error`, and does not touch the others.
+
+    keeps_states: whether sequences go on from known state to known state; no use where they do so by themselves
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.keeps_states = True
+        self._vocabulary = model.vocabulary
+        self._eos = frozenset(model.vocabulary.eos_ids)
+        self._free = StateTable()
+
+    def start(self, request: Request, table: BlockTable, *, may_wait: bool = False) -> SequenceState:
+        """A sequence at its beginning; finished already where its text follows from the constraint without a model."""
+        sequence = SequenceState(table, list(request.start.prompt), request, request.first_state, may_wait=may_wait)
+        sequence.is_quick = self.keeps_states and request.is_unwatched
+        self.settle(sequence)
+        return sequence
+
+    def settle(self, sequence: SequenceState) -> None:
+        """Append the tokens that follow from its own; or let the sequence wait, if that takes long and it may."""
+        sequence.waits, sequence.closing, sequence.known = False, None, None
+        try:
+            if sequence.may_wait:
+                with quickly(QUICK):
+                    self._settle(sequence)
+                    if sequence.finish is None and self.is_tight(sequence):
+                        sequence.closing = self.closing_mask(sequence)
+                    self._know(sequence)
+            else:
+                self._settle(sequence)
+                self._know(sequence)
+        except NotReadyError:
+            sequence.waits = True
+        except Exception as error:
+            sequence.error = error
+
+    def prepare(self, sequence: SequenceState) -> ClosingMask | None:
+        """Let a sequence's guide find out what `settle` will ask, which it remembers; what it does not is returned.
+
+        For a thread beside that of the steps: the sequence is not touched. Raises what the guide does.
+        """
+        request, state, left = sequence.request, sequence.state, sequence.left
+        while (guide_cache := request.guide_cache(state)) is not None:
+            allowed = guide_cache.allowed(state)
+            is_tight = guide_cache.tight(state, left)
+            if allowed.forced < 0 or left <= 0 or request.scores:
+                return ClosingMask(state, left, guide_cache.mask(state, request.stop_ids, left)) if is_tight else None
+            left -= request.is_output(state, allowed.forced)
+            state = guide_cache.guide.advance(state, allowed.forced)
+        return None
+
+    def resume(self, sequence: SequenceState, ending: ClosingMask | None) -> None:
+        """Let a sequence go on that has waited, with what was found out for it."""
+        sequence.may_wait = False
+        self.settle(sequence)
+        if ending is not None and (sequence.state, sequence.left) == (ending.state, ending.left):
+            sequence.closing = ending.mask
+
+    def restart(self, sequence: SequenceState, table: BlockTable) -> SequenceState:
+        """A sequence with the same tokens that has everything to read again; all but its tokens is made anew."""
+        again = SequenceState(
+            table,
+            list(sequence.request.start.prompt),
+            sequence.request,
+            sequence.request.first_state,
+            steps=sequence.steps,
+        )
+        again.may_wait, again.is_quick = sequence.may_wait, sequence.is_quick
+        sure = len(sequence.tokens)
+        if sequence.request.scores:
+            sure = min(
+                sure,
+                len(sequence.scores),
+                len(sequence.raw_scores),
+                len(sequence.best) if sequence.request.best else sure,
+            )
+        try:
+            for token in sequence.tokens[:sure]:
+                self._append(again, token)
+            again.scores, again.raw_scores, again.traces = (
+                sequence.scores[:sure],
+                sequence.raw_scores[:sure],
+                sequence.traces[:sure],
+            )
+            again.best = sequence.best[:sure]
+        except Exception as error:
+            again.error = error
+            return again
+        self.settle(again)
+        return again
+
+    def certain(self, sequence: SequenceState) -> CommittedPrefix:
+        """What the sequence's text will begin with, whatever comes; with the tokens where their scores are recorded."""
+        safe = sequence.request.stop.safe(sequence.text)
+        text = bytes(sequence.text[:safe])
+        if not sequence.request.scores or sequence.done:
+            return CommittedPrefix(text)
+        count, end = len(sequence.tokens), len(sequence.text)
+        while count > sequence.inside and end > safe:
+            count -= 1
+            end -= len(self._vocabulary.tokens[sequence.tokens[count]] or b"")
+        return CommittedPrefix(text, sequence, count - sequence.inside)
+
+    def advance(self, reading: ForwardOutput[SequenceState]) -> None:
+        """Choose a token for each sequence that has read."""
+        allowed = [
+            self._guarded(sequence, self._allowed) if sequence.known is None else sequence.known.allowed
+            for sequence in reading.texts
+        ]
+        numbers = [i for i, each in enumerate(allowed) if each is not None]
+        tokens = self._select(reading, numbers, allowed, attempt=0)
+        numbers = [i for i in numbers if not self._goes_on(reading.texts[i], tokens[i])]
+        late = [i for i in numbers if reading.texts[i].error is None and not self.fits(reading.texts[i], tokens[i])]
+        if late:
+            for i in late:
+                allowed[i] = self._guarded(reading.texts[i], self._closing)
+            late = [i for i in late if reading.texts[i].error is None]
+            tokens |= self._select(reading, late, allowed, attempt=1)
+        numbers = [i for i in numbers if reading.texts[i].error is None]
+        self._score(reading, numbers, allowed, tokens)
+        for i in numbers:
+            sequence = reading.texts[i]
+            try:
+                self.commit(sequence, tokens[i])
+            except Exception as error:
+                sequence.error = error
+
+    def _guarded(self, sequence: SequenceState, question: Callable[[SequenceState], Allowed]) -> Allowed | None:
+        """What a sequence may choose from, by a question about it; None where that failed."""
+        try:
+            return self._narrowed(sequence, question(sequence))
+        except Exception as error:
+            sequence.error = error
+            return None
+
+    def _allowed(self, sequence: SequenceState) -> Allowed:
+        guide_cache = sequence.guide_cache
+        if guide_cache is None:
+            return Allowed()
+        if self.is_tight(sequence):
+            return self._closing(sequence)
+        return self._among_all(sequence, guide_cache, sequence.state)
+
+    def _among_all(self, sequence: SequenceState, guide_cache: GuideCache, state: int) -> Allowed:
+        """What a sequence may choose from where there is plenty left."""
+        stop_ids = sequence.request.stop_ids
+        ids = None if sequence.request.scores or stop_ids else guide_cache.allowed(state).ids
+        return Allowed(ids, guide_cache.mask(state, stop_ids) if ids is None else None)
+
+    def _narrowed(self, sequence: SequenceState, allowed: Allowed) -> Allowed:
+        """What the controls of repetition and length, and bans, leave of it, as a mask. Raises OptionError."""
+        if sequence.request.is_plain_after(len(sequence.tokens)):
+            return allowed
+        mask = allowed.mask
+        if mask is None and sequence.guide_cache is not None:
+            mask = sequence.guide_cache.mask(sequence.state, sequence.request.stop_ids)
+        mask = sequence.request.withheld(
+            mask, sequence.tokens, self._vocabulary.size, self._eos, sequence.state, sequence.inside
+        )
+        if mask is not None and not mask.any():
+            raise all_banned(place_of(sequence))
+        return Allowed(mask=mask)
+
+    def _closing(self, sequence: SequenceState) -> Allowed:
+        mask = self.closing_mask(sequence) if sequence.closing is None else sequence.closing
+        guide_cache = sequence.guide_cache
+        return Allowed(mask=mask) if sequence.request.scores or guide_cache is None else guide_cache.listed(mask)
+
+    def is_tight(self, sequence: SequenceState) -> bool:
+        """Whether a sequence may choose only from what leaves room to finish."""
+        guide_cache = sequence.guide_cache
+        return guide_cache is not None and guide_cache.tight(sequence.state, sequence.left)
+
+    def closing_mask(self, sequence: SequenceState) -> Mask:
+        """What leaves room to finish, under the sequence's constraint."""
+        assert sequence.guide_cache is not None
+        return sequence.guide_cache.mask(sequence.state, sequence.request.stop_ids, sequence.left)
+
+    def fits(self, sequence: SequenceState, token: int) -> bool:
+        """Whether the text can be completed after a token."""
+        guide_cache = sequence.guide_cache
+        if guide_cache is None or token in self._eos or sequence.request.stops(sequence.state, token):
+            return True
+        left = sequence.left - sequence.request.is_output(sequence.state, token)
+        try:
+            return guide_cache.fits(guide_cache.guide.advance(sequence.state, token), left)
+        except Exception as error:
+            sequence.error = error
+            return True
+
+    def _select(
+        self,
+        reading: ForwardOutput[SequenceState],
+        numbers: Sequence[int],
+        allowed: Sequence[Allowed | None],
+        attempt: int,
+    ) -> dict[int, int]:
+        """One pick for each of the sequences; those with few tokens allowed compute only their logits."""
+        tokens: dict[int, int] = {}
+        wide: list[int] = []
+        few: list[tuple[int, Tensor]] = []
+        for i in numbers:
+            each = allowed[i]
+            assert each is not None
+            if each.ids is None:
+                wide.append(i)
+            else:
+                few.append((i, each.ids))
+        for search, places in alike(reading.texts[i].request.search for i, _ in few):
+            assert not isinstance(search, (Beam, Target))
+            listed = [few[place] for place in places]
+            draws = _draws(search, [reading.texts[i] for i, _ in listed], attempt)
+            for (i, ids), column in zip(listed, reading.pick_listed(search.pick, listed, draws), strict=True):
+                tokens[i] = column if column == UNUSABLE else ids.numpy().item(column)
+        if wide:
+            found = reading.logits(wide)
+            for search, places in alike(reading.texts[i].request.search for i in wide):
+                assert not isinstance(search, (Beam, Target))
+                several = [wide[place] for place in places]
+                sequences = [reading.texts[i] for i in several]
+                logits = _changed(found if len(several) == len(wide) else found[places], sequences)
+                masks = stack_masks([_mask(allowed[i]) for i in several], logits)
+                picked = search.pick(logits, masks, _draws(search, sequences, attempt))
+                tokens.update(zip(several, picked, strict=True))
+        for i, token in tokens.items():
+            if token == UNUSABLE:
+                sequence = reading.texts[i]
+                sequence.error = unusable(sequence)
+        return tokens
+
+    def _score(
+        self,
+        reading: ForwardOutput[SequenceState],
+        numbers: Sequence[int],
+        allowed: Sequence[Allowed | None],
+        tokens: dict[int, int],
+    ) -> None:
+        """Write down the log-probabilities of the chosen tokens, and traces, where they are asked for."""
+        scored = [i for i in numbers if reading.texts[i].request.scores]
+        if not scored:
+            return
+        logits, masks = reading.logits(scored), [_mask(allowed[i]) for i in scored]
+        stacked = stack_masks(masks, logits)
+        pairs = log_probabilities(logits, stacked, [tokens[i] for i in scored])
+        most = max(reading.texts[i].request.best for i in scored)
+        best = best_tokens(logits, stacked, most) if most else []
+        for place, (i, (score, raw)) in enumerate(zip(scored, pairs, strict=True)):
+            sequence, token = reading.texts[i], tokens[i]
+            if sequence.request.diagnostics:
+                try:
+                    sequence.traces += traces(
+                        logits[place : place + 1],
+                        [masks[place]],
+                        [0],
+                        [(sequence.state, sequence.left)],
+                        [token],
+                        [(score, raw)],
+                        sequence.request.weighed_at,
+                    )
+                except ModelError as error:
+                    sequence.error = error
+                    continue
+            if token in self._eos or sequence.request.stops(sequence.state, token):
+                sequence.end_score = score
+            else:
+                sequence.scores.append(score)
+                sequence.raw_scores.append(raw)
+                if k := sequence.request.best:
+                    sequence.best.append((best[place][0][:k], best[place][1][:k]))
+
+    def commit(self, sequence: SequenceState, token: int) -> None:
+        """Let a sequence have a token that was chosen, and what follows from it."""
+        if sequence.error is not None:
+            return
+        stops = sequence.request.stops(sequence.state, token)
+        if token in self._eos or stops:
+            sequence.overruled |= sequence.request.overruled(sequence.tokens, token, ends=True)
+            sequence.finish = "complete" if token in self._eos else "stop"
+        else:
+            before, count, length = sequence.known, len(sequence.tokens), len(sequence.text)
+            self._append(sequence, token)
+            self.settle(sequence)
+            if before is not None and sequence.known is not None:
+                found = Transition(sequence.known, tuple(sequence.tokens[count:]), bytes(sequence.text[length:]))
+                guide_cache = sequence.guide_cache
+                states = self._free if guide_cache is None else guide_cache.beyond(sequence.state)[0].states
+                states.follow(before, token, found)
+
+    def _goes_on(self, sequence: SequenceState, token: int) -> bool:
+        """Let a sequence in a known state have a token; False if it is in none, or if too little would be left."""
+        if sequence.known is None or sequence.error is not None:
+            return False
+        try:
+            if not (sequence.follow(token) or self._meets(sequence.known, sequence, token)):
+                if not self.fits(sequence, token):
+                    return False
+                self.commit(sequence, token)
+        except Exception as error:
+            sequence.error = error
+        return True
+
+    def _meets(self, known: StateEntry, sequence: SequenceState, token: int) -> bool:
+        """Let a sequence go on from a known state to one that others came to by other ways; False if that is none."""
+        stop_ids, guide_cache = sequence.request.stop_ids, sequence.guide_cache
+        if guide_cache is None or token in self._eos or token in stop_ids:
+            return False
+        guide_cache, state = guide_cache.beyond(sequence.state)
+        found = guide_cache.states.met(guide_cache.guide.advance(state, token), stop_ids)
+        if found is None:
+            return False
+        guide_cache.states.follow(known, token, Transition(found, (token,), self._vocabulary.tokens[token] or b""))
+        return sequence.follow(token)
+
+    def _know(self, sequence: SequenceState) -> None:
+        """Let a sequence be in a known state, where nothing is to be looked at but which token it chooses."""
+        if not sequence.is_quick or sequence.finish is not None or sequence.state < sequence.request.start.tail:
+            return
+        stop_ids = sequence.request.stop_ids
+        if sequence.guide_cache is None:
+            sequence.known = self._free.of(FREE, stop_ids)
+            return
+        guide_cache, state = sequence.guide_cache.beyond(sequence.state)
+        known = guide_cache.states.of(state, stop_ids)
+        left = sequence.left
+        if known.enough + 2 > left:
+            if guide_cache.tight(state, left):
+                return
+            if known.enough == FAR:
+                guide_cache.states.allow(known, self._among_all(sequence, guide_cache, state))
+            enough = guide_cache.enough(state)
+            known.enough = min(known.enough, left - 2 if enough is None else enough)
+        sequence.known = known
+
+    def _append(self, sequence: SequenceState, token: int) -> None:
+        """Add a token to the sequence; a stop string cuts its text and ends it."""
+        request, guide_cache = sequence.request, sequence.guide_cache
+        known = len(sequence.text)
+        state = sequence.state if guide_cache is None else guide_cache.guide.advance(sequence.state, token)
+        sequence.overruled |= request.overruled(sequence.tokens, token, ends=False)
+        sequence.pending.append(token)
+        sequence.text += request.output(sequence.state, self._vocabulary.tokens[token] or b"")
+        sequence.inside += not request.is_output(sequence.state, token)
+        sequence.tokens.append(token)
+        sequence.state = state
+        if request.stop and (at := request.stop.find(sequence.text, known)) >= 0:
+            del sequence.text[at:]
+            sequence.finish = "stop"
+
+    def _settle(self, sequence: SequenceState) -> None:
+        """Add the tokens to which there is no alternative, and find out whether the text is at its end."""
+        while sequence.finish is None:
+            guide_cache = sequence.guide_cache
+            if sequence.left == 0 and sequence.request.may_be_cut:
+                sequence.finish = "length"
+            if guide_cache is None or sequence.finish is not None:
+                return
+            allowed = guide_cache.allowed(sequence.state)
+            if allowed.ends or sequence.left == 0:
+                if sequence.request.diagnostics:
+                    return
+                sequence.overruled |= sequence.request.overruled(sequence.tokens, -1, ends=sequence.left > 0)
+                sequence.finish = "complete"
+            elif allowed.forced < 0 or sequence.request.scores:
+                return
+            elif sequence.request.bans(sequence.state, allowed.forced):
+                raise all_banned(place_of(sequence))
+            else:
+                self._append(sequence, allowed.forced)
+
+
+def place_of(sequence: SequenceState) -> str:
+    """What a sequence is called in errors."""
+    return f"step {len(sequence.tokens)} of prompt {sequence.request.number}"
+
+
+def unusable(sequence: SequenceState) -> ModelError:
+    """What is wrong where no token can be chosen."""
+    return ModelError(
+        f"the model's logits at {place_of(sequence)} are NaN or infinite, or give every allowed token the probability 0"
+    )
+
+
+def all_banned(place: str) -> OptionError:
+    """What is wrong where nothing is allowed but banned tokens."""
+    return OptionError(
+        f"logit_bias: at {place} every token that the constraint, and what is left of max_tokens, allow is banned by "
+        "-inf; use a number such as -100, which leaves a token to be chosen where there is no other"
+    )
+
+
+def _changed(logits: Tensor, sequences: Sequence[SequenceState]) -> Tensor:
+    """The logits of sequences, float32 [sequences, V], with their penalties and biases."""
+    if not any(sequence.request.changes_scores for sequence in sequences):
+        return logits
+    found = logits.clone()
+    for scores, sequence in zip(found, sequences, strict=True):
+        sequence.request.changed(scores, sequence.tokens, sequence.inside, sequence.state)
+    return found
+
+
+def _draws(search: Search, sequences: Sequence[SequenceState], attempt: int) -> list[float]:
+    """A random number for each sequence; any will do for a search that looks at none."""
+    if type(search) is Greedy:
+        return [0.0] * len(sequences)
+    return [uniform(sequence.request.key, len(sequence.tokens), attempt) for sequence in sequences]
+
+
+def _mask(allowed: Allowed | None) -> Mask | None:
+    return None if allowed is None else allowed.mask
