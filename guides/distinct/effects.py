@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
-from ..protocol import DEAD, NEVER, Mask, tokens_of
+from ..protocol import DEAD, Mask, tokens_of
 from .frames import (
     AFTER,
     COLON,
@@ -28,11 +28,10 @@ from .frames import (
     joined,
 )
 from .heads import Heads
-from .rivals import ARRAY, OBJECT, Container, Value
-from .trail import LEVELS, SPACE, WORD_END, Completed, Shape, Simple, Trails
+from .trail import LEVELS, SPACE, Completed, Shape, Trails
+from .values import ARRAY, OBJECT, Container, Value, word_of
 from .variety import MAX_KNOWN
 from .ways import Steps, Ways
-from .words import word_of
 
 Tokens = NDArray[np.int32]
 VALUE_MODES = (ITEM, COLON, TEXT, TEXT_ESCAPE, WORD)
@@ -75,31 +74,25 @@ class Unsafe(NamedTuple):
     tested: those of which nothing is known
     loose: those after which a container may be one that is there, or may come to such ones only
     wholes, named: by an item, or a name, that must not be there
-    words: one for each that is tested, which leads on where that word is not there; None if there are others
-    longest: the most bytes that the beginning of one of these items may have; begins: what these begin with
-    by_hits: what is worked out of them, by those of the items that are there, and how the one in progress begins
+    words: by a word, those that lead on where that word is not there
     """
 
     tested: list[int]
     loose: list[int]
     wholes: dict[Value, list[int]]
     named: dict[bytes, list[int]]
-    longest: int
-    begins: frozenset[bytes] | None
-    words: list[Value] | None
-    by_hits: dict[tuple[tuple[Value, ...], bytes | None], Any]
+    words: dict[Value, list[int]]
 
 
 class Narrow(NamedTuple):
-    """Tokens after which a word may not come to very many values.
+    """Tokens after which a word may not come to very many values, with bytes that begin with their own after which a
+    word may end, None where none are known.
 
-    powers: those that begin with a power of ten; others: all others; endings: by each of them, bytes that begin with
-    its own after which a word may end, None where none are known
+    powers: those that begin with a power of ten; others: all others
     """
 
-    powers: list[int]
-    others: list[int]
-    endings: dict[int, bytes | None]
+    powers: dict[int, bytes | None]
+    others: dict[int, bytes | None]
 
 
 class Met:
@@ -185,7 +178,7 @@ class Effects:
             readers = heads.readers
             kind = (trails.canonical, trails.with_names)
             if kind not in readers:
-                readers[kind] = Trails(heads, canonical=kind[0], with_names=kind[1])
+                readers[kind] = Trails(canonical=kind[0], with_names=kind[1])
             self._reader: Trails = readers[kind]
         self._narrow: dict[int, Narrow] = {}
         self._unsafe: dict[tuple[int, int, int, bool], Unsafe] = {}
@@ -205,7 +198,7 @@ class Effects:
         return known
 
     def _find_unsafe(self, state: int, trail: Trail, allowed: Mask) -> Unsafe:
-        found = Unsafe([], [], {}, {}, 0, None, [], {})
+        found = Unsafe([], [], {}, {}, {})
         shape, mode = self._trails.shapes[trail.frame.shape], trail.mode
         if mode in STRINGS:
             allowed = allowed & self._heads.quoted
@@ -216,20 +209,14 @@ class Effects:
             tokens, groups = met.grouped(
                 tokens_of(allowed), lambda data: self._effect(met.blank, shape, data), self._texts
             )
-        found = self._look_groups(state, met, tokens, groups, found, with_rivals=bool(trail.frame.rivals))
-        if not self._trails.canonical or mode == WORD:
-            # There are several ways to write it, and its beginning may be longer.
-            return found._replace(longest=NEVER)
-        texts = [whole for whole in found.wholes if isinstance(whole, bytes)]
-        begins = frozenset(whole[:end] for whole in texts for end in range(len(whole) + 1))
-        return found._replace(longest=max(map(len, texts), default=0), begins=begins)
+        if len(tokens):
+            self._look_groups(state, met, tokens, groups, found, with_rivals=bool(trail.frame.rivals))
+        return found
 
     def _look_groups(
         self, state: int, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, with_rivals: bool
-    ) -> Unsafe:
+    ) -> None:
         """As `_find_unsafe`, of tokens with the numbers of their effects: once for all that lead to one state."""
-        if not len(tokens):
-            return found
         after = self._steps.after_all(state, tokens)
         order = np.lexsort((tokens, after, groups))
         tokens, after, groups = tokens[order], after[order], groups[order]
@@ -243,16 +230,14 @@ class Effects:
                 self._note_loose(target, met.blank, effect, alike, found)
             if not effect.is_told:
                 found.tested.extend(alike)
-                found = found._replace(words=None)
                 continue
             name = None if with_rivals else self._free_name(target, met.blank, effect)
             if name is not None:
                 _note(found, alike, effect, effect.names | {name})
             elif effect.goes_on and effect.trail is not None and (with_rivals or not effect.stays_free):
-                found = self._note_onward(target, met.blank, effect, alike, found)
+                self._note_onward(target, met.blank, effect, alike, found)
             else:
                 _note(found, alike, effect, effect.names)
-        return found
 
     def _free_name(self, state: int, blank: Trail, effect: Effect) -> bytes | None:
         """Some name that may come after a token in the same object: if it is not there, it takes no more to go on."""
@@ -280,7 +265,7 @@ class Effects:
         for name in names or ():
             found.named.setdefault(name, []).extend(tokens)
 
-    def _note_onward(self, state: int, blank: Trail, effect: Effect, tokens: list[int], found: Unsafe) -> Unsafe:
+    def _note_onward(self, state: int, blank: Trail, effect: Effect, tokens: list[int], found: Unsafe) -> None:
         """Note tokens in which something begins with which the text might have no end."""
         at = effect.trail
         assert at is not None
@@ -289,14 +274,14 @@ class Effects:
             is_met = not _is_begun(at.frame, blank.frame) or any(map(at.frame.written.__contains__, more))
             more = None if is_met else frozenset[bytes]()
         if more is not None:
-            _note(found, tokens, effect, effect.names | more)
-            return found
-        found.tested.extend(tokens)
+            return _note(found, tokens, effect, effect.names | more)
         rest = self._ways.variety.ending(state) if effect.begins_word else None
-        if rest is None or found.words is None:
-            return found._replace(words=None)
-        found.words.extend(word_of((self._texts[token] or b"").lstrip(SPACE) + rest) for token in tokens)
-        return found
+        if rest is None:
+            found.tested.extend(tokens)
+        else:
+            for token in tokens:
+                word = word_of((self._texts[token] or b"").lstrip(SPACE) + rest)
+                found.words.setdefault(word, []).append(token)
 
     def _room(self, state: int, trail: Trail) -> frozenset[bytes] | None:
         """The names that are needed for a piece that may come to very many values; None where none may come."""
@@ -310,51 +295,22 @@ class Effects:
                 return None
         return variety.room(state, mode, kind, trail.text)
 
-    def known_narrow(self, state: int) -> Narrow | None:
-        """As `narrow`, if it is known."""
-        return self._narrow.get(state)
-
     def narrow(self, state: int, allowed: Mask) -> Narrow:
         """The tokens that go on with a word in a state of the chart, so that it may not come to very many values."""
         known = self._narrow.get(state)
         if known is None:
             if len(self._narrow) >= MAX_KNOWN >> 4:
                 self._narrow.clear()
-            known = self._narrow[state] = Narrow([], [], {})
+            known = self._narrow[state] = Narrow({}, {})
             tokens = tokens_of(allowed & ~self._heads.ending)
             spend(EACH_TOKEN * len(tokens))
             for token, after in zip(tokens, self._steps.after_each(state, tokens), strict=True):
                 data = self._texts[token] or b""
                 if not self._ways.variety.is_wide(after):
-                    (known.powers if data[:1] in b"eE" else known.others).append(token)
                     rest = self._ways.variety.ending(after)
-                    known.endings[token] = None if rest is None else data + rest
+                    endings = known.powers if data[:1] in b"eE" else known.others
+                    endings[token] = None if rest is None else data + rest
         return known
-
-    def look_simple(self, trail: Trail, token: int) -> Simple | None:
-        """What a token does to a trail, if that is simple."""
-        mode, data = trail.mode, self._texts[token] or b""
-        if not self._trails.canonical or mode in (TEXT_ESCAPE, NAME_ESCAPE) or trail.frame.is_open:
-            return None
-        if mode == WORD and not WORD_END.search(data):
-            return Simple(False, data, mode, None)
-        if mode in STRINGS and b'"' not in data and b"\\" not in data:
-            return Simple(False, data, mode, None)
-        log: list[Completed] = []
-        blank = self._blank(self._trails, self._trails.shapes[trail.frame.shape], mode)
-        found, end = self._trails.read(blank, data, 0, lambda _: False, log)
-        if end < 0 or found is None or found.frame.parent is not blank.frame.parent:
-            return None
-        if found.mode in (TEXT_ESCAPE, NAME_ESCAPE) or len(log) > 1 or any(each.begun for each in log):
-            return None
-        begin = joined(found.text) if found.mode in PARTIAL else None
-        if not log:
-            return None if mode in PARTIAL else Simple(False, b"", found.mode, begin)
-        value = log[0].value
-        if mode == WORD:
-            ended = WORD_END.search(data)
-            return Simple(True, data[: ended.start()], found.mode, begin) if ended else None
-        return Simple(True, value[1:], found.mode, begin) if isinstance(value, bytes) and mode in STRINGS else None
 
     def _shared(self, shape: Shape, mode: int) -> Met:
         """What is known of tokens in containers as some are, of all guides that read strings alike."""
@@ -383,7 +339,7 @@ class Effects:
         is_watched = blank.frame.kind is ARRAY and blank.frame.written is not None
         if not is_watched:
             values = []
-        elif not self._heads.inner.issuperset(values):
+        elif any(isinstance(value, Container) for value in values):
             return UNTOLD
         is_after = found.mode == AFTER and _depth(found.frame) <= _depth(blank.frame) - closed
         is_same_piece = not log and blank.mode in PARTIAL

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..limits import spend
-from .rivals import ARRAY, NONE, OBJECT, Container, Kind, Rivals, Shelf, Value, rivals_of, texts_beginning
-from .words import WordBegin, key_of
-from .written import Written
+from .values import ARRAY, OBJECT, Container, Kind, Value, WordBegin, key_of
+from .written import NONE, Rivals, Shelf, Written, rivals_of, texts_beginning
 
 FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE = range(10)
 """What comes next: in an array that has just begun; a value; after one; a name; a colon; the rest of a number or word,
@@ -236,14 +235,12 @@ class Trail:
     """Where a text is: the innermost container, what comes next, the piece in progress.
 
     is_free: whether that piece can come to no target; None until somebody asks
-    spot: what the places have in common that have this trail; None of one that is only tried
     """
 
-    __slots__ = ("frame", "is_free", "mode", "spot", "text")
+    __slots__ = ("frame", "is_free", "mode", "text")
 
     def __init__(self, frame: Frame, mode: int, text: Text | None = None, is_free: bool | None = None) -> None:
         self.frame = frame
         self.mode = mode
         self.text = text
         self.is_free = is_free
-        self.spot: Any = None

@@ -30,10 +30,8 @@ from .frames import (
     joined,
     more_of,
 )
-from .heads import Heads
-from .rivals import ARRAY, OBJECT, Kind, Value
-from .words import WordBegin, word_of
-from .written import Values, Written
+from .values import ARRAY, OBJECT, Kind, Value, Values, WordBegin, word_of
+from .written import Ledger, Written
 
 SPACE = b" \t\n\r"
 LEVELS = 6
@@ -67,31 +65,18 @@ Log = list[Completed] | None
 _GOES_ON, _ENDED, _REFUSED = range(3)
 
 
-class Simple(NamedTuple):
-    """What a token does that stays in one container: it may end a string or name, and begin another one.
-
-    ends: whether it does; more: what that has of it, or what comes behind what is there
-    mode: what comes next; begin: what there is of a string or name in progress then that begins in it
-    """
-
-    ends: bool
-    more: bytes
-    mode: int
-    begin: bytes | None
-
-
 class Trails:
     """Reads texts into trails.
 
     canonical: whether every string has one spelling; with_names: whether trails may begin with names
     """
 
-    def __init__(self, heads: Heads, *, canonical: bool, with_names: bool = False) -> None:
+    def __init__(self, *, canonical: bool, with_names: bool = False) -> None:
         self.canonical = canonical
         self.with_names = with_names
         # What may stand before that which a trail begins with
         self.openings = re.compile(rb"[\[{,]" if with_names else rb"\[")
-        self.nothing = Written(heads)
+        self.nothing = Written(Ledger(), 0)
         self.values = Values()
         # Kinds of containers from the innermost on, with whether their items may have to differ; the first few, and one
         # more where they are more; and their numbers, by that of those around

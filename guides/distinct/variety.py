@@ -28,9 +28,8 @@ from .frames import (
     Trail,
     joined,
 )
-from .rivals import ARRAY, OBJECT, Kind
 from .trail import SPACE, Trails
-from .words import word_of
+from .values import ARRAY, OBJECT, Kind, word_of
 
 EACH, EACH_BYTE = 1500, 150
 """Steps of work, as `guides.limits` counts them, that a state takes to look at, and each byte that may follow."""
@@ -69,28 +68,10 @@ class Variety:
         self._zeros: dict[int, bool] = {}
         self._ways_on: dict[int, tuple[bool, list[tuple[bytes, int]]]] = {}
         self._suffixes: dict[int, bytes | None] = {}
-        self._few: dict[tuple[int, bytes], frozenset[bytes] | None] = {}
         self._digits: dict[int, bool] = {}
         self._endings: dict[int, bool] = {}
         self._names: dict[tuple[int, bytes | None], bytes | None] = {}
         self._roomy: dict[_Place, frozenset[bytes] | None] = {}
-
-    def is_known_wide(self, state: int) -> bool:
-        """Whether it is known that a string may come to more values than anybody writes."""
-        return self._variety.get((state, False), 0) >= MANY
-
-    def is_known_endless(self, state: int, word: bytes) -> bool:
-        """Whether it is known that a word may come to more values than anybody writes."""
-        if b"e" in word.lower() or word[:1] not in b"-0123456789":
-            return False
-        if self._zeros.get(state) and (self._digits.get(state) or (b"." not in word and word.strip(b"-0"))):
-            return True
-        return self._variety.get((state, True), 0) >= MANY
-
-    def is_known_roomy(self, state: int, trail: Trail) -> bool:
-        """Whether it is known that a piece is to come that may, without names."""
-        names = self._roomy.get((state, trail.mode, trail.frame.kind, None))
-        return names is not None and not names
 
     def read(self, state: int, trail: Trail, byte: int) -> tuple[Trail | None, int]:
         """As `Trails.read`, of a byte."""
@@ -126,10 +107,6 @@ class Variety:
             note(self._suffixes, [state], self._look_for_ending(state))
         return self._suffixes[state]
 
-    def known_ending(self, state: int) -> bytes | None:
-        """As `ending`, if it is known."""
-        return self._suffixes.get(state)
-
     def _look_for_ending(self, state: int) -> bytes | None:
         queue, seen = deque([(state, b"")]), {state}
         while queue and len(seen) <= MAX_LOOKED:
@@ -161,27 +138,6 @@ class Variety:
             ends, onward = self._onward(place)
             if ends and text not in targets:
                 return True
-            todo += [(target, text + byte) for byte, target in onward]
-        return None
-
-    def few_strings(self, state: int, begin: bytes) -> frozenset[bytes] | None:
-        """All strings or names that begin so and may be written; None if they are many, or have several spellings."""
-        key = (state, begin)
-        if key not in self._few:
-            note(self._few, [key], self._list_strings(state, begin) if self._trails.canonical else None)
-        return self._few[key]
-
-    def _list_strings(self, state: int, begin: bytes) -> frozenset[bytes] | None:
-        found: list[bytes] = []
-        todo = [(state, begin)]
-        for _ in range(MAX_LOOKED):
-            if not todo:
-                return frozenset(found)
-            spend(200)
-            place, text = todo.pop()
-            ends, onward = self._onward(place)
-            if ends:
-                found.append(text)
             todo += [(target, text + byte) for byte, target in onward]
         return None
 
@@ -249,10 +205,6 @@ class Variety:
             known = bool(self._automaton.transitions(state)[0x30] == state)
             note(self._zeros, [state], known)
         return known
-
-    def loops_on(self, state: int, letters: bytes) -> bool:
-        """Whether each of some bytes leads from a state of the chart to itself."""
-        return bool((self._automaton.transitions(state)[list(letters)] == state).all())
 
     def _variety_of(self, state: int, choices: Any) -> int:
         """How many texts of some bytes, each another value, may come next, at least."""

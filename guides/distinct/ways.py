@@ -16,18 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.answers import DEAD, NEVER
+from ...kernels.answers import NEVER
 from ...kernels.chart.ways import TokenBytes, follow, follow_each
 from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
 from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, PARTIAL, STRINGS, TEXT, WORD, Frame, Trail, joined
-from .rivals import ARRAY
 from .trail import SPACE, Trails
+from .values import ARRAY
 from .variety import EACH, MAX_KNOWN, Variety, note
 
-Place = tuple[int, Trail | None]
+At = tuple[int, Trail | None]
+"""A state of the chart, and the trail there, outside of which nothing is remembered."""
 EACH_FOLLOWED = 50
 
 
@@ -49,16 +50,6 @@ class Steps:
         known = self.known.get(state << 32 | token)
         if known is None:
             known = self._automaton.run(follow, self._tokens, self._prepare(state), token)
-            self._note(state << 32 | token, known)
-        return known
-
-    def quick(self, state: int, token: int) -> int | None:
-        """As `after`, outside of a call that counts work; None where it takes more than a kernel, once."""
-        known = self.known.get(state << 32 | token)
-        if known is None:
-            known = self._automaton.attempt(follow, self._tokens, state, token)
-            if known < DEAD:
-                return None
             self._note(state << 32 | token, known)
         return known
 
