@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -20,9 +22,11 @@ from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT_ESCAPE, WORD, Trail, joi
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
 from .settled import NO_SIGNATURE, Place
 from .trail import SPACE
-from .values import ARRAY, OBJECT, WordBegin, word_of
+from .values import ARRAY, OBJECT, word_of
 from .ways import At
 
+Copying = Callable[[], Mask]
+"""Makes a copy of the chart's mask, which is mostly not needed."""
 FEW = 4000
 """Up to how many tokens are looked up in a mask one by one."""
 
@@ -70,18 +74,15 @@ class DistinctGuide(RememberingGuide):
             assert place is not None
             row = super().row(place.state)
             if self._is_told(place):
-                spot = place.spot
-                assert spot is not None and spot.needs is not None
                 signature = self._signatures[place.state]
-                if not spot.needs.some and not spot.is_piece:
-                    spot.signature = signature
+                if place.spot is not None:
+                    place.spot.signature = signature
                 return self._noted(state, signature, row)
-            with self._tables.lock:
-                allowed = self._tables.masks.masks[super().row(place.state)].copy()
             with self._meter:
-                refused = self._refused(place.state, self._trail(place), allowed)
+                refused = self._refused(place.state, self._trail(place), partial(self._copied, place.state))
             if not (refused.endings or refused.tokens):
-                return self._noted(state, self._signatures[place.state], super().row(place.state))
+                row = super().row(place.state)
+                return self._noted(state, self._signatures[place.state], row)
             # Many states of equal ones in the chart lack the same tokens.
             key = self._lacking.get((place.state, refused))
             if key is None:
@@ -91,6 +92,7 @@ class DistinctGuide(RememberingGuide):
             with self._tables.lock:
                 row = self._masks.find(self._rows, key)
                 if row is None:
+                    allowed = self._masks.rows[super().row(place.state)].copy()
                     row = self._masks.store(self._rows, key, self._without(allowed, refused))
             return self._noted(state, key, row)
 
@@ -102,10 +104,10 @@ class DistinctGuide(RememberingGuide):
         if spot.is_new:
             with self._meter:
                 self._settled.look(spot, self._copied(spot.state))
-        if spot.needs is None:
-            return False
-        if not spot.needs.some and not spot.is_piece:
-            return True
+        if spot.needs is None or spot.is_plain:
+            return spot.is_plain
+        if place.trail is not None:
+            return self._settled.is_told(spot, place.trail)
         with self._meter:
             return self._settled.is_told(spot, self._trail(place))
 
@@ -117,10 +119,10 @@ class DistinctGuide(RememberingGuide):
             mask[token >> 5] &= ~np.uint32(1 << (token & 31))
         return mask
 
-    def _refused(self, state: int, trail: Trail, allowed: Mask) -> Refused:
+    def _refused(self, state: int, trail: Trail, allowed: Copying) -> Refused:
         """The tokens that the chart allows in a state and that must not come there.
 
-        What is told by tables is looked up; all that may be refused beside is tried.
+        What is told by tables is looked up; all that may be refused beside is tried. allowed: copies the chart's mask
         """
         mode = trail.mode
         unsafe = self._effects.unsafe(state, trail, allowed)
@@ -128,7 +130,7 @@ class DistinctGuide(RememberingGuide):
         endings: tuple[bytes, ...] = ()
         if not self._ways.is_settled(trail):
             if mode in (TEXT_ESCAPE, NAME_ESCAPE):
-                tried.update(tokens_of(allowed))
+                tried.update(tokens_of(allowed()))
             elif mode in STRINGS:
                 endings = self._end_string(state, trail, allowed, tried)
             elif mode == WORD:
@@ -139,15 +141,15 @@ class DistinctGuide(RememberingGuide):
             return Refused(endings, mode == WORD)
         spend(len(tried))
         at = (state, trail)
-        possible = self._allowed_of(tried, allowed)
+        possible = self._allowed_of(tried, allowed())
         leads: dict[tuple[int, bytes], bool] = {}
         single: list[int] = []
-        for token, after in zip(possible, self._chart_steps.after_each(state, possible), strict=True):
+        for token, after in zip(possible, self._chart_steps.after_each(state, possible).tolist(), strict=True):
             data = self._vocabulary.tokens[token] or b""
             # Space between values changes nothing but the chart's state.
             key = (after, data if mode in PARTIAL else _without_space(data))
             if key not in leads:
-                leads[key] = self._place_after(at, token) is not None
+                leads[key] = self._follow(at, data, after) is not None
             if not leads[key]:
                 single.append(token)
         return Refused(endings, mode == WORD, tuple(sorted(single)))
@@ -163,17 +165,18 @@ class DistinctGuide(RememberingGuide):
         if written is None:
             return tried
         if frame.kind is OBJECT:
-            for name, tokens in unsafe.named.items():
-                if name in written:
-                    tried.update(tokens)
+            for name in written.among(unsafe.named.keys()) if unsafe.named else ():
+                tried.update(unsafe.named[name])
         elif unsafe.wholes:
-            # The item in progress, too, may be one of those that a token has in whole behind its end.
-            begin = joined(trail.text) if trail.mode in PARTIAL else None
-            is_spelt = begin is not None and self._trails.canonical and trail.mode != WORD
-            for item, tokens in unsafe.wholes.items():
-                is_other = begin is None or (is_spelt and isinstance(item, bytes) and not item.startswith(begin))
-                if not is_other or item in written:
-                    tried.update(tokens)
+            for item in written.among(unsafe.wholes.keys()):
+                tried.update(unsafe.wholes[item])
+            if trail.mode in PARTIAL:
+                # The item in progress, too, may be one of those that a token has in whole behind its end.
+                begin = joined(trail.text)
+                is_spelt = self._trails.canonical and trail.mode != WORD
+                for item, tokens in unsafe.wholes.items():
+                    if not (is_spelt and isinstance(item, bytes) and not item.startswith(begin)):
+                        tried.update(tokens)
         return tried
 
     def _allowed_of(self, tokens: set[int], allowed: Mask) -> list[int]:
@@ -182,13 +185,13 @@ class DistinctGuide(RememberingGuide):
             return tokens_of(self._heads.packed(list(tokens)) & allowed)
         return [token for token in tokens if allowed.item(token >> 5) >> (token & 31) & 1]
 
-    def _end_string(self, state: int, trail: Trail, allowed: Mask, tried: set[int]) -> tuple[bytes, ...]:
+    def _end_string(self, state: int, trail: Trail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
         """What makes what is there of a string or name in progress, before a quote; tokens to be tried are added."""
         targets, closers = trail.frame.targets, self._heads.closers
         piece = self._trails.piece(trail)
         if not self._trails.canonical:
             is_robust = self._ways.variety.is_robust(state)
-            tried.update(tokens_of(allowed & self._heads.quoted if is_robust else allowed))
+            tried.update(tokens_of(allowed() & self._heads.quoted if is_robust else allowed()))
             return ()
         for text in targets.kept(piece):
             tried.update(closers.get(text[len(piece) :], ()))
@@ -196,30 +199,22 @@ class DistinctGuide(RememberingGuide):
             tried.update(self._heads.spelling_on(piece, targets.beginning(piece)))
         return () if targets.written is None else tuple(sorted(targets.written.ends(piece, closers.keys())))
 
-    def _end_word(self, state: int, trail: Trail, allowed: Mask, tried: set[int]) -> tuple[bytes, ...]:
+    def _end_word(self, state: int, trail: Trail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
         """As `_end_string`, of a number, or true, false or null, before what may end one."""
         frame = trail.frame
         targets, begin = frame.targets, joined(trail.text)
+        heads, tokens = self._effects.met_words(self._effects.narrow(state, allowed), begin, targets)
+        tried.update(tokens)
         found: list[bytes] = []
-        for head, tokens in self._heads.enders_of(begin).items():
-            spend(20)
-            value = word_of(begin + head)
-            if value in targets:
-                if frame.kind is ARRAY and frame.written is not None and value in frame.written:
-                    found.append(head)
-                else:
-                    tried.update(tokens)
-        narrow = self._effects.narrow(state, allowed)
-        endings = narrow.others
-        if narrow.powers and targets.continues_word(WordBegin(begin + b"e")):
-            endings = {**endings, **narrow.powers}
-        for token, rest in endings.items():
-            if rest is None or word_of(begin + rest) in targets:
-                tried.add(token)
+        for head in heads:
+            if frame.kind is ARRAY and frame.written is not None and word_of(begin + head) in frame.written:
+                found.append(head)
+            else:
+                tried.update(self._heads.enders[head])
         mantissa, power, _ = begin.lower().partition(b"e")
         if not mantissa.strip(b"-0."):
             # Zero is one value whatever the power of ten.
-            tried.update(tokens_of(allowed & (~self._heads.ending if power else self._heads.powers)))
+            tried.update(tokens_of(allowed() & (~self._heads.ending if power else self._heads.powers)))
         return tuple(found)
 
     def _refusable(self, state: int) -> Mask:
@@ -236,9 +231,8 @@ class DistinctGuide(RememberingGuide):
             if not found.any():
                 return
             tokens = self._to_try(state, found)
-            self._chart_steps.after_each(state, tokens)
-            for token in tokens:
-                if self._place_after((state, None), token) is None:
+            for token, after in zip(tokens, self._chart_steps.after_each(state, tokens).tolist(), strict=True):
+                if self._follow((state, None), self._heads.text(token), after) is None:
                     mask[token >> 5] &= ~np.uint32(1 << (token & 31))
 
     def _to_try(self, state: int, tokens: Mask) -> list[int]:
@@ -312,7 +306,7 @@ class DistinctGuide(RememberingGuide):
             if self._by_bytes:
                 within |= allowed & unsettled
             for token in tokens_of(within & unsettled):
-                after = self._place_after(place, token)
+                after = self._follow(place, self._heads.text(token), self._chart_steps.after(place[0], token))
                 if after is not None and self._enough(after, left - 1) is None:
                     within[token >> 5] &= ~np.uint32(1 << (token & 31))
             return within | (allowed & self._tables.eos_words)

@@ -24,12 +24,13 @@ from .frames import (
     TEXT_ESCAPE,
     WORD,
     Frame,
+    Targets,
     Trail,
     joined,
 )
 from .heads import Heads
 from .trail import LEVELS, SPACE, Completed, Shape, Trails
-from .values import ARRAY, OBJECT, Container, Value, word_of
+from .values import ARRAY, OBJECT, Container, Value, WordBegin, word_of
 from .variety import MAX_KNOWN
 from .ways import Steps, Ways
 
@@ -80,7 +81,7 @@ class Unsafe(NamedTuple):
     tested: list[int]
     loose: list[int]
     wholes: dict[Value, list[int]]
-    named: dict[bytes, list[int]]
+    named: dict[Value, list[int]]
     words: dict[Value, list[int]]
 
 
@@ -187,13 +188,13 @@ class Effects:
         """The tokens to be looked at in a state of the chart, if they are known."""
         return self._unsafe.get((state, trail.frame.shape, trail.mode, bool(trail.frame.rivals)))
 
-    def unsafe(self, state: int, trail: Trail, allowed: Mask) -> Unsafe:
+    def unsafe(self, state: int, trail: Trail, allowed: Callable[[], Mask]) -> Unsafe:
         """The tokens to be looked at in a state of the chart, of those that it allows."""
         known = self.known(state, trail)
         if known is None:
             if len(self._unsafe) >= MAX_KNOWN >> 4:
                 self._unsafe.clear()
-            known = self._find_unsafe(state, trail, allowed)
+            known = self._find_unsafe(state, trail, allowed())
             self._unsafe[state, trail.frame.shape, trail.mode, bool(trail.frame.rivals)] = known
         return known
 
@@ -217,7 +218,7 @@ class Effects:
         self, state: int, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, with_rivals: bool
     ) -> None:
         """As `_find_unsafe`, of tokens with the numbers of their effects: once for all that lead to one state."""
-        after = self._steps.after_all(state, tokens)
+        after = self._steps.after_each(state, tokens)
         order = np.lexsort((tokens, after, groups))
         tokens, after, groups = tokens[order], after[order], groups[order]
         starts = np.flatnonzero(np.r_[True, (np.diff(after) != 0) | (np.diff(groups) != 0)])
@@ -295,22 +296,30 @@ class Effects:
                 return None
         return variety.room(state, mode, kind, trail.text)
 
-    def narrow(self, state: int, allowed: Mask) -> Narrow:
+    def narrow(self, state: int, allowed: Callable[[], Mask]) -> Narrow:
         """The tokens that go on with a word in a state of the chart, so that it may not come to very many values."""
         known = self._narrow.get(state)
         if known is None:
             if len(self._narrow) >= MAX_KNOWN >> 4:
                 self._narrow.clear()
             known = self._narrow[state] = Narrow({}, {})
-            tokens = tokens_of(allowed & ~self._heads.ending)
+            tokens = tokens_of(allowed() & ~self._heads.ending)
             spend(EACH_TOKEN * len(tokens))
-            for token, after in zip(tokens, self._steps.after_each(state, tokens), strict=True):
+            for token, after in zip(tokens, self._steps.after_each(state, tokens).tolist(), strict=True):
                 data = self._texts[token] or b""
                 if not self._ways.variety.is_wide(after):
                     rest = self._ways.variety.ending(after)
                     endings = known.powers if data[:1] in b"eE" else known.others
                     endings[token] = None if rest is None else data + rest
         return known
+
+    def met_words(self, narrow: Narrow, begin: bytes, targets: Targets) -> tuple[list[bytes], list[int]]:
+        """What ends a word that begins so and makes it one of the targets; tokens after which it may be no other."""
+        heads = [head for head in self._heads.enders_of(begin) if word_of(begin + head) in targets]
+        endings = narrow.others
+        if narrow.powers and targets.continues_word(WordBegin(begin + b"e")):
+            endings = {**endings, **narrow.powers}
+        return heads, [token for token, rest in endings.items() if rest is None or word_of(begin + rest) in targets]
 
     def _shared(self, shape: Shape, mode: int) -> Met:
         """What is known of tokens in containers as some are, of all guides that read strings alike."""

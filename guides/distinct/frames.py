@@ -24,11 +24,10 @@ PIECE = 64
 
 
 class Parts(NamedTuple):
-    """Items, members, or pieces of a text: one behind those before it; size: of all together."""
+    """Items, members, or pieces of a text: one behind those before it."""
 
     before: Parts | None
     last: Any
-    size: int
 
 
 Text = bytes | Parts
@@ -53,11 +52,6 @@ def joined(text: Text | None) -> bytes:
     return b"".join(pieces)
 
 
-def size_of(text: Text | None) -> int:
-    """How many bytes a text has."""
-    return 0 if text is None else len(text) if isinstance(text, bytes) else text.size
-
-
 def more_of(text: Text | None, data: bytes) -> Text:
     """A text with more bytes."""
     if text is None:
@@ -65,10 +59,10 @@ def more_of(text: Text | None, data: bytes) -> Text:
     if isinstance(text, bytes):
         if len(text) < PIECE:
             return text + data
-        text = Parts(None, text, len(text))
+        text = Parts(None, text)
     elif len(text.last) < PIECE:
-        return Parts(text.before, text.last + data, text.size + len(data))
-    return Parts(text, data, text.size + len(data))
+        return Parts(text.before, text.last + data)
+    return Parts(text, data)
 
 
 class Frame:
@@ -153,9 +147,8 @@ class Frame:
             part, at = (self.name, value), self.name
         if rivals is not NONE:
             rivals = rivals.having(at, value)
-        length = self.length + 1
-        parts = None if self.parent is None else Parts(self.parts, part, length)
-        return Frame(self.parent, self.kind, written, self.shape, rivals=rivals, parts=parts, length=length)
+        parts = None if self.parent is None else Parts(self.parts, part)
+        return Frame(self.parent, self.kind, written, self.shape, rivals=rivals, parts=parts, length=self.length + 1)
 
 
 class Targets:

@@ -19,6 +19,8 @@ from ..locks import new_lock
 
 Mask = NDArray[np.uint32]
 
+MOST_SPELT = 1 << 14
+"""Of how many texts the tokens are remembered that spell them."""
 _BOUNDS = b" \t\n\r,]}"
 """What may be behind a word."""
 _QUOTE = re.compile(rb'"')
@@ -123,7 +125,6 @@ class Heads:
         self.lock = new_lock()
         self.readers: dict[tuple[bool, bool], Any] = {}
         self.effects: dict[Any, Any] = {}
-        self.longest = max(map(len, self.closers), default=0)
         self.longest_token = int(texts.lengths.max(initial=0))
         self.quoted = self.packed(quoted)
         ending = at_once.copy()
@@ -135,6 +136,7 @@ class Heads:
         self.with_comma = self.packed(with_comma)
         self.opening = self.packed([token for token in with_comma if _opens(tokens[token] or b"")])
         self._trie = vocabulary.trie
+        self._spelling: dict[bytes, tuple[int, ...]] = {}
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> Heads:
@@ -148,15 +150,19 @@ class Heads:
         """What a token does from a place."""
         known = self._shifts[where].get(token)
         if known is None:
-            known = self._shifts[where][token] = shift_of(where, self._tokens[token] or b"")
+            known = self._shifts[where][token] = shift_of(where, self.text(token))
         return known
+
+    def text(self, token: int) -> bytes:
+        """The bytes of a token."""
+        return self._tokens[token] or b""
 
     def behind(self, where: int, depth: int, token: int) -> bytes:
         """What a token has behind the end of so many containers, or of the string that it is in; no space around it."""
         key = (where, depth, token)
         known = self._behind.get(key)
         if known is None:
-            data = self._tokens[token] or b""
+            data = self.text(token)
             end = self.shift(where, token).end
             if depth:
                 end = next(end for end in range(1, len(data) + 1) if shift_of(where, data[:end]).low <= -depth)
@@ -203,12 +209,15 @@ class Heads:
 
     def spelling(self, text: bytes) -> tuple[int, ...]:
         """The tokens of these bytes, ascending."""
-        ids = self._trie.ids  # in the order of their bytes
-        first = bisect_left(ids, text, key=self._bytes_of)
-        return tuple(ids[first : bisect_right(ids, text, first, key=self._bytes_of)].tolist())
-
-    def _bytes_of(self, token: int) -> bytes:
-        return self._tokens[token] or b""
+        known = self._spelling.get(text)
+        if known is None:
+            ids = self._trie.ids  # in the order of their bytes
+            first = bisect_left(ids, text, key=self.text)
+            known = tuple(ids[first : bisect_right(ids, text, first, key=self.text)].tolist())
+            if len(self._spelling) >= MOST_SPELT:
+                self._spelling.clear()
+            self._spelling[text] = known
+        return known
 
 
 class _Counts:

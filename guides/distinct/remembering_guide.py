@@ -9,7 +9,7 @@ from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
 from ..limits import spend
 from .beginnings import Beginnings
 from .effects import Effects
-from .frames import Trail, more_of
+from .frames import Trail
 from .heads import Heads
 from .settled import Place, Settled
 from .trail import SPACE, Trails
@@ -71,7 +71,12 @@ class RememberingGuide(LiftedGuide):
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
         self._settled = Settled(
-            self._trails, self._ways, self._heads, self._chart_steps, open_names=open_names, scarce=scarce_names
+            self._trails,
+            self._ways,
+            self._heads,
+            self._chart_steps,
+            open_names=open_names,
+            scarce=scarce_names,
         )
         self._given: list[Place] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
@@ -95,11 +100,8 @@ class RememberingGuide(LiftedGuide):
             base, data = place.unread
             trail = base.trail
             assert trail is not None
-            if place.spot is not None and place.spot.is_piece:
-                place.trail = Trail(trail.frame, trail.mode, more_of(trail.text, data), trail.is_free or None)
-            else:
-                place.trail, _ = self._read_on(base.state, trail, data, 0)
-                assert place.trail is not None, "a settled item has not ended"
+            place.trail, _ = self._read_on(base.state, trail, data, 0)
+            assert place.trail is not None, "a settled item has not ended"
         return place.trail
 
     def _number(self, state: int, data: bytes, after: int) -> int:
@@ -121,13 +123,14 @@ class RememberingGuide(LiftedGuide):
         key = state << 32 | token
         known = self._steps.get(key)
         if known is None:
-            data = self._vocabulary.tokens[token] or b""
-            place = self._given_place(state)
-            spot = None if place is None or place.spot is None else self._settled.after(place.spot, token)
-            if place is not None and spot is not None:
+            data, place = self._heads.text(token), self._given_place(state)
+            spot = self._settled.after(place.spot, token) if data and place is not None and place.spot else None
+            if not data:
+                known = DEAD
+            elif place is not None and spot is not None:
                 known = self._add(place.on(spot, data), len(data))
             else:
-                at = self._place(state)
+                at = (state, None) if place is None else (place.state, self._trail(place))
                 if after is None:
                     after = self._chart_steps.after(at[0], token)
                 known = self._give(self._follow(at, data, after), len(data))
@@ -247,39 +250,39 @@ class RememberingGuide(LiftedGuide):
 
     def _new_step(self, state: int, token: int) -> int:
         """As `advance`, where it is not known and the token is not EOS."""
-        key = state << 32 | token
         with self._lock:
-            number = None if self._automaton.is_crowded else self._settled_step(state, token)
-            if number is None:
-                with self._meter:
-                    if self._automaton.is_crowded:
-                        self._automaton.collect()
-                    number = self._step(state, self._heads.twins.get(token, token))
-            self._note_step(key, number)
-            return number
+            first = self._twins.get(token)
+            if first is not None:
+                number = self.advance(state, first)
+                self._note_step(state << 32 | token, number)
+                return number
+            known = None if self._automaton.is_crowded else self._settled_step(state, token)
+            if known is not None:
+                return known
+            with self._meter:
+                if self._automaton.is_crowded:
+                    self._automaton.collect()
+                return self._step(state, token)
 
     def _settled_step(self, state: int, token: int) -> int | None:
         """As `advance` between settled places, if the spot knows the token; None elsewhere."""
         given = self._given
         index, count = state - FIRST_NUMBER, len(given)
-        if not 0 <= index < count or count % LOOKS == 0 or token in self._twins:
+        if not 0 <= index < count or count % LOOKS == 0 or len(self._steps) >= MAX_STEPS:
             return None
         place = given[index]
         spot = None if place.spot is None else place.spot.moves.get(token)
         if spot is None or count >= self._meter.limits.states:
             return None
         self._trails.states_bytes += EACH_STATE
-        given.append(place.on(spot, self._vocabulary.tokens[token] or b""))
-        number = FIRST_NUMBER + count
+        after = place.on(spot, self._heads.text(token))
+        given.append(after)
+        number = self._steps[state << 32 | token] = FIRST_NUMBER + count
         if spot.signature >= 0 and len(self._signatures) < MAX_STEPS:
-            # Its mask needs no look
-            self._signatures[number] = spot.signature
+            trail = after.trail
+            if spot.is_plain if trail is None else self._settled.is_told(spot, trail):
+                self._signatures[number] = spot.signature
         return number
-
-    def _place_after(self, at: At, token: int) -> At | None:
-        """The place after a token; None if it is not allowed."""
-        data = self._vocabulary.tokens[token]
-        return self._follow(at, data, self._chart_steps.after(at[0], token)) if data else None
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from ..limits import spend
 from ..protocol import DEAD, Mask, tokens_of
 from .frames import (
@@ -53,11 +51,6 @@ class Needs(NamedTuple):
     names: frozenset[bytes] = frozenset()
     items: frozenset[bytes] = frozenset()
 
-    @property
-    def some(self) -> bool:
-        """Whether there are any."""
-        return bool(self.names or self.items)
-
 
 class Spot:
     """What settled places have in common of which the chart's state is equal, and where in what they are.
@@ -66,10 +59,11 @@ class Spot:
     item; scope: what ends with it; is_piece: whether the string in progress must differ
     moves: the spots after tokens, None where a trail is to be read
     needs: None where more must be looked at than names and items, unless it `is_new` and nobody has asked
+    is_plain: whether nothing is needed, and nothing in progress must differ
     signature: of the chart's mask, as long as its numbers mean the same
     """
 
-    __slots__ = ("depth", "is_new", "is_piece", "moves", "needs", "scope", "signature", "state", "where")
+    __slots__ = ("depth", "is_new", "is_piece", "is_plain", "moves", "needs", "scope", "signature", "state", "where")
 
     def __init__(self, state: int, where: int, depth: int, scope: int) -> None:
         self.state = state
@@ -79,6 +73,7 @@ class Spot:
         self.is_piece = where == NEW_NAME or not depth
         self.moves: dict[int, Spot | None] = {}
         self.is_new = True
+        self.is_plain = False
         self.needs: Needs | None = None
         self.signature = NO_SIGNATURE
 
@@ -92,14 +87,16 @@ class Place:
         self.state = state
         self.trail = trail
         self.spot = spot
-        self._base: Place = self
+        self._base: Place | None = None
         self._text: Text | None = None
 
     def on(self, spot: Spot, data: bytes) -> Place:
         """The place after a token that leads from this one's spot to another."""
-        after = Place(spot.state, None, spot)
-        if self.trail is None:
+        after, trail = Place(spot.state, None, spot), self.trail
+        if trail is None:
             after._base, after._text = self._base, more_of(self._text, data)
+        elif spot.is_piece:
+            after.trail = Trail(trail.frame, trail.mode, more_of(trail.text, data), trail.is_free or None)
         else:
             after._base, after._text = self, data
         return after
@@ -107,6 +104,7 @@ class Place:
     @property
     def unread(self) -> tuple[Place, bytes]:
         """The place that has a trail, and the bytes since."""
+        assert self._base is not None, "it has a trail"
         return self._base, joined(self._text)
 
 
@@ -193,6 +191,7 @@ class Settled:
         """Find out what a spot needs, if that is not known; allowed: the chart's mask."""
         spot.is_new = False
         spot.needs = self._look(spot, allowed) if spot.where != ESCAPE else None
+        spot.is_plain = spot.needs == Needs() and not spot.is_piece
 
     def _look(self, spot: Spot, allowed: Mask) -> Needs | None:
         heads, where = self._heads, STRING if spot.is_piece else spot.where
@@ -209,7 +208,7 @@ class Settled:
                 names.update(shift.names)
             if spot.depth + shift.low < 1 if spot.depth else shift.end:
                 leaving.append(token)
-        after: list[int] = self._steps.after_all(spot.state, np.array(leaving, np.int32)).tolist()
+        after: list[int] = self._steps.after_each(spot.state, leaving).tolist()
         for token, target in zip(leaving, after, strict=True):
             more = self._behind(target, heads.behind(where, spot.depth, token), spot)
             if more is None:
@@ -253,10 +252,8 @@ class Settled:
         """Whether all tokens of the chart are allowed in a spot that needs something, with the trail of the place."""
         needs, frame = spot.needs, trail.frame
         assert needs is not None
-        if spot.is_piece and not trail.is_free:
-            assert frame.written is not None
-            if frame.written.ends(joined(trail.text), self._heads.closers.keys()):
-                return False
+        if spot.is_piece and not self.is_unlike(trail):
+            return False
         # A name or item in progress may come to be one of those that are in the token.
         if needs.names and (trail.mode in (NAME_TEXT, NAME_ESCAPE) or any(map(frame.has_name, needs.names))):
             return False
@@ -270,6 +267,18 @@ class Settled:
                 if item in frame.written or (begin is not None and item.startswith(begin)):
                     return False
         return True
+
+    def is_unlike(self, trail: Trail) -> bool:
+        """Whether no token completes the string in progress to one that is there."""
+        written = trail.frame.written
+        if trail.is_free or written is None or not written.count:
+            return True
+        begin, closers = joined(trail.text), self._heads.closers
+        if written.count > len(closers):
+            return not written.ends(begin, closers.keys())
+        alike = list(written.beginning(begin))
+        trail.is_free = not alike
+        return not any(text[len(begin) :] in closers for text in alike)
 
 
 def _where(mode: int) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,14 @@ _WORD_BYTES = b"1023456789.-+eE"
 _WORD_ENDS = np.array([*b" \t\n\r,]}"], np.int64)
 
 
+class Next(NamedTuple):
+    """What may come next: a quote; a zero that leads to the same state; other digits."""
+
+    may_end: bool
+    loops_on_zeros: bool
+    has_digits: bool
+
+
 class Variety:
     """What states of one guide's chart may come to; hold the automaton's lock.
 
@@ -65,11 +73,9 @@ class Variety:
         self._differ = differ
         self._variety: dict[tuple[int, bool], int] = {}
         self._robust: dict[int, bool] = {}
-        self._zeros: dict[int, bool] = {}
+        self._nexts: dict[int, Next] = {}
         self._ways_on: dict[int, tuple[bool, list[tuple[bytes, int]]]] = {}
         self._suffixes: dict[int, bytes | None] = {}
-        self._digits: dict[int, bool] = {}
-        self._endings: dict[int, bool] = {}
         self._names: dict[tuple[int, bytes | None], bytes | None] = {}
         self._roomy: dict[_Place, frozenset[bytes] | None] = {}
 
@@ -91,11 +97,7 @@ class Variety:
             return rest is not None and word_of(joined(trail.text) + rest) not in trail.frame.targets
         if trail.mode not in (TEXT, NAME_TEXT) or self._trails.is_within_escape(trail):
             return False
-        ends = self._endings.get(state)
-        if ends is None:
-            ends = self.may_have(state, 0x22)
-            note(self._endings, [state], ends)
-        return ends and self._trails.piece(trail) not in trail.frame.targets
+        return self._next(state).may_end and self._trails.piece(trail) not in trail.frame.targets
 
     def may_have(self, state: int, byte: int) -> bool:
         """Whether a byte may follow a state of the chart."""
@@ -188,22 +190,19 @@ class Variety:
 
     def _is_endless(self, state: int, mantissa: bytes) -> bool:
         """Whether a number without a power of ten may go on with zeros without end, and each makes it another one."""
-        if not self.loops_on_zeros(state):
-            return False
-        if b"." not in mantissa and mantissa.strip(b"-0"):
-            return True
-        known = self._digits.get(state)
-        if known is None:
-            known = bool((self._automaton.transitions(state)[_DIGITS] >= 0).any())
-            note(self._digits, [state], known)
-        return known
+        onward = self._next(state)
+        return onward.loops_on_zeros and (onward.has_digits or (b"." not in mantissa and bool(mantissa.strip(b"-0"))))
 
     def loops_on_zeros(self, state: int) -> bool:
         """Whether a zero leads from a state of the chart to itself."""
-        known = self._zeros.get(state)
+        return self._next(state).loops_on_zeros
+
+    def _next(self, state: int) -> Next:
+        known = self._nexts.get(state)
         if known is None:
-            known = bool(self._automaton.transitions(state)[0x30] == state)
-            note(self._zeros, [state], known)
+            after = self._automaton.transitions(state)
+            known = Next(bool(after[0x22] >= 0), bool(after[0x30] == state), bool((after[_DIGITS] >= 0).any()))
+            note(self._nexts, [state], known)
         return known
 
     def _variety_of(self, state: int, choices: Any) -> int:

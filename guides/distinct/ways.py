@@ -9,7 +9,7 @@ Raphael 1968). That ends: what is unsettled is the beginning of one of finitely 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -20,7 +20,6 @@ from ...kernels.answers import NEVER
 from ...kernels.chart.ways import TokenBytes, follow, follow_each
 from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
-from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, PARTIAL, STRINGS, TEXT, WORD, Frame, Trail, joined
 from .trail import SPACE, Trails
@@ -36,47 +35,23 @@ class Steps:
     """Where tokens lead from the states of one guide's chart; hold the automaton's lock.
 
     prepare: makes a state of the chart one that kernels can look at
-    known: the states, by state << 32 | token
     """
 
     def __init__(self, automaton: ChartAutomaton, tokens: TokenBytes, prepare: Callable[[int], int]) -> None:
         self._automaton = automaton
         self._tokens = tokens
         self._prepare = prepare
-        self.known: dict[int, int] = {}
 
     def after(self, state: int, token: int) -> int:
         """The state after a token, or DEAD."""
-        known = self.known.get(state << 32 | token)
-        if known is None:
-            known = self._automaton.run(follow, self._tokens, self._prepare(state), token)
-            self._note(state << 32 | token, known)
-        return known
+        return self._automaton.run(follow, self._tokens, self._prepare(state), token)
 
-    def after_each(self, state: int, tokens: list[int]) -> list[int]:
-        """As `after`, of several tokens: in one call, where they are not known."""
-        known = self.known.get
-        new = [token for token in tokens if known(state << 32 | token) is None]
-        found: dict[int, int] = {}
-        if new:
-            spend(EACH_FOLLOWED * len(new))
-            after = np.full(len(new), NEVER, np.int32)
-            self._automaton.run(follow_each, self._tokens, self._prepare(state), np.array(new, np.int32), after)
-            found = dict(zip(new, after.tolist(), strict=True))
-            for token, target in found.items():
-                self._note(state << 32 | token, target)
-        return [found[token] if token in found else self.after(state, token) for token in tokens]
-
-    def after_all(self, state: int, tokens: NDArray[np.int32]) -> NDArray[np.int32]:
-        """As `after_each`, of many tokens, which are not remembered."""
+    def after_each(self, state: int, tokens: Sequence[int] | NDArray[np.int32]) -> NDArray[np.int32]:
+        """As `after`, of several tokens, in one call: int32."""
+        spend(EACH_FOLLOWED * len(tokens))
         after = np.full(len(tokens), NEVER, np.int32)
-        self._automaton.run(follow_each, self._tokens, self._prepare(state), tokens, after)
+        self._automaton.run(follow_each, self._tokens, self._prepare(state), np.asarray(tokens, np.int32), after)
         return after
-
-    def _note(self, key: int, after: int) -> None:
-        if len(self.known) >= MAX_STEPS:
-            self.known.clear()
-        self.known[key] = after
 
 
 class Ways:

@@ -204,6 +204,14 @@ class Written:
     def __contains__(self, value: object) -> bool:
         return value in self._last or self._ledger.numbers.get(value, self._first) < self._first  # type: ignore[arg-type]
 
+    def among(self, values: Collection[Value]) -> list[Value]:
+        """Those of some values that are there."""
+        found = [value for value in self._last if value in values]
+        numbers, first = self._ledger.numbers, self._first
+        if first and len(numbers) < len(values):
+            return found + [value for value, number in numbers.items() if number < first and value in values]
+        return found + [value for value in values if numbers.get(value, first) < first] if first else found
+
     def adding(self, value: Value) -> Written:
         """The set with one more value."""
         known = self._next
