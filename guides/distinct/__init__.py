@@ -2,6 +2,7 @@
 
 `values` has what equal values have in common, `written` sets of them, and those that one in progress may come to;
 `frames` and `trail` read texts into what is in progress; `settled` has places where nothing in progress can come to an
-earlier value, which are read when the item ends; `heads` and `effects` say what tokens do elsewhere; `variety` and
-`ways` what can still be written; `remembering_guide` has the states, `distinct_guide` their masks and distances.
+earlier value, which are read when the item ends; `summaries` and `effects` say what tokens do elsewhere; `cardinality`
+how many values a state may come to, and `continuations` whether and how a text can go on; `remembering_guide` has the
+states, `distinct_guide` their masks and distances.
 """

@@ -17,13 +17,13 @@ from ..given import MOST_LEFT, left_of, state_of
 from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 from ..protocol import Mask, tokens_of
+from .continuations import At
 from .effects import Unsafe
-from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT_ESCAPE, WORD, Trail, joined
+from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT_ESCAPE, WORD, JSONTrail, joined
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
-from .settled import NO_SIGNATURE, Place
+from .settled import NO_SIGNATURE, RememberedPlace
 from .trail import SPACE
 from .values import ARRAY, OBJECT, word_of
-from .ways import At
 
 Copying = Callable[[], Mask]
 """Makes a copy of the chart's mask, which is mostly not needed."""
@@ -96,7 +96,7 @@ class DistinctGuide(RememberingGuide):
                     row = self._masks.store(self._rows, key, self._without(allowed, refused))
             return self._noted(state, key, row)
 
-    def _is_told(self, place: Place) -> bool:
+    def _is_told(self, place: RememberedPlace) -> bool:
         """Whether the mask of a place is known to be the chart's, as it is settled."""
         spot = place.spot
         if spot is None:
@@ -112,14 +112,14 @@ class DistinctGuide(RememberingGuide):
             return self._settled.is_told(spot, self._trail(place))
 
     def _without(self, mask: Mask, refused: Refused) -> Mask:
-        ending = self._heads.ending_word if refused.are_words else self._heads.ending_string
+        ending = self._summaries.ending_word if refused.are_words else self._summaries.ending_string
         for rest in refused.endings:
             mask &= ~ending(rest)
         for token in refused.tokens:
             mask[token >> 5] &= ~np.uint32(1 << (token & 31))
         return mask
 
-    def _refused(self, state: int, trail: Trail, allowed: Copying) -> Refused:
+    def _refused(self, state: int, trail: JSONTrail, allowed: Copying) -> Refused:
         """The tokens that the chart allows in a state and that must not come there.
 
         What is told by tables is looked up; all that may be refused beside is tried. allowed: copies the chart's mask
@@ -128,7 +128,7 @@ class DistinctGuide(RememberingGuide):
         unsafe = self._effects.unsafe(state, trail, allowed)
         tried = self._matched(unsafe, trail)
         endings: tuple[bytes, ...] = ()
-        if not self._ways.is_settled(trail):
+        if not self._continuations.is_settled(trail):
             if mode in (TEXT_ESCAPE, NAME_ESCAPE):
                 tried.update(tokens_of(allowed()))
             elif mode in STRINGS:
@@ -154,7 +154,7 @@ class DistinctGuide(RememberingGuide):
                 single.append(token)
         return Refused(endings, mode == WORD, tuple(sorted(single)))
 
-    def _matched(self, unsafe: Unsafe, trail: Trail) -> set[int]:
+    def _matched(self, unsafe: Unsafe, trail: JSONTrail) -> set[int]:
         """The tokens that are to be tried for what they have in whole, or might come to, and what is there."""
         frame = trail.frame
         written, targets = frame.written, frame.targets
@@ -182,45 +182,45 @@ class DistinctGuide(RememberingGuide):
     def _allowed_of(self, tokens: set[int], allowed: Mask) -> list[int]:
         """Those of some tokens that are in a mask."""
         if len(tokens) > FEW:
-            return tokens_of(self._heads.packed(list(tokens)) & allowed)
+            return tokens_of(self._summaries.packed(list(tokens)) & allowed)
         return [token for token in tokens if allowed.item(token >> 5) >> (token & 31) & 1]
 
-    def _end_string(self, state: int, trail: Trail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
+    def _end_string(self, state: int, trail: JSONTrail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
         """What makes what is there of a string or name in progress, before a quote; tokens to be tried are added."""
-        targets, closers = trail.frame.targets, self._heads.closers
+        targets, closers = trail.frame.targets, self._summaries.closers
         piece = self._trails.piece(trail)
         if not self._trails.canonical:
-            is_robust = self._ways.variety.is_robust(state)
-            tried.update(tokens_of(allowed() & self._heads.quoted if is_robust else allowed()))
+            is_robust = self._continuations.bounds.is_robust(state)
+            tried.update(tokens_of(allowed() & self._summaries.quoted if is_robust else allowed()))
             return ()
         for text in targets.kept(piece):
             tried.update(closers.get(text[len(piece) :], ()))
-        if not self._ways.variety.is_robust(state):
-            tried.update(self._heads.spelling_on(piece, targets.beginning(piece)))
+        if not self._continuations.bounds.is_robust(state):
+            tried.update(self._summaries.spelling_on(piece, targets.beginning(piece)))
         return () if targets.written is None else tuple(sorted(targets.written.ends(piece, closers.keys())))
 
-    def _end_word(self, state: int, trail: Trail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
+    def _end_word(self, state: int, trail: JSONTrail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
         """As `_end_string`, of a number, or true, false or null, before what may end one."""
         frame = trail.frame
         targets, begin = frame.targets, joined(trail.text)
-        heads, tokens = self._effects.met_words(self._effects.narrow(state, allowed), begin, targets)
+        ends, tokens = self._effects.met_words(self._effects.narrow(state, allowed), begin, targets)
         tried.update(tokens)
         found: list[bytes] = []
-        for head in heads:
+        for head in ends:
             if frame.kind is ARRAY and frame.written is not None and word_of(begin + head) in frame.written:
                 found.append(head)
             else:
-                tried.update(self._heads.enders[head])
+                tried.update(self._summaries.enders[head])
         mantissa, power, _ = begin.lower().partition(b"e")
         if not mantissa.strip(b"-0."):
             # Zero is one value whatever the power of ten.
-            tried.update(tokens_of(allowed() & (~self._heads.ending if power else self._heads.powers)))
+            tried.update(tokens_of(allowed() & (~self._summaries.ending if power else self._summaries.powers)))
         return tuple(found)
 
     def _refusable(self, state: int) -> Mask:
         """The tokens that may have something twice outside of what is remembered, or lead to where it may be."""
-        found = self._heads.with_comma if self._differs(state) else self._heads.opening
-        return found | self._heads.with_comma & self._heads.quoted if self._trails.with_names else found
+        found = self._summaries.with_comma if self._differs(state) else self._summaries.opening
+        return found | self._summaries.with_comma & self._summaries.quoted if self._trails.with_names else found
 
     def _refuse(self, state: int, mask: Mask) -> None:
         """Take tokens from a mask that have something twice, outside of what is remembered."""
@@ -232,7 +232,7 @@ class DistinctGuide(RememberingGuide):
                 return
             tokens = self._to_try(state, found)
             for token, after in zip(tokens, self._chart_steps.after_each(state, tokens).tolist(), strict=True):
-                if self._follow((state, None), self._heads.text(token), after) is None:
+                if self._follow((state, None), self._summaries.text(token), after) is None:
                     mask[token >> 5] &= ~np.uint32(1 << (token & 31))
 
     def _to_try(self, state: int, tokens: Mask) -> list[int]:
@@ -269,9 +269,13 @@ class DistinctGuide(RememberingGuide):
 
     def _distance(self, place: At) -> int:
         state, trail = place
-        if trail is None or self._ways.is_settled(trail) or (not self._by_bytes and self._ways.is_clean(state, trail)):
-            return self._ways.needed(state) if self._by_bytes else self._closing.distance(state)
-        return self._ways.cost(state, trail)
+        if (
+            trail is None
+            or self._continuations.is_settled(trail)
+            or (not self._by_bytes and self._continuations.is_clean(state, trail))
+        ):
+            return self._continuations.needed(state) if self._by_bytes else self._closing.distance(state)
+        return self._continuations.cost(state, trail)
 
     def enough(self, state: int, left: int) -> int | None:
         """As `LiftedGuide.enough`."""
@@ -284,12 +288,16 @@ class DistinctGuide(RememberingGuide):
 
     def _enough(self, place: At, left: int) -> int | None:
         state, trail = place
-        if trail is None or self._ways.is_settled(trail) or (not self._by_bytes and self._ways.is_clean(state, trail)):
+        if (
+            trail is None
+            or self._continuations.is_settled(trail)
+            or (not self._by_bytes and self._continuations.is_clean(state, trail))
+        ):
             if not self._by_bytes:
                 return self._closing.enough(state, left)
-            needed = self._ways.needed(state)
+            needed = self._continuations.needed(state)
         else:
-            needed = self._ways.cost(state, trail)
+            needed = self._continuations.cost(state, trail)
         return needed if needed <= left else None
 
     def mask_within(self, state: int, left: int) -> Mask:
@@ -306,7 +314,7 @@ class DistinctGuide(RememberingGuide):
             if self._by_bytes:
                 within |= allowed & unsettled
             for token in tokens_of(within & unsettled):
-                after = self._follow(place, self._heads.text(token), self._chart_steps.after(place[0], token))
+                after = self._follow(place, self._summaries.text(token), self._chart_steps.after(place[0], token))
                 if after is not None and self._enough(after, left - 1) is None:
                     within[token >> 5] &= ~np.uint32(1 << (token & 31))
             return within | (allowed & self._tables.eos_words)
@@ -329,11 +337,11 @@ class DistinctGuide(RememberingGuide):
             return self._refusable(state)
         if trail.mode not in STRINGS or not self._trails.canonical:
             return ~np.zeros_like(within)
-        if self._ways.is_settled(trail):
-            return self._heads.quoted
+        if self._continuations.is_settled(trail):
+            return self._summaries.quoted
         piece = self._trails.piece(trail)
-        longer = self._heads.spelling_on(piece, trail.frame.targets.beginning(piece))
-        return self._heads.quoted | self._heads.packed(list(longer))
+        longer = self._summaries.spelling_on(piece, trail.frame.targets.beginning(piece))
+        return self._summaries.quoted | self._summaries.packed(list(longer))
 
     # Bytes, and parts of tokens
 
@@ -395,7 +403,8 @@ class DistinctGuide(RememberingGuide):
         with self._lock, self._meter:
             places = [self._ready(state) for state in np.asarray(states).reshape(-1).tolist()]
             costs = [
-                NEVER if s == DEAD else self._ways.needed(s) if t is None else self._ways.cost(s, t) for s, t in places
+                NEVER if s == DEAD else self._continuations.needed(s) if t is None else self._continuations.cost(s, t)
+                for s, t in places
             ]
             return np.array(costs, np.int32)
 

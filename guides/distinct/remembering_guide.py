@@ -8,12 +8,12 @@ from ..given import MOST_LEFT, bytes_of, no_state, state_of
 from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
 from ..limits import spend
 from .beginnings import Beginnings
+from .continuations import At, ChartSteps, Continuations
 from .effects import Effects
-from .frames import Trail
-from .heads import Heads
-from .settled import Place, Settled
-from .trail import SPACE, Trails
-from .ways import At, Steps, Ways
+from .frames import JSONTrail
+from .settled import RememberedPlace, SettledSpots
+from .summaries import TokenSummaries
+from .trail import SPACE, JSONTrails
 
 FIRST_NUMBER = 1 << 30
 """From here on states have a trail; those below are the chart's own."""
@@ -60,28 +60,28 @@ class RememberingGuide(LiftedGuide):
             )
         self._items = Beginnings(self._automaton, items, by_byte=told_by_byte)
         self._names = Beginnings(self._automaton, names)
-        self._heads = Heads.of(self.vocabulary)
-        self._twins = self._heads.twins
-        self._trails = Trails(canonical=canonical, with_names=remembers_names)
-        self._ways = Ways(self._automaton, self._trails, self._items.begins, self._closing)
-        self._chart_steps = Steps(self._automaton, self._tables.bytes, self._prepare)
+        self._summaries = TokenSummaries.of(self.vocabulary)
+        self._twins = self._summaries.twins
+        self._trails = JSONTrails(canonical=canonical, with_names=remembers_names)
+        self._continuations = Continuations(self._automaton, self._trails, self._items.begins, self._closing)
+        self._chart_steps = ChartSteps(self._automaton, self._tables.bytes, self._prepare)
         self._effects = Effects(
-            self._automaton, self._trails, self._ways, self._heads, self.vocabulary, self._chart_steps
+            self._automaton, self._trails, self._continuations, self._summaries, self.vocabulary, self._chart_steps
         )
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
-        self._settled = Settled(
+        self._settled = SettledSpots(
             self._trails,
-            self._ways,
-            self._heads,
+            self._continuations,
+            self._summaries,
             self._chart_steps,
             open_names=open_names,
             scarce=scarce_names,
         )
-        self._given: list[Place] = []
+        self._given: list[RememberedPlace] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
 
-    def _given_place(self, state: int) -> Place | None:
+    def _given_place(self, state: int) -> RememberedPlace | None:
         """The place that a state was given out for; None for the chart's own. Raises StateError."""
         if state < FIRST_NUMBER:
             return None
@@ -94,7 +94,7 @@ class RememberingGuide(LiftedGuide):
         place = self._given_place(state)
         return (state, None) if place is None else (place.state, self._trail(place))
 
-    def _trail(self, place: Place) -> Trail:
+    def _trail(self, place: RememberedPlace) -> JSONTrail:
         """The trail of a place, which is read if that has not been done."""
         if place.trail is None:
             base, data = place.unread
@@ -106,7 +106,7 @@ class RememberingGuide(LiftedGuide):
 
     def _number(self, state: int, data: bytes, after: int) -> int:
         """The state after `data`, which leads to `after` in the chart. Equal bytes lead to one state."""
-        tokens = self._heads.spelling(data)
+        tokens = self._summaries.spelling(data)
         if tokens:
             return self._step(state, tokens[0], after)
         key = (state, data)
@@ -123,7 +123,7 @@ class RememberingGuide(LiftedGuide):
         key = state << 32 | token
         known = self._steps.get(key)
         if known is None:
-            data, place = self._heads.text(token), self._given_place(state)
+            data, place = self._summaries.text(token), self._given_place(state)
             spot = self._settled.after(place.spot, token) if data and place is not None and place.spot else None
             if not data:
                 known = DEAD
@@ -142,9 +142,11 @@ class RememberingGuide(LiftedGuide):
         if at is None:
             return DEAD
         state, trail = at
-        return state if trail is None else self._add(Place(state, trail, self._settled.spot(state, trail)), size)
+        return (
+            state if trail is None else self._add(RememberedPlace(state, trail, self._settled.spot(state, trail)), size)
+        )
 
-    def _add(self, place: Place, size: int) -> int:
+    def _add(self, place: RememberedPlace, size: int) -> int:
         count, limits = len(self._given), self._meter.limits
         if count >= limits.states:
             raise LimitError(
@@ -202,9 +204,9 @@ class RememberingGuide(LiftedGuide):
         trail = found[0]
         if trail is None:
             return after, None
-        return (after, trail) if self._ways.is_alive(after, trail) else None
+        return (after, trail) if self._continuations.is_alive(after, trail) else None
 
-    def _entered(self, state: int, data: bytes) -> tuple[Trail | None] | None:
+    def _entered(self, state: int, data: bytes) -> tuple[JSONTrail | None] | None:
         """The trail after data that begins outside of all that is remembered; None if something must not be there."""
         spend(EACH_READ)
         at = 0
@@ -226,13 +228,13 @@ class RememberingGuide(LiftedGuide):
                 return (None,)
             at = found.end()
 
-    def _begun(self, state: int, byte: int) -> Trail | None:
+    def _begun(self, state: int, byte: int) -> JSONTrail | None:
         """The trail before a byte that begins the first item of a watched array, or a name; None elsewhere."""
         if byte == 0x22 and self._must_differ(state):
             return self._trails.begin_names()
         return self._trails.begin() if byte != 0x5D and self._items.begins(state, byte) else None
 
-    def _read(self, state: int, trail: Trail, data: bytes, at: int) -> tuple[Trail | None] | None:
+    def _read(self, state: int, trail: JSONTrail, data: bytes, at: int) -> tuple[JSONTrail | None] | None:
         """As `_entered`, from within what is remembered."""
         found, end = self._read_on(state, trail, data, at)
         if end < 0:
@@ -242,8 +244,8 @@ class RememberingGuide(LiftedGuide):
             return self._entered(rest, data[end:])
         return (found,)
 
-    def _read_on(self, state: int, trail: Trail, data: bytes, at: int) -> tuple[Trail | None, int]:
-        """As `Trails.read`, in a state of the chart before `data`."""
+    def _read_on(self, state: int, trail: JSONTrail, data: bytes, at: int) -> tuple[JSONTrail | None, int]:
+        """As `JSONTrails.read`, in a state of the chart before `data`."""
         read, begins = self._automaton.read, self._items.begins
         spend(EACH_READ)
         return self._trails.read(trail, data, at, lambda i: begins(read(state, data[:i]) if i else state, data[i]))
@@ -275,7 +277,7 @@ class RememberingGuide(LiftedGuide):
         if spot is None or count >= self._meter.limits.states:
             return None
         self._trails.states_bytes += EACH_STATE
-        after = place.on(spot, self._heads.text(token))
+        after = place.on(spot, self._summaries.text(token))
         given.append(after)
         number = self._steps[state << 32 | token] = FIRST_NUMBER + count
         if spot.signature >= 0 and len(self._signatures) < MAX_STEPS:

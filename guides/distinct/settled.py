@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from ..limits import spend
 from ..protocol import DEAD, Mask, tokens_of
+from .cardinality import note
+from .continuations import ChartSteps, Continuations
 from .frames import (
     AFTER,
     NAME_ESCAPE,
@@ -21,17 +23,15 @@ from .frames import (
     TEXT,
     TEXT_ESCAPE,
     WORD,
-    Frame,
+    JSONTrail,
+    OpenContainer,
     Text,
-    Trail,
     joined,
     more_of,
 )
-from .heads import BETWEEN, ESCAPE, STRING, Heads
-from .trail import Completed, Trails
+from .summaries import BETWEEN, ESCAPE, STRING, TokenSummaries
+from .trail import Completed, JSONTrails
 from .values import ARRAY, OBJECT
-from .variety import note
-from .ways import Steps, Ways
 
 EACH_LOOK, EACH_TOKEN = 3000, 50
 """Steps of work, as `guides.limits` counts them, that it takes to look at a spot, and at each token that matters."""
@@ -45,7 +45,7 @@ OUTER, INNER, NAMES = range(3)
 item; an object whose names must differ, with its trail."""
 
 
-class Needs(NamedTuple):
+class MaskConditions(NamedTuple):
     """What must not be there for all tokens of the chart to be allowed: names in the object, items in the array."""
 
     names: frozenset[bytes] = frozenset()
@@ -55,8 +55,8 @@ class Needs(NamedTuple):
 class Spot:
     """What settled places have in common of which the chart's state is equal, and where in what they are.
 
-    where: as `heads` has it, or in a new name; depth: containers that have begun in the item, 0 in a string that is an
-    item; scope: what ends with it; is_piece: whether the string in progress must differ
+    where: as `summaries` has it, or in a new name; depth: containers that have begun in the item, 0 in a string that is
+    an item; scope: what ends with it; is_piece: whether the string in progress must differ
     moves: the spots after tokens, None where a trail is to be read
     needs: None where more must be looked at than names and items, unless it `is_new` and nobody has asked
     is_plain: whether nothing is needed, and nothing in progress must differ
@@ -74,41 +74,41 @@ class Spot:
         self.moves: dict[int, Spot | None] = {}
         self.is_new = True
         self.is_plain = False
-        self.needs: Needs | None = None
+        self.needs: MaskConditions | None = None
         self.signature = NO_SIGNATURE
 
 
-class Place:
+class RememberedPlace:
     """A state of the chart with a trail, or in a settled spot with the bytes since the trail of another place."""
 
     __slots__ = ("_base", "_text", "spot", "state", "trail")
 
-    def __init__(self, state: int, trail: Trail | None, spot: Spot | None) -> None:
+    def __init__(self, state: int, trail: JSONTrail | None, spot: Spot | None) -> None:
         self.state = state
         self.trail = trail
         self.spot = spot
-        self._base: Place | None = None
+        self._base: RememberedPlace | None = None
         self._text: Text | None = None
 
-    def on(self, spot: Spot, data: bytes) -> Place:
+    def on(self, spot: Spot, data: bytes) -> RememberedPlace:
         """The place after a token that leads from this one's spot to another."""
-        after, trail = Place(spot.state, None, spot), self.trail
+        after, trail = RememberedPlace(spot.state, None, spot), self.trail
         if trail is None:
             after._base, after._text = self._base, more_of(self._text, data)
         elif spot.is_piece:
-            after.trail = Trail(trail.frame, trail.mode, more_of(trail.text, data), trail.is_free or None)
+            after.trail = JSONTrail(trail.frame, trail.mode, more_of(trail.text, data), trail.is_free or None)
         else:
             after._base, after._text = self, data
         return after
 
     @property
-    def unread(self) -> tuple[Place, bytes]:
+    def unread(self) -> tuple[RememberedPlace, bytes]:
         """The place that has a trail, and the bytes since."""
         assert self._base is not None, "it has a trail"
         return self._base, joined(self._text)
 
 
-class Settled:
+class SettledSpots:
     """The settled spots of one guide; hold the automaton's lock.
 
     open_names: whether objects may have names that the schema does not mention; scarce: whether these may be so few
@@ -116,11 +116,18 @@ class Settled:
     """
 
     def __init__(
-        self, trails: Trails, ways: Ways, heads: Heads, steps: Steps, *, open_names: bool, scarce: bool
+        self,
+        trails: JSONTrails,
+        continuations: Continuations,
+        summaries: TokenSummaries,
+        steps: ChartSteps,
+        *,
+        open_names: bool,
+        scarce: bool,
     ) -> None:
         self._trails = trails
-        self._ways = ways
-        self._heads = heads
+        self._continuations = continuations
+        self._summaries = summaries
         self._steps = steps
         self._open_names = open_names
         self._scarce = scarce
@@ -133,7 +140,7 @@ class Settled:
         for spot in self._spots.values():
             spot.signature = NO_SIGNATURE
 
-    def spot(self, state: int, trail: Trail) -> Spot | None:
+    def spot(self, state: int, trail: JSONTrail) -> Spot | None:
         """The spot of a place; None if it is not settled."""
         frame, mode, depth = trail.frame, trail.mode, 0
         where = _where(mode)
@@ -158,10 +165,10 @@ class Settled:
                 frame = frame.parent
         return self._at(state, where, depth, OUTER if frame.parent is None else INNER)
 
-    def _comes_to_many(self, state: int, trail: Trail) -> bool:
+    def _comes_to_many(self, state: int, trail: JSONTrail) -> bool:
         """Whether the string in progress can come to none that is there, or to very many others, whatever comes next
         but its end."""
-        return self._trails.is_free(trail) or (self._trails.canonical and self._ways.variety.is_robust(state))
+        return self._trails.is_free(trail) or (self._trails.canonical and self._continuations.bounds.is_robust(state))
 
     def _at(self, *key: *tuple[int, int, int, int]) -> Spot:
         known = self._spots.get(key)
@@ -174,7 +181,7 @@ class Settled:
         """The spot that a token leads to; None if a trail is to be read, or the chart does not allow it."""
         if token in spot.moves:
             return spot.moves[token]
-        shift, found, where = self._heads.shift(STRING if spot.is_piece else spot.where, token), None, spot.where
+        shift, found, where = self._summaries.shift(STRING if spot.is_piece else spot.where, token), None, spot.where
         if spot.is_piece:
             is_read = shift.end > 0 or shift.where == ESCAPE
         else:
@@ -191,17 +198,17 @@ class Settled:
         """Find out what a spot needs, if that is not known; allowed: the chart's mask."""
         spot.is_new = False
         spot.needs = self._look(spot, allowed) if spot.where != ESCAPE else None
-        spot.is_plain = spot.needs == Needs() and not spot.is_piece
+        spot.is_plain = spot.needs == MaskConditions() and not spot.is_piece
 
-    def _look(self, spot: Spot, allowed: Mask) -> Needs | None:
-        heads, where = self._heads, STRING if spot.is_piece else spot.where
-        tokens = tokens_of(allowed & (heads.shifting[where] if spot.depth else heads.quoted))
+    def _look(self, spot: Spot, allowed: Mask) -> MaskConditions | None:
+        summaries, where = self._summaries, STRING if spot.is_piece else spot.where
+        tokens = tokens_of(allowed & (summaries.shifting[where] if spot.depth else summaries.quoted))
         spend(EACH_LOOK + EACH_TOKEN * len(tokens))
         names: set[bytes] = set()
         items: set[bytes] = set()
         leaving: list[int] = []
         for token in tokens:
-            shift = heads.shift(where, token)
+            shift = summaries.shift(where, token)
             if spot.depth and self._open_names and shift.names:
                 if shift.is_odd or (not self._trails.canonical and any(b"\\" in name for name in shift.names)):
                     return None
@@ -210,11 +217,11 @@ class Settled:
                 leaving.append(token)
         after: list[int] = self._steps.after_each(spot.state, leaving).tolist()
         for token, target in zip(leaving, after, strict=True):
-            more = self._behind(target, heads.behind(where, spot.depth, token), spot)
+            more = self._behind(target, summaries.behind(where, spot.depth, token), spot)
             if more is None:
                 return None
             items |= more
-        return Needs(frozenset(names), frozenset(items))
+        return MaskConditions(frozenset(names), frozenset(items))
 
     def _behind(self, state: int, rest: bytes, spot: Spot) -> frozenset[bytes] | None:
         """What must not be there for a text to have an end after what a token has behind an item; None if that is
@@ -228,8 +235,8 @@ class Settled:
         return self._onward[key]
 
     def _look_behind(self, state: int, rest: bytes) -> frozenset[bytes] | None:
-        array, log = Frame(None, ARRAY, self._trails.nothing, 0), list[Completed]()
-        at, _ = self._trails.read(Trail(array, AFTER), rest, 0, lambda _: False, log)
+        array, log = OpenContainer(None, ARRAY, self._trails.nothing, 0), list[Completed]()
+        at, _ = self._trails.read(JSONTrail(array, AFTER), rest, 0, lambda _: False, log)
         whole = [each.value for each in log if not each.is_name]
         items = frozenset(value for value in whole if isinstance(value, bytes))
         if at is None or len(items) < len(whole) or (items and not self._trails.canonical):
@@ -237,18 +244,18 @@ class Settled:
         is_inner = at.frame.parent is not None
         return items if not (items and is_inner) and self._goes_on(state, at) else None
 
-    def _goes_on(self, state: int, at: Trail) -> bool:
+    def _goes_on(self, state: int, at: JSONTrail) -> bool:
         """Whether what is in progress, or to come, may be very many values."""
-        variety = self._ways.variety
-        if at.mode == AFTER and variety.may_have(state, 0x5D):
+        bounds = self._continuations.bounds
+        if at.mode == AFTER and bounds.may_have(state, 0x5D):
             return True
-        if at.mode in PARTIAL and variety.is_various(state, at):
+        if at.mode in PARTIAL and bounds.is_various(state, at):
             return True
-        names = None if at.mode == WORD else variety.room(state, at.mode, at.frame.kind, at.text)
+        names = None if at.mode == WORD else bounds.room(state, at.mode, at.frame.kind, at.text)
         # A container that begins there has no names yet.
         return names is not None and (at.frame.parent is not None or not names)
 
-    def is_told(self, spot: Spot, trail: Trail) -> bool:
+    def is_told(self, spot: Spot, trail: JSONTrail) -> bool:
         """Whether all tokens of the chart are allowed in a spot that needs something, with the trail of the place."""
         needs, frame = spot.needs, trail.frame
         assert needs is not None
@@ -268,12 +275,12 @@ class Settled:
                     return False
         return True
 
-    def is_unlike(self, trail: Trail) -> bool:
+    def is_unlike(self, trail: JSONTrail) -> bool:
         """Whether no token completes the string in progress to one that is there."""
         written = trail.frame.written
         if trail.is_free or written is None or not written.count:
             return True
-        begin, closers = joined(trail.text), self._heads.closers
+        begin, closers = joined(trail.text), self._summaries.closers
         if written.count > len(closers):
             return not written.ends(begin, closers.keys())
         alike = list(written.beginning(begin))

@@ -60,7 +60,7 @@ class WordBegin:
         return key == self.exact or (not self.is_exact and key.startswith(self.prefix))
 
 
-class Words:
+class WordIndex:
     """Keys of words, in order, each with how many values were written before the first one that has it."""
 
     __slots__ = ("_keys", "_numbers")

@@ -7,66 +7,66 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import count
 
 from ..limits import spend
-from .values import ARRAY, OBJECT, Container, Kind, Value, WordBegin, Words, key_of
+from .values import ARRAY, OBJECT, Container, Kind, Value, WordBegin, WordIndex, key_of
 
 UNSORTED = 4
 """How many of the last values are looked through one by one, so that a set that is only tried is no part of a ledger:
 of those, that would take all that was written to be copied for the one that a text goes on with."""
 FEW = 4
-"""Up to how many containers are looked through one by one, for which shelves would take longer."""
+"""Up to how many containers are looked through one by one, for which buckets would take longer."""
 _serials = count(1)
 
 
-class Group:
+class EqualityGroup:
     """Containers in the order in which they were written; more of them may come.
 
     numbers: how many values were written before each; serial: a number that no other group has
     """
 
-    __slots__ = ("_names", "_shelves", "numbers", "serial", "values")
+    __slots__ = ("_buckets", "_names", "numbers", "serial", "values")
 
     def __init__(self) -> None:
         self.values: list[Container] = []
         self.numbers: list[int] = []
         self.serial = next(_serials)
-        self._shelves: dict[int | bytes, Shelf] = {}
-        self._names: Shelf | None = None
+        self._buckets: dict[int | bytes, Bucket] = {}
+        self._names: Bucket | None = None
 
     def add(self, value: Container, number: int) -> None:
         """Add one more."""
         self.values.append(value)
         self.numbers.append(number)
 
-    def shelf(self, at: int | bytes) -> Shelf:
+    def bucket(self, at: int | bytes) -> Bucket:
         """What they have at an index, or by a name."""
-        shelf = self._shelves.get(at)
-        if shelf is None:
-            shelf = self._shelves[at] = Shelf()
-        for value, number in self._waiting(shelf):
+        bucket = self._buckets.get(at)
+        if bucket is None:
+            bucket = self._buckets[at] = Bucket()
+        for value, number in self._waiting(bucket):
             if value.has(at):
-                shelf.put(value.parts[at], value, number)
-        return shelf
+                bucket.put(value.parts[at], value, number)
+        return bucket
 
-    def names(self) -> Shelf:
+    def names(self) -> Bucket:
         """The names that objects have."""
         if self._names is None:
-            self._names = Shelf()
+            self._names = Bucket()
         for value, number in self._waiting(self._names):
             spend(20 * len(value.parts))
             for name in value.parts:
                 self._names.put(name, value, number)
         return self._names
 
-    def _waiting(self, shelf: Shelf) -> Iterator[tuple[Container, int]]:
-        """Those that have not been put on a shelf."""
-        while shelf.done < len(self.values):
-            at = shelf.done
+    def _waiting(self, bucket: Bucket) -> Iterator[tuple[Container, int]]:
+        """Those that have not been put on a bucket."""
+        while bucket.done < len(self.values):
+            at = bucket.done
             spend(50)
-            shelf.done = at + 1
+            bucket.done = at + 1
             yield self.values[at], self.numbers[at]
 
 
-class Shelf:
+class Bucket:
     """What containers of a group have at one place, and which of them have it.
 
     texts: the strings, in order; words: the numbers, true, false and null; inner: the arrays and objects
@@ -76,21 +76,21 @@ class Shelf:
 
     def __init__(self) -> None:
         self.done = 0
-        self.groups: dict[Value, Group] = {}
+        self.groups: dict[Value, EqualityGroup] = {}
         self.texts: list[bytes] = []
-        self.words = Words()
-        self.inner: dict[Kind, Group] = {}
+        self.words = WordIndex()
+        self.inner: dict[Kind, EqualityGroup] = {}
 
     def put(self, part: Value, value: Container, number: int) -> None:
         """Note that a container has a part."""
         group = self.groups.get(part)
         if group is None:
-            group = self.groups[part] = Group()
+            group = self.groups[part] = EqualityGroup()
             if isinstance(part, bytes):
                 insort(self.texts, part)
             elif isinstance(part, Container):
                 if part.kind not in self.inner:
-                    self.inner[part.kind] = Group()
+                    self.inner[part.kind] = EqualityGroup()
                 self.inner[part.kind].add(part, number)
             else:
                 self.words.add(part, number)
@@ -105,7 +105,7 @@ class Rivals:
 
     __slots__ = ("few", "sources")
 
-    def __init__(self, sources: tuple[tuple[Group, int], ...], few: tuple[Container, ...]) -> None:
+    def __init__(self, sources: tuple[tuple[EqualityGroup, int], ...], few: tuple[Container, ...]) -> None:
         self.sources = sources
         self.few = few
 
@@ -120,9 +120,9 @@ class Rivals:
         if not self:
             return NONE
         few = [value for value in self.few if value.has(at) and value.parts[at] == part]
-        sources: list[tuple[Group, int]] = []
+        sources: list[tuple[EqualityGroup, int]] = []
         for group, first in self.sources:
-            found = group.shelf(at).groups.get(part)
+            found = group.bucket(at).groups.get(part)
             if found is None:
                 continue
             known = bisect_left(found.numbers, first)
@@ -136,7 +136,7 @@ class Rivals:
 NONE = Rivals((), ())
 
 
-def rivals_of(sources: Iterable[tuple[Group | None, int]], few: Iterable[Container]) -> Rivals:
+def rivals_of(sources: Iterable[tuple[EqualityGroup | None, int]], few: Iterable[Container]) -> Rivals:
     """Those of some groups, as far as they are among the first values, and a few more."""
     found = tuple((group, count) for group, count in sources if group and group.numbers and group.numbers[0] < count)
     more = tuple(few)
@@ -158,8 +158,8 @@ class Ledger:
     def __init__(self) -> None:
         self.numbers: dict[Value, int] = {}
         self.texts: list[bytes] = []
-        self.words = Words()
-        self.containers: dict[Kind, Group] = {ARRAY: Group(), OBJECT: Group()}
+        self.words = WordIndex()
+        self.containers: dict[Kind, EqualityGroup] = {ARRAY: EqualityGroup(), OBJECT: EqualityGroup()}
 
     def add(self, value: Value) -> None:
         """Write one more value, which is not there."""
@@ -183,7 +183,7 @@ class Ledger:
         return copied
 
 
-class Written:
+class WrittenValues:
     """A set of values: the first ones of a ledger, and a few that came last.
 
     count: how many there are; serial: a number that no other set has
@@ -197,7 +197,7 @@ class Written:
         self._first = first
         self._last = last
         # A value and the set with that one more, the last of which that was asked for
-        self._next: tuple[Value, Written] | None = None
+        self._next: tuple[Value, WrittenValues] | None = None
         self.count = first + len(last)
         self.serial = next(_serials)
 
@@ -212,14 +212,14 @@ class Written:
             return found + [value for value, number in numbers.items() if number < first and value in values]
         return found + [value for value in values if numbers.get(value, first) < first] if first else found
 
-    def adding(self, value: Value) -> Written:
+    def adding(self, value: Value) -> WrittenValues:
         """The set with one more value."""
         known = self._next
         if known is not None and known[0] == value:
             return known[1]
         if len(self._last) >= UNSORTED:
             self._sort()
-        more = Written(self._ledger, self._first, (*self._last, value))
+        more = WrittenValues(self._ledger, self._first, (*self._last, value))
         self._next = (value, more)
         return more
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from trellm.guides.distinct.values import ARRAY, OBJECT, Container, Values, WordBegin, key_of, word_of
-from trellm.guides.distinct.written import Ledger, Written
+from trellm.guides.distinct.written import Ledger, WrittenValues
 
 RESTS = (b"", b"a", b"ba", b"abab")
 
@@ -26,7 +26,7 @@ def test_sets_that_branch_are_as_those_of_python(seed: int) -> None:
     random = Random(seed)
     values = Values()
     known = values_of(random, values)
-    sets: list[tuple[Written, list[Any]]] = [(Written(Ledger(), 0), [])]
+    sets: list[tuple[WrittenValues, list[Any]]] = [(WrittenValues(Ledger(), 0), [])]
     for _ in range(60):
         # Mostly on from the last one; else a branch from anywhere
         written, model = sets[-1] if random.random() < 0.7 else random.choice(sets)

@@ -83,7 +83,7 @@ def shift_of(where: int, data: bytes) -> Shift:
     return Shift(where, up, low, tuple(names), is_odd, bool(names) or begun is not None, opens, end)
 
 
-class Heads:
+class TokenSummaries:
     """What the tokens of a vocabulary tell.
 
     closers: what tokens have before a quote that may end a string, with the tokens
@@ -94,7 +94,7 @@ class Heads:
     readers, effects: what `Effects` of several guides have in common; lock: hold it meanwhile
     """
 
-    _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, Heads]] = weakref.WeakKeyDictionary()
+    _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, TokenSummaries]] = weakref.WeakKeyDictionary()
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         tokens = vocabulary.tokens
@@ -139,7 +139,7 @@ class Heads:
         self._spelling: dict[bytes, tuple[int, ...]] = {}
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary) -> Heads:
+    def of(cls, vocabulary: Vocabulary) -> TokenSummaries:
         """Those of a vocabulary, made when first asked for."""
         known = cls._known.get(vocabulary)
         if known is None:
