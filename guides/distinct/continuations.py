@@ -41,10 +41,16 @@ class ChartSteps:
         self._automaton = automaton
         self._tokens = tokens
         self._prepare = prepare
+        self._known: dict[int, int] = {}
 
     def after(self, state: int, token: int) -> int:
         """The state after a token, or DEAD."""
-        return self._automaton.run(follow, self._tokens, self._prepare(state), token)
+        key = state << 32 | token
+        known = self._known.get(key)
+        if known is None:
+            known = self._automaton.run(follow, self._tokens, self._prepare(state), token)
+            note(self._known, [key], known)
+        return known
 
     def after_each(self, state: int, tokens: Sequence[int] | NDArray[np.int32]) -> NDArray[np.int32]:
         """As `after`, of several tokens, in one call: int32."""
