@@ -2,22 +2,264 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.answers import DEAD, NEVER
+from ...kernels.chart.layout import KEPT, ROW
+from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOOP, LOW, OF_LEADS, USUAL, probe
 from ..given import MOST_LEFT, left_of, state_of
+from ..lift.lifted_guide import MAX_STEPS
+from ..limits import spend
 from ..protocol import Mask, tokens_of
-from .frames import STRINGS
-from .refusing_guide import RefusingGuide
-from .ways import Place
+from .continuations import At
+from .effects import Unsafe
+from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT_ESCAPE, WORD, JSONTrail, joined
+from .remembering_guide import FIRST_NUMBER, RememberingGuide
+from .settled import NO_SIGNATURE, RememberedPlace
+from .trail import SPACE
+from .values import ARRAY, OBJECT, word_of
+
+Copying = Callable[[], Mask]
+"""Makes a copy of the chart's mask, which is mostly not needed."""
+FEW = 4000
+"""Up to how many tokens are looked up in a mask one by one."""
 
 
-class DistinctGuide(RefusingGuide):
+class Refused(NamedTuple):
+    """Tokens that must not come: those with the rest of a string, or of a word, and what ends it; single ones."""
+
+    endings: tuple[bytes, ...] = ()
+    are_words: bool = False
+    tokens: tuple[int, ...] = ()
+
+
+class DistinctGuide(RememberingGuide):
     """A LiftedGuide that remembers items of arrays and names in objects. See `guides.protocol.Guide`.
 
-    Outside of these its states are those of the chart, and all is as without them.
+    Outside of these its states are those of the chart, and all is as without them. Its masks are the chart's, without
+    the tokens that must not come.
     """
+
+    def watch(self, items: set[int], names: set[int], **told: bool) -> None:
+        """As `RememberingGuide.watch`."""
+        super().watch(items, names, **told)
+        self._quick.refuse = self._refuse
+        # Masks that lack tokens are kept among the chart's, by numbers that are no signatures
+        self._lacking: dict[tuple[int, Refused], int] = {}
+        self._own_keys = count(NO_SIGNATURE - 1, -1)
+
+    def _forget(self, kept: object) -> None:
+        self._settled.forget_signatures()
+        self._lacking.clear()
+        for state in [state for state in self._signatures if state >= FIRST_NUMBER]:
+            del self._signatures[state]
+        for key in [key for key in list(self._rows) if key < NO_SIGNATURE]:
+            self._rows.pop(key, None)
+        super()._forget(kept)
+
+    # Masks
+
+    def _new_row(self, state: int) -> int:
+        """As `row`, where it is not known."""
+        if state < FIRST_NUMBER:
+            return super()._new_row(state)
+        with self._lock:
+            place = self._given_place(state)
+            assert place is not None
+            row = super().row(place.state)
+            if self._is_told(place):
+                signature = self._signatures[place.state]
+                if place.spot is not None:
+                    place.spot.signature = signature
+                return self._noted(state, signature, row)
+            with self._meter:
+                refused = self._refused(place.state, self._trail(place), partial(self._copied, place.state))
+            if not (refused.endings or refused.tokens):
+                row = super().row(place.state)
+                return self._noted(state, self._signatures[place.state], row)
+            # Many states of equal ones in the chart lack the same tokens.
+            key = self._lacking.get((place.state, refused))
+            if key is None:
+                if len(self._lacking) >= MAX_STEPS:
+                    self._lacking.clear()
+                key = self._lacking[place.state, refused] = next(self._own_keys)
+            with self._tables.lock:
+                row = self._masks.find(self._rows, key)
+                if row is None:
+                    allowed = self._masks.rows[super().row(place.state)].copy()
+                    row = self._masks.store(self._rows, key, self._without(allowed, refused))
+            return self._noted(state, key, row)
+
+    def _is_told(self, place: RememberedPlace) -> bool:
+        """Whether the mask of a place is known to be the chart's, as it is settled."""
+        spot = place.spot
+        if spot is None:
+            return False
+        if spot.is_new:
+            with self._meter:
+                self._settled.look(spot, self._copied(spot.state))
+        if spot.needs is None or spot.is_plain:
+            return spot.is_plain
+        if place.trail is not None:
+            return self._settled.is_told(spot, place.trail)
+        with self._meter:
+            return self._settled.is_told(spot, self._trail(place))
+
+    def _without(self, mask: Mask, refused: Refused) -> Mask:
+        ending = self._summaries.ending_word if refused.are_words else self._summaries.ending_string
+        for rest in refused.endings:
+            mask &= ~ending(rest)
+        for token in refused.tokens:
+            mask[token >> 5] &= ~np.uint32(1 << (token & 31))
+        return mask
+
+    def _refused(self, state: int, trail: JSONTrail, allowed: Copying) -> Refused:
+        """The tokens that the chart allows in a state and that must not come there.
+
+        What is told by tables is looked up; all that may be refused beside is tried. allowed: copies the chart's mask
+        """
+        mode = trail.mode
+        unsafe = self._effects.unsafe(state, trail, allowed)
+        tried = self._matched(unsafe, trail)
+        endings: tuple[bytes, ...] = ()
+        if not self._continuations.is_settled(trail):
+            if mode in (TEXT_ESCAPE, NAME_ESCAPE):
+                tried.update(tokens_of(allowed()))
+            elif mode in STRINGS:
+                endings = self._end_string(state, trail, allowed, tried)
+            elif mode == WORD:
+                endings = self._end_word(state, trail, allowed, tried)
+            elif trail.frame.rivals:
+                tried.update(unsafe.loose)
+        if not tried:
+            return Refused(endings, mode == WORD)
+        spend(len(tried))
+        at = (state, trail)
+        possible = self._allowed_of(tried, allowed())
+        leads: dict[tuple[int, bytes], bool] = {}
+        single: list[int] = []
+        for token, after in zip(possible, self._chart_steps.after_each(state, possible).tolist(), strict=True):
+            data = self._vocabulary.tokens[token] or b""
+            # Space between values changes nothing but the chart's state.
+            key = (after, data if mode in PARTIAL else _without_space(data))
+            if key not in leads:
+                leads[key] = self._follow(at, data, after) is not None
+            if not leads[key]:
+                single.append(token)
+        return Refused(endings, mode == WORD, tuple(sorted(single)))
+
+    def _matched(self, unsafe: Unsafe, trail: JSONTrail) -> set[int]:
+        """The tokens that are to be tried for what they have in whole, or might come to, and what is there."""
+        frame = trail.frame
+        written, targets = frame.written, frame.targets
+        tried = set(unsafe.tested)
+        for word, tokens in unsafe.words.items():
+            if word in targets:
+                tried.update(tokens)
+        if written is None:
+            return tried
+        if frame.kind is OBJECT:
+            for name in written.among(unsafe.named.keys()) if unsafe.named else ():
+                tried.update(unsafe.named[name])
+        elif unsafe.wholes:
+            for item in written.among(unsafe.wholes.keys()):
+                tried.update(unsafe.wholes[item])
+            if trail.mode in PARTIAL:
+                # The item in progress, too, may be one of those that a token has in whole behind its end.
+                begin = joined(trail.text)
+                is_spelt = self._trails.canonical and trail.mode != WORD
+                for item, tokens in unsafe.wholes.items():
+                    if not (is_spelt and isinstance(item, bytes) and not item.startswith(begin)):
+                        tried.update(tokens)
+        return tried
+
+    def _allowed_of(self, tokens: set[int], allowed: Mask) -> list[int]:
+        """Those of some tokens that are in a mask."""
+        if len(tokens) > FEW:
+            return tokens_of(self._summaries.packed(list(tokens)) & allowed)
+        return [token for token in tokens if allowed.item(token >> 5) >> (token & 31) & 1]
+
+    def _end_string(self, state: int, trail: JSONTrail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
+        """What makes what is there of a string or name in progress, before a quote; tokens to be tried are added."""
+        targets, closers = trail.frame.targets, self._summaries.closers
+        piece = self._trails.piece(trail)
+        if not self._trails.canonical:
+            is_robust = self._continuations.bounds.is_robust(state)
+            tried.update(tokens_of(allowed() & self._summaries.quoted if is_robust else allowed()))
+            return ()
+        for text in targets.kept(piece):
+            tried.update(closers.get(text[len(piece) :], ()))
+        if not self._continuations.bounds.is_robust(state):
+            tried.update(self._summaries.spelling_on(piece, targets.beginning(piece)))
+        return () if targets.written is None else tuple(sorted(targets.written.ends(piece, closers.keys())))
+
+    def _end_word(self, state: int, trail: JSONTrail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
+        """As `_end_string`, of a number, or true, false or null, before what may end one."""
+        frame = trail.frame
+        targets, begin = frame.targets, joined(trail.text)
+        ends, tokens = self._effects.met_words(self._effects.narrow(state, allowed), begin, targets)
+        tried.update(tokens)
+        found: list[bytes] = []
+        for head in ends:
+            if frame.kind is ARRAY and frame.written is not None and word_of(begin + head) in frame.written:
+                found.append(head)
+            else:
+                tried.update(self._summaries.enders[head])
+        mantissa, power, _ = begin.lower().partition(b"e")
+        if not mantissa.strip(b"-0."):
+            # Zero is one value whatever the power of ten.
+            tried.update(tokens_of(allowed() & (~self._summaries.ending if power else self._summaries.powers)))
+        return tuple(found)
+
+    def _refusable(self, state: int) -> Mask:
+        """The tokens that may have something twice outside of what is remembered, or lead to where it may be."""
+        found = self._summaries.with_comma if self._differs(state) else self._summaries.opening
+        return found | self._summaries.with_comma & self._summaries.quoted if self._trails.with_names else found
+
+    def _refuse(self, state: int, mask: Mask) -> None:
+        """Take tokens from a mask that have something twice, outside of what is remembered."""
+        with self._meter:
+            if self._automaton.chart.states.item(state, KEPT) < 0:
+                self._automaton.keep(np.array([state], np.int32))
+            found = mask & self._refusable(state)
+            if not found.any():
+                return
+            tokens = self._to_try(state, found)
+            for token, after in zip(tokens, self._chart_steps.after_each(state, tokens).tolist(), strict=True):
+                if self._follow((state, None), self._summaries.text(token), after) is None:
+                    mask[token >> 5] &= ~np.uint32(1 << (token & 31))
+
+    def _to_try(self, state: int, tokens: Mask) -> list[int]:
+        """Those of some tokens that do more than stay in the string that a state of the chart is in.
+
+        Within a loop all states call the same rules: where no item or name that matters may begin in one of them, none
+        begins in any. Beside a usual state this holds of tokens that come to it by their first byte.
+        """
+        self._automaton.run(probe, state, self._found)
+        loops = self._quick.view[USUAL] if self._quick.view[KIND] == BESIDE else state
+        if loops != state:
+            self._automaton.keep(np.array([loops], np.int32))
+            self._automaton.run(probe, loops, self._found)
+        view = self._quick.view
+        begins = any(self._differs(each) or self._must_differ(each) for each in {state, loops})
+        loop = None if begins or view[KIND] != LOOP else (view[LOW], view[HIGH], view[OF_LEADS])
+        loop_slice = None if loop is None else self._tables.loop_slice(loop)
+        if loop_slice is None:
+            return tokens_of(tokens)
+        found = tokens_of(tokens & ~loop_slice.row)
+        if loops != state:
+            chart, texts = self._automaton.chart, self._tables.bytes
+            comes = chart.rows[chart.states.item(state, ROW)] == loops
+            found += [each for each in tokens_of(tokens & loop_slice.row) if not comes[texts.data[texts.start[each]]]]
+        return found
+
+    # Distances
 
     def distance(self, state: int) -> int:
         """Tokens that complete the text, EOS not counted; bytes where something in progress must not be repeated."""
@@ -25,11 +267,15 @@ class DistinctGuide(RefusingGuide):
             place = self._ready(state)
             return NEVER if place[0] == DEAD else self._distance(place)
 
-    def _distance(self, place: Place) -> int:
+    def _distance(self, place: At) -> int:
         state, trail = place
-        if trail is None or self._ways.is_settled(trail) or (not self._by_bytes and self._ways.is_clean(state, trail)):
-            return self._ways.needed(state) if self._by_bytes else self._closing.distance(state)
-        return self._ways.cost(state, trail)
+        if (
+            trail is None
+            or self._continuations.is_settled(trail)
+            or (not self._by_bytes and self._continuations.is_clean(state, trail))
+        ):
+            return self._continuations.needed(state) if self._by_bytes else self._closing.distance(state)
+        return self._continuations.cost(state, trail)
 
     def enough(self, state: int, left: int) -> int | None:
         """As `LiftedGuide.enough`."""
@@ -40,14 +286,18 @@ class DistinctGuide(RefusingGuide):
                 return NEVER if left >= NEVER else None
             return self._enough(place, left)
 
-    def _enough(self, place: Place, left: int) -> int | None:
+    def _enough(self, place: At, left: int) -> int | None:
         state, trail = place
-        if trail is None or self._ways.is_settled(trail) or (not self._by_bytes and self._ways.is_clean(state, trail)):
+        if (
+            trail is None
+            or self._continuations.is_settled(trail)
+            or (not self._by_bytes and self._continuations.is_clean(state, trail))
+        ):
             if not self._by_bytes:
                 return self._closing.enough(state, left)
-            needed = self._ways.needed(state)
+            needed = self._continuations.needed(state)
         else:
-            needed = self._ways.cost(state, trail)
+            needed = self._continuations.cost(state, trail)
         return needed if needed <= left else None
 
     def mask_within(self, state: int, left: int) -> Mask:
@@ -64,7 +314,7 @@ class DistinctGuide(RefusingGuide):
             if self._by_bytes:
                 within |= allowed & unsettled
             for token in tokens_of(within & unsettled):
-                after = self._place_after(place, token)
+                after = self._follow(place, self._summaries.text(token), self._chart_steps.after(place[0], token))
                 if after is not None and self._enough(after, left - 1) is None:
                     within[token >> 5] &= ~np.uint32(1 << (token & 31))
             return within | (allowed & self._tables.eos_words)
@@ -80,18 +330,18 @@ class DistinctGuide(RefusingGuide):
         fit[DEAD] = False
         return fit[after]
 
-    def _unsettled(self, place: Place, within: Mask) -> Mask:
+    def _unsettled(self, place: At, within: Mask) -> Mask:
         """A set with all the tokens after which the chart alone does not know the distance."""
         state, trail = place
         if trail is None:
             return self._refusable(state)
         if trail.mode not in STRINGS or not self._trails.canonical:
             return ~np.zeros_like(within)
-        if self._ways.is_settled(trail):
-            return self._heads.quoted
+        if self._continuations.is_settled(trail):
+            return self._summaries.quoted
         piece = self._trails.piece(trail)
-        longer = self._heads.spelling_on(piece, trail.frame.targets.beginning(piece))
-        return self._heads.quoted | self._heads.packed(list(longer))
+        longer = self._summaries.spelling_on(piece, trail.frame.targets.beginning(piece))
+        return self._summaries.quoted | self._summaries.packed(list(longer))
 
     # Bytes, and parts of tokens
 
@@ -102,7 +352,7 @@ class DistinctGuide(RefusingGuide):
             after = self._automaton.transitions(place[0])
             for byte in np.flatnonzero(after != DEAD).tolist():
                 data = bytes((byte,))
-                after[byte] = self._number(state, data, self._follow(place, data, after.item(byte)))
+                after[byte] = self._number(state, data, after.item(byte))
             return after
 
     def certain_bytes(self, state: int, most: int) -> bytes:
@@ -131,10 +381,10 @@ class DistinctGuide(RefusingGuide):
             after = self._closing.after_tokens(place[0], node)
             self._automaton.keep(after)
             for at, data in self._rests(place, after, node):
-                after[at] = self._number(state, data, self._follow(place, data, after.item(at)))
+                after[at] = self._number(state, data, after.item(at))
             return after
 
-    def _rests(self, place: Place, after: NDArray[np.int32], node: int) -> list[tuple[int, bytes]]:
+    def _rests(self, place: At, after: NDArray[np.int32], node: int) -> list[tuple[int, bytes]]:
         """What the allowed tokens below a node of the trie have beyond it, by their places there."""
         tables, texts = self._tables, self._vocabulary.tokens
         depth = int(tables.trie.depth[node])
@@ -153,7 +403,8 @@ class DistinctGuide(RefusingGuide):
         with self._lock, self._meter:
             places = [self._ready(state) for state in np.asarray(states).reshape(-1).tolist()]
             costs = [
-                NEVER if s == DEAD else self._ways.needed(s) if t is None else self._ways.cost(s, t) for s, t in places
+                NEVER if s == DEAD else self._continuations.needed(s) if t is None else self._continuations.cost(s, t)
+                for s, t in places
             ]
             return np.array(costs, np.int32)
 
@@ -181,3 +432,10 @@ class DistinctGuide(RefusingGuide):
     def describe(self, state: int) -> str:
         """What may follow, in words, as the chart has it."""
         return super().describe(self.chart_state(state))
+
+
+def _without_space(data: bytes) -> bytes:
+    """A token that begins between values without space in front, and behind where it surely is between values, too."""
+    data = data.lstrip(SPACE)
+    short = data.rstrip(SPACE)
+    return short if b'"' not in data and short[-1:] in b"[]{}" else data

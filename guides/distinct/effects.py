@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
-from ..protocol import DEAD, NEVER, Mask, tokens_of
+from ..protocol import DEAD, Mask, tokens_of
+from .cardinality import MAX_KNOWN
+from .continuations import ChartSteps, Continuations
 from .frames import (
     AFTER,
     COLON,
@@ -23,16 +25,14 @@ from .frames import (
     TEXT,
     TEXT_ESCAPE,
     WORD,
-    Frame,
-    Trail,
+    JSONTrail,
+    OpenContainer,
+    Targets,
     joined,
 )
-from .heads import Heads
-from .rivals import ARRAY, OBJECT, Container, Value
-from .trail import LEVELS, SPACE, WORD_END, Completed, Shape, Simple, Trails
-from .variety import MAX_KNOWN
-from .ways import Steps, Ways
-from .words import word_of
+from .summaries import TokenSummaries
+from .trail import LEVELS, SPACE, Completed, JSONTrails, Shape
+from .values import ARRAY, OBJECT, Container, Value, WordBegin, word_of
 
 Tokens = NDArray[np.int32]
 VALUE_MODES = (ITEM, COLON, TEXT, TEXT_ESCAPE, WORD)
@@ -55,7 +55,7 @@ class Effect(NamedTuple):
     stays_free: whether nothing in progress behind it can come to what is there, if the container has no rivals
     """
 
-    trail: Trail | None
+    trail: JSONTrail | None
     wholes: tuple[Value, ...]
     names: frozenset[bytes]
     is_told: bool
@@ -75,40 +75,36 @@ class Unsafe(NamedTuple):
     tested: those of which nothing is known
     loose: those after which a container may be one that is there, or may come to such ones only
     wholes, named: by an item, or a name, that must not be there
-    words: one for each that is tested, which leads on where that word is not there; None if there are others
-    longest: the most bytes that the beginning of one of these items may have; begins: what these begin with
-    by_hits: what is worked out of them, by those of the items that are there, and how the one in progress begins
+    words: by a word, those that lead on where that word is not there
     """
 
     tested: list[int]
     loose: list[int]
     wholes: dict[Value, list[int]]
-    named: dict[bytes, list[int]]
-    longest: int
-    begins: frozenset[bytes] | None
-    words: list[Value] | None
-    by_hits: dict[tuple[tuple[Value, ...], bytes | None], Any]
+    named: dict[Value, list[int]]
+    words: dict[Value, list[int]]
 
 
 class Narrow(NamedTuple):
-    """Tokens after which a word may not come to very many values.
+    """Tokens after which a word may not come to very many values, with bytes that begin with their own after which a
+    word may end, None where none are known.
 
-    powers: those that begin with a power of ten; others: all others; endings: by each of them, bytes that begin with
-    its own after which a word may end, None where none are known
+    powers: those that begin with a power of ten; others: all others
     """
 
-    powers: list[int]
-    others: list[int]
-    endings: dict[int, bytes | None]
+    powers: dict[int, bytes | None]
+    others: dict[int, bytes | None]
 
 
 class Met:
-    """The effects of tokens on a trail without values, as far as they have been asked for; hold the lock of `Heads`.
+    """The effects of tokens on a trail without values, as far as they have been asked for.
+
+    Hold the lock of `TokenSummaries`.
 
     effects: those that may matter, one for all tokens that may be looked at together
     """
 
-    def __init__(self, blank: Trail, count: int) -> None:
+    def __init__(self, blank: JSONTrail, count: int) -> None:
         self.blank = blank
         self.effects: list[Effect] = [UNTOLD]
         self._numbers: dict[Any, int] = {}
@@ -168,69 +164,63 @@ class Effects:
     def __init__(
         self,
         automaton: ChartAutomaton,
-        trails: Trails,
-        ways: Ways,
-        heads: Heads,
+        trails: JSONTrails,
+        continuations: Continuations,
+        summaries: TokenSummaries,
         vocabulary: Vocabulary,
-        steps: Steps,
+        steps: ChartSteps,
     ) -> None:
         self._automaton = automaton
         self._trails = trails
-        self._ways = ways
-        self._heads = heads
+        self._continuations = continuations
+        self._summaries = summaries
         self._texts = vocabulary.tokens
         self._steps = steps
         # What tokens do to trails without values is the same in all guides that read strings alike.
-        with heads.lock:
-            readers = heads.readers
+        with summaries.lock:
+            readers = summaries.readers
             kind = (trails.canonical, trails.with_names)
             if kind not in readers:
-                readers[kind] = Trails(heads, canonical=kind[0], with_names=kind[1])
-            self._reader: Trails = readers[kind]
+                readers[kind] = JSONTrails(canonical=kind[0], with_names=kind[1])
+            self._reader: JSONTrails = readers[kind]
         self._narrow: dict[int, Narrow] = {}
         self._unsafe: dict[tuple[int, int, int, bool], Unsafe] = {}
 
-    def known(self, state: int, trail: Trail) -> Unsafe | None:
+    def known(self, state: int, trail: JSONTrail) -> Unsafe | None:
         """The tokens to be looked at in a state of the chart, if they are known."""
         return self._unsafe.get((state, trail.frame.shape, trail.mode, bool(trail.frame.rivals)))
 
-    def unsafe(self, state: int, trail: Trail, allowed: Mask) -> Unsafe:
+    def unsafe(self, state: int, trail: JSONTrail, allowed: Callable[[], Mask]) -> Unsafe:
         """The tokens to be looked at in a state of the chart, of those that it allows."""
         known = self.known(state, trail)
         if known is None:
             if len(self._unsafe) >= MAX_KNOWN >> 4:
                 self._unsafe.clear()
-            known = self._find_unsafe(state, trail, allowed)
+            known = self._find_unsafe(state, trail, allowed())
             self._unsafe[state, trail.frame.shape, trail.mode, bool(trail.frame.rivals)] = known
         return known
 
-    def _find_unsafe(self, state: int, trail: Trail, allowed: Mask) -> Unsafe:
-        found = Unsafe([], [], {}, {}, 0, None, [], {})
+    def _find_unsafe(self, state: int, trail: JSONTrail, allowed: Mask) -> Unsafe:
+        found = Unsafe([], [], {}, {}, {})
         shape, mode = self._trails.shapes[trail.frame.shape], trail.mode
         if mode in STRINGS:
-            allowed = allowed & self._heads.quoted
+            allowed = allowed & self._summaries.quoted
         elif mode == WORD:
-            allowed = allowed & self._heads.ending
-        with self._heads.lock:
+            allowed = allowed & self._summaries.ending
+        with self._summaries.lock:
             met = self._shared(shape, mode)
             tokens, groups = met.grouped(
                 tokens_of(allowed), lambda data: self._effect(met.blank, shape, data), self._texts
             )
-        found = self._look_groups(state, met, tokens, groups, found, with_rivals=bool(trail.frame.rivals))
-        if not self._trails.canonical or mode == WORD:
-            # There are several ways to write it, and its beginning may be longer.
-            return found._replace(longest=NEVER)
-        texts = [whole for whole in found.wholes if isinstance(whole, bytes)]
-        begins = frozenset(whole[:end] for whole in texts for end in range(len(whole) + 1))
-        return found._replace(longest=max(map(len, texts), default=0), begins=begins)
+        if len(tokens):
+            self._look_groups(state, met, tokens, groups, found, with_rivals=bool(trail.frame.rivals))
+        return found
 
     def _look_groups(
         self, state: int, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, with_rivals: bool
-    ) -> Unsafe:
+    ) -> None:
         """As `_find_unsafe`, of tokens with the numbers of their effects: once for all that lead to one state."""
-        if not len(tokens):
-            return found
-        after = self._steps.after_all(state, tokens)
+        after = self._steps.after_each(state, tokens)
         order = np.lexsort((tokens, after, groups))
         tokens, after, groups = tokens[order], after[order], groups[order]
         starts = np.flatnonzero(np.r_[True, (np.diff(after) != 0) | (np.diff(groups) != 0)])
@@ -243,18 +233,16 @@ class Effects:
                 self._note_loose(target, met.blank, effect, alike, found)
             if not effect.is_told:
                 found.tested.extend(alike)
-                found = found._replace(words=None)
                 continue
             name = None if with_rivals else self._free_name(target, met.blank, effect)
             if name is not None:
                 _note(found, alike, effect, effect.names | {name})
             elif effect.goes_on and effect.trail is not None and (with_rivals or not effect.stays_free):
-                found = self._note_onward(target, met.blank, effect, alike, found)
+                self._note_onward(target, met.blank, effect, alike, found)
             else:
                 _note(found, alike, effect, effect.names)
-        return found
 
-    def _free_name(self, state: int, blank: Trail, effect: Effect) -> bytes | None:
+    def _free_name(self, state: int, blank: JSONTrail, effect: Effect) -> bytes | None:
         """Some name that may come after a token in the same object: if it is not there, it takes no more to go on."""
         at = effect.trail
         if at is None or at.frame.name is not None or state == DEAD:
@@ -262,10 +250,10 @@ class Effects:
         # It is not known which name it is that is in progress before the token, and then there.
         if at.frame.parent is not blank.frame.parent or blank.mode in (NAME_TEXT, NAME_ESCAPE):
             return None
-        name = self._ways.variety.some_name(state, at.mode, at.text)
+        name = self._continuations.bounds.some_name(state, at.mode, at.text)
         return None if name in effect.names else name
 
-    def _note_loose(self, state: int, blank: Trail, effect: Effect, tokens: list[int], found: Unsafe) -> None:
+    def _note_loose(self, state: int, blank: JSONTrail, effect: Effect, tokens: list[int], found: Unsafe) -> None:
         """Note tokens that matter if the container has rivals.
 
         Those that do not end an object matter by the names only that are needed for what makes it another one.
@@ -280,7 +268,7 @@ class Effects:
         for name in names or ():
             found.named.setdefault(name, []).extend(tokens)
 
-    def _note_onward(self, state: int, blank: Trail, effect: Effect, tokens: list[int], found: Unsafe) -> Unsafe:
+    def _note_onward(self, state: int, blank: JSONTrail, effect: Effect, tokens: list[int], found: Unsafe) -> None:
         """Note tokens in which something begins with which the text might have no end."""
         at = effect.trail
         assert at is not None
@@ -289,83 +277,62 @@ class Effects:
             is_met = not _is_begun(at.frame, blank.frame) or any(map(at.frame.written.__contains__, more))
             more = None if is_met else frozenset[bytes]()
         if more is not None:
-            _note(found, tokens, effect, effect.names | more)
-            return found
-        found.tested.extend(tokens)
-        rest = self._ways.variety.ending(state) if effect.begins_word else None
-        if rest is None or found.words is None:
-            return found._replace(words=None)
-        found.words.extend(word_of((self._texts[token] or b"").lstrip(SPACE) + rest) for token in tokens)
-        return found
+            return _note(found, tokens, effect, effect.names | more)
+        rest = self._continuations.bounds.ending(state) if effect.begins_word else None
+        if rest is None:
+            found.tested.extend(tokens)
+        else:
+            for token in tokens:
+                word = word_of((self._texts[token] or b"").lstrip(SPACE) + rest)
+                found.words.setdefault(word, []).append(token)
 
-    def _room(self, state: int, trail: Trail) -> frozenset[bytes] | None:
+    def _room(self, state: int, trail: JSONTrail) -> frozenset[bytes] | None:
         """The names that are needed for a piece that may come to very many values; None where none may come."""
         if state == DEAD:
             return frozenset()  # the chart does not allow it
-        mode, kind, variety = trail.mode, trail.frame.kind, self._ways.variety
+        mode, kind, bounds = trail.mode, trail.frame.kind, self._continuations.bounds
         if mode in PARTIAL:
-            if variety.is_various(state, trail):
+            if bounds.is_various(state, trail):
                 return frozenset()
             if mode not in (TEXT, NAME_TEXT) or kind is not OBJECT:
                 return None
-        return variety.room(state, mode, kind, trail.text)
+        return bounds.room(state, mode, kind, trail.text)
 
-    def known_narrow(self, state: int) -> Narrow | None:
-        """As `narrow`, if it is known."""
-        return self._narrow.get(state)
-
-    def narrow(self, state: int, allowed: Mask) -> Narrow:
+    def narrow(self, state: int, allowed: Callable[[], Mask]) -> Narrow:
         """The tokens that go on with a word in a state of the chart, so that it may not come to very many values."""
         known = self._narrow.get(state)
         if known is None:
             if len(self._narrow) >= MAX_KNOWN >> 4:
                 self._narrow.clear()
-            known = self._narrow[state] = Narrow([], [], {})
-            tokens = tokens_of(allowed & ~self._heads.ending)
+            known = self._narrow[state] = Narrow({}, {})
+            tokens = tokens_of(allowed() & ~self._summaries.ending)
             spend(EACH_TOKEN * len(tokens))
-            for token, after in zip(tokens, self._steps.after_each(state, tokens), strict=True):
+            for token, after in zip(tokens, self._steps.after_each(state, tokens).tolist(), strict=True):
                 data = self._texts[token] or b""
-                if not self._ways.variety.is_wide(after):
-                    (known.powers if data[:1] in b"eE" else known.others).append(token)
-                    rest = self._ways.variety.ending(after)
-                    known.endings[token] = None if rest is None else data + rest
+                if not self._continuations.bounds.is_wide(after):
+                    rest = self._continuations.bounds.ending(after)
+                    endings = known.powers if data[:1] in b"eE" else known.others
+                    endings[token] = None if rest is None else data + rest
         return known
 
-    def look_simple(self, trail: Trail, token: int) -> Simple | None:
-        """What a token does to a trail, if that is simple."""
-        mode, data = trail.mode, self._texts[token] or b""
-        if not self._trails.canonical or mode in (TEXT_ESCAPE, NAME_ESCAPE) or trail.frame.is_open:
-            return None
-        if mode == WORD and not WORD_END.search(data):
-            return Simple(False, data, mode, None)
-        if mode in STRINGS and b'"' not in data and b"\\" not in data:
-            return Simple(False, data, mode, None)
-        log: list[Completed] = []
-        blank = self._blank(self._trails, self._trails.shapes[trail.frame.shape], mode)
-        found, end = self._trails.read(blank, data, 0, lambda _: False, log)
-        if end < 0 or found is None or found.frame.parent is not blank.frame.parent:
-            return None
-        if found.mode in (TEXT_ESCAPE, NAME_ESCAPE) or len(log) > 1 or any(each.begun for each in log):
-            return None
-        begin = joined(found.text) if found.mode in PARTIAL else None
-        if not log:
-            return None if mode in PARTIAL else Simple(False, b"", found.mode, begin)
-        value = log[0].value
-        if mode == WORD:
-            ended = WORD_END.search(data)
-            return Simple(True, data[: ended.start()], found.mode, begin) if ended else None
-        return Simple(True, value[1:], found.mode, begin) if isinstance(value, bytes) and mode in STRINGS else None
+    def met_words(self, narrow: Narrow, begin: bytes, targets: Targets) -> tuple[list[bytes], list[int]]:
+        """What ends a word that begins so and makes it one of the targets; tokens after which it may be no other."""
+        ends = [head for head in self._summaries.enders_of(begin) if word_of(begin + head) in targets]
+        endings = narrow.others
+        if narrow.powers and targets.continues_word(WordBegin(begin + b"e")):
+            endings = {**endings, **narrow.powers}
+        return ends, [token for token, rest in endings.items() if rest is None or word_of(begin + rest) in targets]
 
     def _shared(self, shape: Shape, mode: int) -> Met:
         """What is known of tokens in containers as some are, of all guides that read strings alike."""
-        known, key = self._heads.effects, (self._reader.canonical, self._reader.with_names, shape, mode)
+        known, key = self._summaries.effects, (self._reader.canonical, self._reader.with_names, shape, mode)
         if key not in known:
             if len(known) >= MOST_SHARED:
                 known.clear()
             known[key] = Met(self._blank(self._reader, shape, mode), len(self._texts))
         return known[key]
 
-    def _effect(self, blank: Trail, shape: Shape, data: bytes) -> Effect:
+    def _effect(self, blank: JSONTrail, shape: Shape, data: bytes) -> Effect:
         spend(EACH_TOKEN)
         log: list[Completed] = []
         found, end = self._reader.read(blank, data, 0, lambda _: False, log)
@@ -383,7 +350,7 @@ class Effects:
         is_watched = blank.frame.kind is ARRAY and blank.frame.written is not None
         if not is_watched:
             values = []
-        elif not self._heads.inner.issuperset(values):
+        elif any(isinstance(value, Container) for value in values):
             return UNTOLD
         is_after = found.mode == AFTER and _depth(found.frame) <= _depth(blank.frame) - closed
         is_same_piece = not log and blank.mode in PARTIAL
@@ -403,7 +370,7 @@ class Effects:
             self._stays_free(found, blank),
         )
 
-    def _stays_free(self, at: Trail, blank: Trail) -> bool:
+    def _stays_free(self, at: JSONTrail, blank: JSONTrail) -> bool:
         """As `Effect` says: no value of an object has rivals, and of containers that begin in it none is there yet."""
         frame, around = at.frame, blank.frame.parent
         if blank.frame.kind is not OBJECT:
@@ -412,21 +379,21 @@ class Effects:
             return frame.name is not None
         # Where it is not directly in the object it would matter what stands before it.
         is_directly_in = frame.parent is not None and frame.parent.parent is around
-        return is_directly_in and not frame.length and self._ways.is_settled(at)
+        return is_directly_in and not frame.length and self._continuations.is_settled(at)
 
-    def _blank(self, trails: Trails, shape: Shape, mode: int) -> Trail:
+    def _blank(self, trails: JSONTrails, shape: Shape, mode: int) -> JSONTrail:
         """A trail without values in containers as some are."""
-        frame: Frame | None = None
+        frame: OpenContainer | None = None
         for number, (kind, is_watched) in enumerate(reversed(shape[:LEVELS])):
             is_last = number == min(len(shape), LEVELS) - 1
             is_value = not is_last or mode in VALUE_MODES
             written = trails.nothing if is_watched or kind is OBJECT else None
             around = trails.shape(frame, kind, is_watched=is_watched)
-            frame = Frame(frame, kind, written, around, name=b"" if kind is OBJECT and is_value else None)
+            frame = OpenContainer(frame, kind, written, around, name=b"" if kind is OBJECT and is_value else None)
         assert frame is not None
         # What no string begins with, so that the one in progress is none of those that tokens have in whole
         text = None if mode not in STRINGS else b"\0\\" if mode in (TEXT_ESCAPE, NAME_ESCAPE) else b"\0"
-        return Trail(frame, mode, text)
+        return JSONTrail(frame, mode, text)
 
 
 def _note(found: Unsafe, tokens: list[int], effect: Effect, names: frozenset[bytes]) -> None:
@@ -437,7 +404,7 @@ def _note(found: Unsafe, tokens: list[int], effect: Effect, names: frozenset[byt
         found.named.setdefault(name, []).extend(tokens)
 
 
-def _is_begun(frame: Frame, blank: Frame) -> bool:
+def _is_begun(frame: OpenContainer, blank: OpenContainer) -> bool:
     """Whether a frame has begun after a blank one was there, which may have ended."""
     around = blank.parent
     while around is not None and frame.parent is not around:
@@ -445,14 +412,14 @@ def _is_begun(frame: Frame, blank: Frame) -> bool:
     return frame.parent is not around
 
 
-def _is_within(frame: Frame, blank: Frame) -> bool:
+def _is_within(frame: OpenContainer, blank: OpenContainer) -> bool:
     """Whether a frame is that which a blank one came to, or is in it."""
     while frame.parent is not blank.parent and frame.parent is not None:
         frame = frame.parent
     return frame.parent is blank.parent
 
 
-def _depth(frame: Frame | None) -> int:
+def _depth(frame: OpenContainer | None) -> int:
     depth = 0
     while frame is not None:
         depth, frame = depth + 1, frame.parent

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..limits import spend
-from .rivals import ARRAY, NONE, OBJECT, Container, Kind, Rivals, Shelf, Value, rivals_of, texts_beginning
-from .words import WordBegin, key_of
-from .written import Written
+from .values import ARRAY, OBJECT, Container, Kind, Value, WordBegin, key_of
+from .written import NONE, Bucket, Rivals, WrittenValues, rivals_of, texts_beginning
 
 FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE = range(10)
 """What comes next: in an array that has just begun; a value; after one; a name; a colon; the rest of a number or word,
@@ -24,19 +23,18 @@ PIECE = 64
 """Up to how many bytes of a text are copied when it goes on."""
 
 
-class Parts(NamedTuple):
-    """Items, members, or pieces of a text: one behind those before it; size: of all together."""
+class Chain(NamedTuple):
+    """Items, members, or pieces of a text: one behind those before it."""
 
-    before: Parts | None
+    before: Chain | None
     last: Any
-    size: int
 
 
-Text = bytes | Parts
+Text = bytes | Chain
 """The bytes of what is in progress: as they are while they are few, in pieces if they are many."""
 
 
-def items_of(parts: Parts | None) -> list[Any]:
+def items_of(parts: Chain | None) -> list[Any]:
     """The items, members or pieces in order."""
     found: list[Any] = []
     while parts is not None:
@@ -54,11 +52,6 @@ def joined(text: Text | None) -> bytes:
     return b"".join(pieces)
 
 
-def size_of(text: Text | None) -> int:
-    """How many bytes a text has."""
-    return 0 if text is None else len(text) if isinstance(text, bytes) else text.size
-
-
 def more_of(text: Text | None, data: bytes) -> Text:
     """A text with more bytes."""
     if text is None:
@@ -66,13 +59,13 @@ def more_of(text: Text | None, data: bytes) -> Text:
     if isinstance(text, bytes):
         if len(text) < PIECE:
             return text + data
-        text = Parts(None, text, len(text))
+        text = Chain(None, text)
     elif len(text.last) < PIECE:
-        return Parts(text.before, text.last + data, text.size + len(data))
-    return Parts(text, data, text.size + len(data))
+        return Chain(text.before, text.last + data)
+    return Chain(text, data)
 
 
-class Frame:
+class OpenContainer:
     """A container that has begun.
 
     written: the items that there are, of an array whose items must differ; the names of an object; None of others
@@ -87,14 +80,14 @@ class Frame:
 
     def __init__(
         self,
-        parent: Frame | None,
+        parent: OpenContainer | None,
         kind: Kind,
-        written: Written | None,
+        written: WrittenValues | None,
         shape: int,
         *,
         is_open: bool = False,
         rivals: Rivals = NONE,
-        parts: Parts | None = None,
+        parts: Chain | None = None,
         length: int = 0,
         name: bytes | None = None,
     ) -> None:
@@ -123,12 +116,12 @@ class Frame:
         """Whether an object has a member of a name."""
         return self.kind is OBJECT and self.written is not None and name in self.written
 
-    def named(self, name: bytes) -> Frame | None:
+    def named(self, name: bytes) -> OpenContainer | None:
         """An object whose next member has a name; None if that is there already."""
         assert self.written is not None
         if name in self.written:
             return None
-        return Frame(
+        return OpenContainer(
             self.parent,
             OBJECT,
             self.written.adding(name),
@@ -139,7 +132,7 @@ class Frame:
             name=name,
         )
 
-    def having(self, value: Value) -> Frame | None:
+    def having(self, value: Value) -> OpenContainer | None:
         """The container with one more value; None if it must not be there."""
         written, rivals = self.written, self.rivals
         if self.kind is ARRAY:
@@ -154,9 +147,10 @@ class Frame:
             part, at = (self.name, value), self.name
         if rivals is not NONE:
             rivals = rivals.having(at, value)
-        length = self.length + 1
-        parts = None if self.parent is None else Parts(self.parts, part, length)
-        return Frame(self.parent, self.kind, written, self.shape, rivals=rivals, parts=parts, length=length)
+        parts = None if self.parent is None else Chain(self.parts, part)
+        return OpenContainer(
+            self.parent, self.kind, written, self.shape, rivals=rivals, parts=parts, length=self.length + 1
+        )
 
 
 class Targets:
@@ -165,30 +159,30 @@ class Targets:
     written: what it must not be equal to; count: how many there are, at most
     """
 
-    __slots__ = ("_parts", "_shelves", "count", "written")
+    __slots__ = ("_buckets", "_parts", "count", "written")
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: OpenContainer) -> None:
         is_name = frame.kind is OBJECT and frame.name is None
         self.written = frame.written if frame.kind is ARRAY or is_name else None
         self.count = 0 if self.written is None else self.written.count
         # What keeps rivals: of groups, and of those that are in none
-        self._shelves: list[tuple[Shelf, int]] = []
+        self._buckets: list[tuple[Bucket, int]] = []
         self._parts: list[Value] = []
         if frame.rivals:
             at = frame.length if frame.name is None else frame.name
             for group, first in frame.rivals.sources:
-                self._shelves.append((group.names() if is_name else group.shelf(at), first))
+                self._buckets.append((group.names() if is_name else group.bucket(at), first))
             for value in frame.rivals.few:
                 if is_name:
                     self._parts += value.parts
                 elif value.has(at):
                     self._parts.append(value.parts[at])
-            self.count += len(self._parts) + sum(len(shelf.groups) for shelf, _ in self._shelves)
+            self.count += len(self._parts) + sum(len(bucket.groups) for bucket, _ in self._buckets)
 
     def _is_kept(self, value: Value) -> bool:
         """Whether a value keeps rivals."""
-        for shelf, first in self._shelves:
-            group = shelf.groups.get(value)
+        for bucket, first in self._buckets:
+            group = bucket.groups.get(value)
             if group is not None and group.numbers[0] < first:
                 return True
         return value in self._parts
@@ -208,13 +202,13 @@ class Targets:
             return True
         if any(isinstance(part, tuple) and begin.suits(key_of(part)) for part in self._parts):
             return True
-        return any(shelf.words.continues(begin, first) for shelf, first in self._shelves)
+        return any(bucket.words.continues(begin, first) for bucket, first in self._buckets)
 
     def kept(self, begin: bytes) -> Iterator[bytes]:
         """The strings that begin so and keep rivals."""
         yield from (part for part in self._parts if isinstance(part, bytes) and part.startswith(begin))
-        for shelf, _ in self._shelves:
-            yield from (text for text in texts_beginning(shelf.texts, begin) if self._is_kept(text))
+        for bucket, _ in self._buckets:
+            yield from (text for text in texts_beginning(bucket.texts, begin) if self._is_kept(text))
 
     def beginning(self, begin: bytes) -> Iterator[bytes]:
         """The strings among them that begin so."""
@@ -226,24 +220,22 @@ class Targets:
         """The arrays, or objects, among them."""
         written = NONE if self.written is None else self.written.containers(kind)
         parts = [part for part in self._parts if isinstance(part, Container) and part.kind == kind]
-        if not parts and not self._shelves:
+        if not parts and not self._buckets:
             return written
-        kept = ((shelf.inner.get(kind), first) for shelf, first in self._shelves)
+        kept = ((bucket.inner.get(kind), first) for bucket, first in self._buckets)
         return rivals_of((*written.sources, *kept), dict.fromkeys((*parts, *written.few)))
 
 
-class Trail:
+class JSONTrail:
     """Where a text is: the innermost container, what comes next, the piece in progress.
 
     is_free: whether that piece can come to no target; None until somebody asks
-    spot: what the places have in common that have this trail; None of one that is only tried
     """
 
-    __slots__ = ("frame", "is_free", "mode", "spot", "text")
+    __slots__ = ("frame", "is_free", "mode", "text")
 
-    def __init__(self, frame: Frame, mode: int, text: Text | None = None, is_free: bool | None = None) -> None:
+    def __init__(self, frame: OpenContainer, mode: int, text: Text | None = None, is_free: bool | None = None) -> None:
         self.frame = frame
         self.mode = mode
         self.text = text
         self.is_free = is_free
-        self.spot: Any = None

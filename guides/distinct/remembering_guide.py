@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from ...errors import LimitError, SchemaError
 from ...kernels.answers import DEAD
-from ...kernels.distinct.layout import FIRST_FLAT
 from ..given import MOST_LEFT, bytes_of, no_state, state_of
 from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
 from ..limits import spend
 from .beginnings import Beginnings
+from .continuations import At, ChartSteps, Continuations
 from .effects import Effects
-from .flat import Flat
-from .frames import NAME_ESCAPE, NAME_TEXT, Trail, joined, more_of
-from .heads import Heads
-from .moves import NO_SIGNATURE, Moves
-from .trail import SPACE, Trails
-from .unread import Settled, Unread, level_of, where_of
-from .ways import Place, Steps, Ways
+from .frames import JSONTrail
+from .settled import RememberedPlace, SettledSpots
+from .summaries import TokenSummaries
+from .trail import SPACE, JSONTrails
 
 FIRST_NUMBER = 1 << 30
 """From here on states have a trail; those below are the chart's own."""
@@ -63,111 +60,119 @@ class RememberingGuide(LiftedGuide):
             )
         self._items = Beginnings(self._automaton, items, by_byte=told_by_byte)
         self._names = Beginnings(self._automaton, names)
-        self._heads = Heads.of(self.vocabulary)
-        self._twins = self._heads.twins
-        self._trails = Trails(self._heads, canonical=canonical, with_names=remembers_names)
-        self._ways = Ways(self._automaton, self._trails, self._items.begins, self._closing)
-        self._chart_steps = Steps(self._automaton, self._tables.bytes, self._prepare)
+        self._summaries = TokenSummaries.of(self.vocabulary)
+        self._twins = self._summaries.twins
+        self._trails = JSONTrails(canonical=canonical, with_names=remembers_names)
+        self._continuations = Continuations(self._automaton, self._trails, self._items.begins, self._closing)
+        self._chart_steps = ChartSteps(self._automaton, self._tables.bytes, self._prepare)
         self._effects = Effects(
-            self._automaton, self._trails, self._ways, self._heads, self.vocabulary, self._chart_steps
+            self._automaton, self._trails, self._continuations, self._summaries, self.vocabulary, self._chart_steps
         )
         self._by_bytes = by_bytes
         self._closing.only_shortest = True
-        self._moves = Moves(self._trails, self._effects, self._ways, self._heads, self._chart_steps)
-        # Where strings have several spellings what is flat cannot be told by their bytes.
-        tokens = self._tables.bytes
-        self._flat = (
-            Flat(self._trails, self._ways, self._effects, self._heads, tokens, self._meter) if canonical else None
+        self._settled = SettledSpots(
+            self._trails,
+            self._continuations,
+            self._summaries,
+            self._chart_steps,
+            open_names=open_names,
+            scarce=scarce_names,
         )
-        settled = Settled(self._trails, self._ways, self._heads, self._chart_steps, open_names=open_names)
-        self._settled = None if scarce_names else settled
-        self._given: list[Trail | Unread] = []
+        self._given: list[RememberedPlace] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
 
-    def _place(self, state: int) -> Place:
-        """The chart's state and the trail of a state. Raises StateError."""
+    def _given_place(self, state: int) -> RememberedPlace | None:
+        """The place that a state was given out for; None for the chart's own. Raises StateError."""
         if state < FIRST_NUMBER:
-            return state, None
-        if state >= FIRST_FLAT and self._flat is not None and state - FIRST_FLAT in self._flat:
-            trail = self._flat.trail(state - FIRST_FLAT)
-            return trail.spot.state, trail
+            return None
         if state - FIRST_NUMBER >= len(self._given):
             raise no_state(state)
-        trail = self._trail(self._given[state - FIRST_NUMBER])
-        return trail.spot.state, trail
+        return self._given[state - FIRST_NUMBER]
 
-    def _trail(self, given: Trail | Unread) -> Trail:
-        """The trail of what was given out."""
-        if isinstance(given, Trail):
-            return given
-        if given.trail is None:
-            base = given.base
-            trail, _ = self._read_on(base.spot.state, base, joined(given.text), 0)
-            assert trail is not None, "a settled item has not ended"
-            trail.spot = self._moves.spot(given.state, trail)
-            given.trail = trail
-        return given.trail
+    def _place(self, state: int) -> At:
+        """The chart's state and the trail of a state. Raises StateError."""
+        place = self._given_place(state)
+        return (state, None) if place is None else (place.state, self._trail(place))
 
-    def _number(self, state: int, data: bytes, place: Place | None) -> int:
-        """The number of a place that `data` leads to from a state; DEAD for None."""
-        if place is None:
-            return DEAD
-        after, trail = place
-        if trail is None:
-            return after
-        trail.spot = self._moves.spot(after, trail)
-        flat = None if self._flat is None else self._flat.place(trail.spot, trail, self._place(state)[1])
-        if flat is not None:
-            return FIRST_FLAT + flat
-        # Steps by tokens are remembered as such, and by the bytes of others
-        tokens = self._heads.spelling(data)
+    def _trail(self, place: RememberedPlace) -> JSONTrail:
+        """The trail of a place, which is read if that has not been done."""
+        if place.trail is None:
+            base, data = place.unread
+            trail = base.trail
+            assert trail is not None
+            place.trail, _ = self._read_on(base.state, trail, data, 0)
+            assert place.trail is not None, "a settled item has not ended"
+        return place.trail
+
+    def _number(self, state: int, data: bytes, after: int) -> int:
+        """The state after `data`, which leads to `after` in the chart. Equal bytes lead to one state."""
+        tokens = self._summaries.spelling(data)
+        if tokens:
+            return self._step(state, tokens[0], after)
         key = (state, data)
-        number = self._steps.get(state << 32 | tokens[0]) if tokens else self._numbers.get(key)
-        if number is None:
-            count = len(self._given)
-            limits = self._meter.limits
-            if count >= limits.states:
-                raise LimitError(
-                    f"the constraint has led through more than {limits.states:,} states; simplify it, or raise states= "
-                    "of its limits=Limits(...)"
-                )
-            if count % LOOKS == 0:
-                self._meter.check_memory(self._automaton.held_bytes + self.trail_bytes)
-            number = self._add(len(data), trail)
-            if tokens:
-                self._note_steps([state << 32 | token for token in tokens], number)
+        known = self._numbers.get(key)
+        if known is None:
+            known = self._give(self._follow(self._place(state), data, after), len(data))
+            if len(self._numbers) >= MAX_STEPS:
+                self._numbers.clear()
+            self._numbers[key] = known
+        return known
+
+    def _step(self, state: int, token: int, after: int | None = None) -> int:
+        """The state after the first token of its bytes, which leads to `after` in the chart."""
+        key = state << 32 | token
+        known = self._steps.get(key)
+        if known is None:
+            data, place = self._summaries.text(token), self._given_place(state)
+            spot = self._settled.after(place.spot, token) if data and place is not None and place.spot else None
+            if not data:
+                known = DEAD
+            elif place is not None and spot is not None:
+                known = self._add(place.on(spot, data), len(data))
             else:
-                if len(self._numbers) >= MAX_STEPS:
-                    self._numbers.clear()
-                self._numbers[key] = number
-        return number
+                at = (state, None) if place is None else (place.state, self._trail(place))
+                if after is None:
+                    after = self._chart_steps.after(at[0], token)
+                known = self._give(self._follow(at, data, after), len(data))
+            self._note_step(key, known)
+        return known
 
-    def _add(self, size: int, trail: Trail | Unread) -> int:
-        """The number of one more place, which so many bytes led to."""
-        number = FIRST_NUMBER + len(self._given)
+    def _give(self, at: At | None, size: int) -> int:
+        """The state of a place that so many bytes led to; DEAD for None."""
+        if at is None:
+            return DEAD
+        state, trail = at
+        return (
+            state if trail is None else self._add(RememberedPlace(state, trail, self._settled.spot(state, trail)), size)
+        )
+
+    def _add(self, place: RememberedPlace, size: int) -> int:
+        count, limits = len(self._given), self._meter.limits
+        if count >= limits.states:
+            raise LimitError(
+                f"the constraint has led through more than {limits.states:,} states; simplify it, or raise states= "
+                "of its limits=Limits(...)"
+            )
+        if count % LOOKS == 0:
+            self._meter.check_memory(self._automaton.held_bytes + self.trail_bytes)
         self._trails.states_bytes += EACH_STATE + size
-        self._given.append(trail)
-        return number
+        self._given.append(place)
+        return FIRST_NUMBER + count
 
-    def _note_steps(self, keys: list[int], number: int) -> None:
+    def _note_step(self, key: int, number: int) -> None:
         if len(self._steps) >= MAX_STEPS:
             self._steps.clear()
-        for key in keys:
-            self._steps[key] = number
+        self._steps[key] = number
 
     @property
     def trail_bytes(self) -> int:
         """About how much memory the states with a trail take."""
-        return self._states_bytes + self._trails.values.held_bytes
-
-    @property
-    def _states_bytes(self) -> int:
-        return self._trails.states_bytes + (0 if self._flat is None else self._flat.held_bytes)
+        return self._trails.states_bytes + self._trails.values.held_bytes
 
     @property
     def is_worn(self) -> bool:
         """Whether so many states have been given out, which are never forgotten, that another guide should begin."""
-        return self._states_bytes > self._meter.limits.memory >> 2
+        return self._trails.states_bytes > self._meter.limits.memory >> 2
 
     def _differs(self, state: int) -> bool:
         """Whether an item of a watched array may begin in a state of the chart."""
@@ -183,11 +188,11 @@ class RememberingGuide(LiftedGuide):
             return True
         return self._trails.with_names and b'"' in data
 
-    def _follow(self, place: Place, data: bytes, after: int) -> Place | None:
+    def _follow(self, at: At, data: bytes, after: int) -> At | None:
         """Where `data` leads, which leads to `after` in the chart; None if it must not be there, or has no end."""
         if after == DEAD:
             return None
-        state, trail = place
+        state, trail = at
         if trail is None:
             if not self._may_begin(state, data):
                 return after, None
@@ -199,9 +204,9 @@ class RememberingGuide(LiftedGuide):
         trail = found[0]
         if trail is None:
             return after, None
-        return (after, trail) if self._ways.is_alive(after, trail) else None
+        return (after, trail) if self._continuations.is_alive(after, trail) else None
 
-    def _entered(self, state: int, data: bytes) -> tuple[Trail | None] | None:
+    def _entered(self, state: int, data: bytes) -> tuple[JSONTrail | None] | None:
         """The trail after data that begins outside of all that is remembered; None if something must not be there."""
         spend(EACH_READ)
         at = 0
@@ -223,13 +228,13 @@ class RememberingGuide(LiftedGuide):
                 return (None,)
             at = found.end()
 
-    def _begun(self, state: int, byte: int) -> Trail | None:
+    def _begun(self, state: int, byte: int) -> JSONTrail | None:
         """The trail before a byte that begins the first item of a watched array, or a name; None elsewhere."""
         if byte == 0x22 and self._must_differ(state):
             return self._trails.begin_names()
         return self._trails.begin() if byte != 0x5D and self._items.begins(state, byte) else None
 
-    def _read(self, state: int, trail: Trail, data: bytes, at: int) -> tuple[Trail | None] | None:
+    def _read(self, state: int, trail: JSONTrail, data: bytes, at: int) -> tuple[JSONTrail | None] | None:
         """As `_entered`, from within what is remembered."""
         found, end = self._read_on(state, trail, data, at)
         if end < 0:
@@ -239,151 +244,63 @@ class RememberingGuide(LiftedGuide):
             return self._entered(rest, data[end:])
         return (found,)
 
-    def _read_on(self, state: int, trail: Trail, data: bytes, at: int) -> tuple[Trail | None, int]:
-        """As `Trails.read`, in a state of the chart before `data`."""
+    def _read_on(self, state: int, trail: JSONTrail, data: bytes, at: int) -> tuple[JSONTrail | None, int]:
+        """As `JSONTrails.read`, in a state of the chart before `data`."""
         read, begins = self._automaton.read, self._items.begins
         spend(EACH_READ)
         return self._trails.read(trail, data, at, lambda i: begins(read(state, data[:i]) if i else state, data[i]))
 
-    def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        if type(state) is int and type(token) is int and state >= FIRST_NUMBER:
-            flat = self._flat
-            if state >= FIRST_FLAT and flat is not None:
-                step = flat.step  # called as an attribute it would be looked for as a method first
-                try:
-                    after = step(flat.handle, state, token)
-                except OverflowError:  # numbers that no state and no token has
-                    return super().advance(state, token)
-                if after >= DEAD and not self._automaton.is_crowded:
-                    return after
-                return self._advance_flat(flat, state, token)
-            known = self._advance_trail(state, token)
-            if known is not None:
-                return known
-        return super().advance(state, token)
-
-    def _advance_flat(self, flat: Flat, state: int, token: int) -> int:
-        """As `advance` from a flat place, where its kernel wants something."""
-        with self._lock:
-            after = flat.slow_step(state, token)
-        return after if after >= DEAD and not self._automaton.is_crowded else super().advance(state, token)
-
-    def _advance_trail(self, state: int, token: int) -> int | None:
-        """As `advance` from a place with a trail of its own, where that is known at once; None elsewhere."""
-        if not 0 <= token < self._size:
-            return None
-        key = state << 32 | token
-        known = self._steps.get(key)
-        if known is None:
-            known = self._quick_step(state, token, key)
-        return None if self._automaton.is_crowded else known
-
-    def _quick_step(self, state: int, token: int, key: int) -> int | None:
-        """As `advance`, where what the token does is known of such places; None elsewhere."""
-        with self._lock:
-            given, steps = self._given, self._steps
-            index, count = state - FIRST_NUMBER, len(given)
-            if index >= count or count % LOOKS == 0 or len(steps) >= MAX_STEPS:
-                return None
-            before = given[index]
-            after = self._unread_after(before, token)
-            if after is None:
-                if isinstance(before, Unread):
-                    return None
-                after = self._moves.after(before, token)
-                if after is None:
-                    return None
-            number = FIRST_NUMBER + count
-            self._trails.states_bytes += EACH_STATE
-            given.append(after)
-            steps[key] = number
-            if token in self._twins:
-                for twin in self._twins[token]:
-                    steps[state << 32 | twin] = number
-            # What its mask is shows here, mostly
-            signature = NO_SIGNATURE if isinstance(after, Unread) else self._moves.signature(after)
-            if signature >= 0 and len(self._signatures) < MAX_STEPS:
-                self._signatures[number] = signature
-            return number
-
-    def _unread_after(self, before: Trail | Unread, token: int) -> Unread | None:
-        """What a token leads to in a settled item, if that is not to be read now."""
-        settled = self._settled
-        if settled is None or (isinstance(before, Trail) and before.mode in (NAME_TEXT, NAME_ESCAPE)):
-            return None
-        if isinstance(before, Unread):
-            state, level, where, base, text = before.state, before.level, before.where, before.base, before.text
-        else:
-            found = level_of(before)
-            if found is None:
-                return None
-            state, level, where, base, text = before.spot.state, found, where_of(before), before, b""
-        found = settled.after(where, level, token)
-        if found is None:
-            return None
-        after = self._chart_steps.quick(state, token)
-        if after is None or after == DEAD:
-            return None
-        return Unread(after, base, more_of(text, self._vocabulary.tokens[token] or b""), found[1], found[0])
-
     def _new_step(self, state: int, token: int) -> int:
         """As `advance`, where it is not known and the token is not EOS."""
-        with self._lock, self._meter:
-            if self._automaton.is_crowded:
-                self._automaton.collect()
-            data = self._vocabulary.tokens[token] or b""
-            if self._flat is not None and self._learnt(self._flat, state - FIRST_FLAT, token, data):
-                return self._flat.slow_step(state, token)
-            after = self._number(state, data, self._place_after(self._place(state), token))
-            self._note_steps([state << 32 | token], after)
-            return after
+        with self._lock:
+            first = self._twins.get(token)
+            if first is not None:
+                number = self.advance(state, first)
+                self._note_step(state << 32 | token, number)
+                return number
+            known = None if self._automaton.is_crowded else self._settled_step(state, token)
+            if known is not None:
+                return known
+            with self._meter:
+                if self._automaton.is_crowded:
+                    self._automaton.collect()
+                return self._step(state, token)
 
-    def _learnt(self, flat: Flat, place: int, token: int, data: bytes) -> bool:
-        """Whether it is known from now on what a token does at such flat places."""
-        if place not in flat:
-            return False
-        bare = flat.bare(place)
-        found = self._place_after((bare.spot.state, bare), token)
-        if found is None:
-            return False
-        after, trail = found
-        if trail is not None:
-            trail.spot = self._moves.spot(after, trail)
-        return flat.learn(bare, token, data, after, trail)
-
-    def _place_after(self, place: Place, token: int) -> Place | None:
-        """The state after a token; None if it is not allowed."""
-        data = self._vocabulary.tokens[token]
-        if not data:
+    def _settled_step(self, state: int, token: int) -> int | None:
+        """As `advance` between settled places, if the spot knows the token; None elsewhere."""
+        given = self._given
+        index, count = state - FIRST_NUMBER, len(given)
+        if not 0 <= index < count or count % LOOKS == 0 or len(self._steps) >= MAX_STEPS:
             return None
-        return self._follow(place, data, self._chart_steps.after(place[0], token))
-
-    def _places_after(self, place: Place, tokens: list[int]) -> list[Place | None]:
-        """As `_place_after`, of several tokens; quicker."""
-        self._chart_steps.after_each(place[0], tokens)
-        return [self._place_after(place, token) for token in tokens]
+        place = given[index]
+        spot = None if place.spot is None else place.spot.moves.get(token)
+        if spot is None or count >= self._meter.limits.states:
+            return None
+        self._trails.states_bytes += EACH_STATE
+        after = place.on(spot, self._summaries.text(token))
+        given.append(after)
+        number = self._steps[state << 32 | token] = FIRST_NUMBER + count
+        if spot.signature >= 0 and len(self._signatures) < MAX_STEPS:
+            trail = after.trail
+            if spot.is_plain if trail is None else self._settled.is_told(spot, trail):
+                self._signatures[number] = spot.signature
+        return number
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         data = bytes_of(data)
         with self._lock, self._meter:
-            place = self._ready(state)
-            if place[0] == DEAD or not data:
-                return state if place[0] != DEAD else DEAD
-            found = self._follow(place, data, self._automaton.read(place[0], data))
-            return self._number(state, data, found)
+            place = self._ready(state)[0]
+            if place == DEAD or not data:
+                return DEAD if place == DEAD else state
+            return self._number(state, data, self._automaton.read(place, data))
 
-    def _ready(self, state: int) -> Place:
+    def _ready(self, state: int) -> At:
         """The place of a state that somebody gave, which can be looked at. Raises StateError."""
-        state = state_of(state, MOST_LEFT)
-        place = self._place(state)
-        return self._prepare(place[0]), place[1]
+        at = self._place(state_of(state, MOST_LEFT))
+        return self._prepare(at[0]), at[1]
 
     def is_accepting(self, state: int) -> bool:
         """Whether the text so far is complete; never within what is remembered."""
         state = state_of(state, MOST_LEFT)
-        if self._flat is not None and state - FIRST_FLAT in self._flat:
-            return False
-        state, trail = self._place(state)
-        return trail is None and super().is_accepting(state)
+        return self._given_place(state) is None and super().is_accepting(state)

@@ -24,16 +24,14 @@ from .frames import (
     TEXT,
     TEXT_ESCAPE,
     WORD,
-    Frame,
-    Trail,
+    JSONTrail,
+    OpenContainer,
     items_of,
     joined,
     more_of,
 )
-from .heads import Heads
-from .rivals import ARRAY, OBJECT, Kind, Value
-from .words import WordBegin, word_of
-from .written import Values, Written
+from .values import ARRAY, OBJECT, Kind, Value, Values, WordBegin, word_of
+from .written import Ledger, WrittenValues
 
 SPACE = b" \t\n\r"
 LEVELS = 6
@@ -67,31 +65,18 @@ Log = list[Completed] | None
 _GOES_ON, _ENDED, _REFUSED = range(3)
 
 
-class Simple(NamedTuple):
-    """What a token does that stays in one container: it may end a string or name, and begin another one.
-
-    ends: whether it does; more: what that has of it, or what comes behind what is there
-    mode: what comes next; begin: what there is of a string or name in progress then that begins in it
-    """
-
-    ends: bool
-    more: bytes
-    mode: int
-    begin: bytes | None
-
-
-class Trails:
+class JSONTrails:
     """Reads texts into trails.
 
     canonical: whether every string has one spelling; with_names: whether trails may begin with names
     """
 
-    def __init__(self, heads: Heads, *, canonical: bool, with_names: bool = False) -> None:
+    def __init__(self, *, canonical: bool, with_names: bool = False) -> None:
         self.canonical = canonical
         self.with_names = with_names
         # What may stand before that which a trail begins with
         self.openings = re.compile(rb"[\[{,]" if with_names else rb"\[")
-        self.nothing = Written(heads)
+        self.nothing = WrittenValues(Ledger(), 0)
         self.values = Values()
         # Kinds of containers from the innermost on, with whether their items may have to differ; the first few, and one
         # more where they are more; and their numbers, by that of those around
@@ -100,15 +85,15 @@ class Trails:
         # About how much memory the states take that trails are given out with, but for the containers in them
         self.states_bytes = 0
 
-    def begin(self) -> Trail:
+    def begin(self) -> JSONTrail:
         """The trail in an array whose first item is to come, and whose items must differ."""
-        return Trail(Frame(None, ARRAY, self.nothing, self.shape(None, ARRAY, is_watched=True)), FIRST)
+        return JSONTrail(OpenContainer(None, ARRAY, self.nothing, self.shape(None, ARRAY, is_watched=True)), FIRST)
 
-    def begin_names(self) -> Trail:
+    def begin_names(self) -> JSONTrail:
         """The trail in an object before a name, none of which before matters."""
-        return Trail(Frame(None, OBJECT, self.nothing, self.shape(None, OBJECT, is_watched=False)), NAME)
+        return JSONTrail(OpenContainer(None, OBJECT, self.nothing, self.shape(None, OBJECT, is_watched=False)), NAME)
 
-    def shape(self, around: Frame | None, kind: Kind, *, is_watched: bool) -> int:
+    def shape(self, around: OpenContainer | None, kind: Kind, *, is_watched: bool) -> int:
         """The number of the kinds of containers of one in another; is_watched: whether items may have to differ."""
         key = (0 if around is None else around.shape, kind, is_watched)
         known = self._shape_numbers.get(key)
@@ -118,7 +103,7 @@ class Trails:
             self.shapes.append((innermost + self.shapes[key[0]])[: LEVELS + 1])
         return known
 
-    def piece(self, trail: Trail) -> bytes:
+    def piece(self, trail: JSONTrail) -> bytes:
         """As much of the string in progress as is certain, in its canonical spelling; a word as it is written."""
         raw = joined(trail.text)
         if self.canonical or trail.mode not in STRINGS or b"\\" not in raw:
@@ -126,13 +111,13 @@ class Trails:
         certain = _CERTAIN.match(raw)
         return _spelt(certain.group() if certain else b"")
 
-    def is_within_escape(self, trail: Trail) -> bool:
+    def is_within_escape(self, trail: JSONTrail) -> bool:
         """Whether what comes next is the rest of an escape."""
         if trail.mode in (TEXT_ESCAPE, NAME_ESCAPE):
             return True
         return not self.canonical and _BEGUN.search(joined(trail.text)[-6:]) is not None
 
-    def is_free(self, trail: Trail) -> bool:
+    def is_free(self, trail: JSONTrail) -> bool:
         """Whether the string or word in progress can come to nothing that matters."""
         free = trail.is_free
         if free is None:
@@ -148,8 +133,8 @@ class Trails:
         return free
 
     def read(
-        self, trail: Trail, data: bytes, at: int, differ: Callable[[int], bool], log: list[Completed] | None = None
-    ) -> tuple[Trail | None, int]:
+        self, trail: JSONTrail, data: bytes, at: int, differ: Callable[[int], bool], log: list[Completed] | None = None
+    ) -> tuple[JSONTrail | None, int]:
         """The trail after data[at:], and the end of data; None and where its array has ended, or -1 where a value is
         there that must not be.
 
@@ -158,20 +143,20 @@ class Trails:
         """
         return _Reading(self, trail, data, at, differ, log).result()
 
-    def decided(self, frame: Frame, *, must: bool) -> Frame:
+    def decided(self, frame: OpenContainer, *, must: bool) -> OpenContainer:
         """An array of which it is known now whether its items must differ."""
         shape = self.shape(frame.parent, ARRAY, is_watched=must)
-        return Frame(frame.parent, ARRAY, self.nothing if must else None, shape, rivals=frame.rivals)
+        return OpenContainer(frame.parent, ARRAY, self.nothing if must else None, shape, rivals=frame.rivals)
 
-    def inner(self, frame: Frame, byte: int) -> tuple[Frame, int]:
+    def inner(self, frame: OpenContainer, byte: int) -> tuple[OpenContainer, int]:
         """A container that begins within another one, and what comes next in it."""
         if byte == 0x5B:
             shape = self.shape(frame, ARRAY, is_watched=True)
-            return Frame(frame, ARRAY, None, shape, is_open=True, rivals=frame.targets.rivals(ARRAY)), FIRST
+            return OpenContainer(frame, ARRAY, None, shape, is_open=True, rivals=frame.targets.rivals(ARRAY)), FIRST
         shape = self.shape(frame, OBJECT, is_watched=False)
-        return Frame(frame, OBJECT, self.nothing, shape, rivals=frame.targets.rivals(OBJECT)), NAME
+        return OpenContainer(frame, OBJECT, self.nothing, shape, rivals=frame.targets.rivals(OBJECT)), NAME
 
-    def whole(self, frame: Frame) -> Value:
+    def whole(self, frame: OpenContainer) -> Value:
         """The value of a container that ends."""
         spend(10 * frame.length)
         parts = items_of(frame.parts)
@@ -179,7 +164,7 @@ class Trails:
 
 
 class _Reading:
-    """One call of `Trails.read`: the trail so far, and the place in the text.
+    """One call of `JSONTrails.read`: the trail so far, and the place in the text.
 
     opened: how many containers have begun in the text and not ended; begun: whether the value in progress has
     """
@@ -187,7 +172,7 @@ class _Reading:
     __slots__ = ("at", "begun", "data", "differ", "frame", "free", "log", "mode", "opened", "text", "trails")
 
     def __init__(
-        self, trails: Trails, trail: Trail, data: bytes, at: int, differ: Callable[[int], bool], log: Log
+        self, trails: JSONTrails, trail: JSONTrail, data: bytes, at: int, differ: Callable[[int], bool], log: Log
     ) -> None:
         self.trails = trails
         self.data = data
@@ -199,8 +184,8 @@ class _Reading:
         self.opened = 0
         self.begun = False
 
-    def result(self) -> tuple[Trail | None, int]:
-        """As `Trails.read`."""
+    def result(self) -> tuple[JSONTrail | None, int]:
+        """As `JSONTrails.read`."""
         size = len(self.data)
         while self.at < size:
             if self.mode in STRINGS:
@@ -211,7 +196,7 @@ class _Reading:
                 said = self._between()
             if said:
                 return None, self.at if said == _ENDED else -1
-        return Trail(self.frame, self.mode, self.text, self.free), self.at
+        return JSONTrail(self.frame, self.mode, self.text, self.free), self.at
 
     def _string(self) -> int:
         """Read on in a string or name, up to its end at most."""
@@ -249,7 +234,7 @@ class _Reading:
         word = word_of(joined(self.text))
         return self._complete(word, self.frame.having(word))
 
-    def _complete(self, value: Value, after: Frame | None, mode: int = AFTER) -> int:
+    def _complete(self, value: Value, after: OpenContainer | None, mode: int = AFTER) -> int:
         """A value or name is complete, which leads to a container with it, if it may be there."""
         if after is None:
             return _REFUSED

@@ -1,95 +1,181 @@
-"""Sets of values that have been written, which grow by one, and values that others are made of."""
+"""Sets of values that have been written, which grow by one, and containers among them grouped by their parts."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import count
-from typing import Any
-from weakref import WeakValueDictionary
 
 from ..limits import spend
-from .heads import Heads
-from .rivals import ARRAY, OBJECT, Container, Group, Kind, Rivals, Value, rivals_of, texts_beginning
-from .words import WordBegin, Words, key_of
+from .values import ARRAY, OBJECT, Container, Kind, Value, WordBegin, WordIndex, key_of
 
-EACH_VALUE, EACH_PART = 400, 600
-"""About how many bytes a container takes without its parts, and each of these where containers are grouped by them."""
 UNSORTED = 4
 """How many of the last values are looked through one by one, so that a set that is only tried is no part of a ledger:
 of those, that would take all that was written to be copied for the one that a text goes on with."""
-NONE_SO, SOME_SO, ENDING_SO = range(3)
-_serials = count()
+FEW = 4
+"""Up to how many containers are looked through one by one, for which buckets would take longer."""
+_serials = count(1)
 
 
-class Values:
-    """The arrays and objects of one guide."""
+class EqualityGroup:
+    """Containers in the order in which they were written; more of them may come.
+
+    numbers: how many values were written before each; serial: a number that no other group has
+    """
+
+    __slots__ = ("_buckets", "_names", "numbers", "serial", "values")
 
     def __init__(self) -> None:
-        # Most of those that are tried are given up at once
-        self._known: WeakValueDictionary[Any, Container] = WeakValueDictionary()
+        self.values: list[Container] = []
+        self.numbers: list[int] = []
+        self.serial = next(_serials)
+        self._buckets: dict[int | bytes, Bucket] = {}
+        self._names: Bucket | None = None
 
-    @property
-    def held_bytes(self) -> int:
-        """About how much memory they take."""
-        return sum(EACH_VALUE + EACH_PART * len(each.parts) for each in self._known.values())
+    def add(self, value: Container, number: int) -> None:
+        """Add one more."""
+        self.values.append(value)
+        self.numbers.append(number)
 
-    def array(self, items: list[Value]) -> Container:
-        """The array of some items."""
-        return self._one((ARRAY, *items), ARRAY, tuple(items))
+    def bucket(self, at: int | bytes) -> Bucket:
+        """What they have at an index, or by a name."""
+        bucket = self._buckets.get(at)
+        if bucket is None:
+            bucket = self._buckets[at] = Bucket()
+        for value, number in self._waiting(bucket):
+            if value.has(at):
+                bucket.put(value.parts[at], value, number)
+        return bucket
 
-    def object(self, members: list[tuple[bytes, Value]]) -> Container:
-        """The object of some members."""
-        return self._one(frozenset(members), OBJECT, dict(members))
+    def names(self) -> Bucket:
+        """The names that objects have."""
+        if self._names is None:
+            self._names = Bucket()
+        for value, number in self._waiting(self._names):
+            spend(20 * len(value.parts))
+            for name in value.parts:
+                self._names.put(name, value, number)
+        return self._names
 
-    def _one(self, key: Any, kind: Kind, parts: Any) -> Container:
-        known = self._known.get(key)
-        if known is None:
-            spend(20 * len(parts))
-            known = self._known[key] = Container(kind, parts)
-        return known
+    def _waiting(self, bucket: Bucket) -> Iterator[tuple[Container, int]]:
+        """Those that have not been put on a bucket."""
+        while bucket.done < len(self.values):
+            at = bucket.done
+            spend(50)
+            bucket.done = at + 1
+            yield self.values[at], self.numbers[at]
+
+
+class Bucket:
+    """What containers of a group have at one place, and which of them have it.
+
+    texts: the strings, in order; words: the numbers, true, false and null; inner: the arrays and objects
+    """
+
+    __slots__ = ("done", "groups", "inner", "texts", "words")
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.groups: dict[Value, EqualityGroup] = {}
+        self.texts: list[bytes] = []
+        self.words = WordIndex()
+        self.inner: dict[Kind, EqualityGroup] = {}
+
+    def put(self, part: Value, value: Container, number: int) -> None:
+        """Note that a container has a part."""
+        group = self.groups.get(part)
+        if group is None:
+            group = self.groups[part] = EqualityGroup()
+            if isinstance(part, bytes):
+                insort(self.texts, part)
+            elif isinstance(part, Container):
+                if part.kind not in self.inner:
+                    self.inner[part.kind] = EqualityGroup()
+                self.inner[part.kind].add(part, number)
+            else:
+                self.words.add(part, number)
+        group.add(value, number)
+
+
+class Rivals:
+    """What a container in progress may still come to: those of groups that were among the first values, and a few more.
+
+    sources: groups, each with how many values count; few: containers that are in none of them
+    """
+
+    __slots__ = ("few", "sources")
+
+    def __init__(self, sources: tuple[tuple[EqualityGroup, int], ...], few: tuple[Container, ...]) -> None:
+        self.sources = sources
+        self.few = few
+
+    def __bool__(self) -> bool:
+        return bool(self.few or self.sources)
+
+    def __len__(self) -> int:
+        return len(self.few) + sum(bisect_left(group.numbers, first) for group, first in self.sources)
+
+    def having(self, at: int | bytes, part: Value) -> Rivals:
+        """Those that have something at an index, or by a name."""
+        if not self:
+            return NONE
+        few = [value for value in self.few if value.has(at) and value.parts[at] == part]
+        sources: list[tuple[EqualityGroup, int]] = []
+        for group, first in self.sources:
+            found = group.bucket(at).groups.get(part)
+            if found is None:
+                continue
+            known = bisect_left(found.numbers, first)
+            if known > FEW:
+                sources.append((found, first))
+            else:
+                few += found.values[:known]
+        return Rivals(tuple(sources), tuple(few)) if sources or few else NONE
+
+
+NONE = Rivals((), ())
+
+
+def rivals_of(sources: Iterable[tuple[EqualityGroup | None, int]], few: Iterable[Container]) -> Rivals:
+    """Those of some groups, as far as they are among the first values, and a few more."""
+    found = tuple((group, count) for group, count in sources if group and group.numbers and group.numbers[0] < count)
+    more = tuple(few)
+    return Rivals(found, more) if found or more else NONE
+
+
+def texts_beginning(texts: list[bytes], begin: bytes) -> Iterator[bytes]:
+    """Those of some texts in order that begin so."""
+    at = bisect_left(texts, begin)
+    while at < len(texts) and texts[at].startswith(begin):
+        spend(5)
+        yield texts[at]
+        at += 1
 
 
 class Ledger:
     """Values in the order in which they were written, for all sets that are the first so many of them."""
 
-    def __init__(self, heads: Heads) -> None:
-        self.heads = heads
+    def __init__(self) -> None:
         self.numbers: dict[Value, int] = {}
         self.texts: list[bytes] = []
-        self.words = Words()
-        self.containers: dict[Kind, Group] = {ARRAY: Group(), OBJECT: Group()}
-        # What is left of strings where some tokens spell that and the quote, by how they begin
-        self.ends: dict[bytes, list[bytes]] = {}
+        self.words = WordIndex()
+        self.containers: dict[Kind, EqualityGroup] = {ARRAY: EqualityGroup(), OBJECT: EqualityGroup()}
 
     def add(self, value: Value) -> None:
         """Write one more value, which is not there."""
-        self.numbers[value] = len(self.numbers)
+        number = self.numbers[value] = len(self.numbers)
         if isinstance(value, bytes):
             spend(len(value) >> 4)
             insort(self.texts, value)
-            for begin, rest in self.heads.ends_of(value):
-                self.ends.setdefault(begin, []).append(rest)
         elif isinstance(value, Container):
-            self.containers[value.kind].add(value, len(self.numbers) - 1)
+            self.containers[value.kind].add(value, number)
         else:
-            self.words.add(value, len(self.numbers) - 1)
-
-    def continues(self, begin: bytes, count: int) -> bool:
-        """Whether a string that is among the first `count` values begins so."""
-        texts, numbers = self.texts, self.numbers
-        at = bisect_left(texts, begin)
-        while at < len(texts) and texts[at].startswith(begin):
-            if numbers[texts[at]] < count:
-                return True
-            spend(5)
-            at += 1
-        return False
+            self.words.add(value, number)
 
     def first(self, count: int) -> Ledger:
         """A copy with the first values only."""
         spend(100 * count)
-        copied = Ledger(self.heads)
+        copied = Ledger()
         for value, number in self.numbers.items():
             if number >= count:
                 break
@@ -97,102 +183,80 @@ class Ledger:
         return copied
 
 
-class Written:
+class WrittenValues:
     """A set of values: the first ones of a ledger, and a few that came last.
 
-    count: how many there are; serial: a number that no other set has; hits: those that some tokens have in whole
-    next: a value and the set with that one more, the last of which that was asked for; flat: its number in the guide's
-    `Flat`, -1 if that is not known
+    count: how many there are; serial: a number that no other set has
     """
 
-    __slots__ = ("_all", "_heads", "count", "flat", "hits", "next", "serial")
+    __slots__ = ("_first", "_last", "_ledger", "_next", "count", "serial")
 
-    def __init__(self, heads: Heads) -> None:
-        self._heads = heads
-        # The ledger, how many of its values count, and the values that came last; it is replaced as a whole
-        self._all: tuple[Ledger, int, tuple[Value, ...]] = (Ledger(heads), 0, ())
-        self.next: tuple[Value, Written] | None = None
-        self.count = 0
-        self.flat = -1
+    def __init__(self, ledger: Ledger, first: int, last: tuple[Value, ...] = ()) -> None:
+        # How many values of the ledger count, and those that came last
+        self._ledger = ledger
+        self._first = first
+        self._last = last
+        # A value and the set with that one more, the last of which that was asked for
+        self._next: tuple[Value, WrittenValues] | None = None
+        self.count = first + len(last)
         self.serial = next(_serials)
-        self.hits: tuple[Value, ...] = ()
 
     def __contains__(self, value: object) -> bool:
-        ledger, first, last = self._all
-        return value in last or ledger.numbers.get(value, first) < first  # type: ignore[arg-type]
+        return value in self._last or self._ledger.numbers.get(value, self._first) < self._first  # type: ignore[arg-type]
 
-    def adding(self, value: Value) -> Written:
+    def among(self, values: Collection[Value]) -> list[Value]:
+        """Those of some values that are there."""
+        found = [value for value in self._last if value in values]
+        numbers, first = self._ledger.numbers, self._first
+        if first and len(numbers) < len(values):
+            return found + [value for value, number in numbers.items() if number < first and value in values]
+        return found + [value for value in values if numbers.get(value, first) < first] if first else found
+
+    def adding(self, value: Value) -> WrittenValues:
         """The set with one more value."""
-        known = self.next
+        known = self._next
         if known is not None and known[0] == value:
             return known[1]
-        ledger, first, last = self._all
-        if len(last) >= UNSORTED:
-            ledger, first, last = self._settled()
-        more = Written.__new__(Written)
-        more._heads, more._all, more.next = self._heads, (ledger, first, (*last, value)), None
-        more.flat = -1
-        more.count, more.serial = self.count + 1, next(_serials)
-        more.hits = (*self.hits, value) if value in self._heads.inner else self.hits
-        self.next = (value, more)
+        if len(self._last) >= UNSORTED:
+            self._sort()
+        more = WrittenValues(self._ledger, self._first, (*self._last, value))
+        self._next = (value, more)
         return more
 
-    def _settled(self) -> tuple[Ledger, int, tuple[Value, ...]]:
-        """The set as a beginning of a ledger, which is made if there is none."""
-        ledger, first, last = self._all
-        if len(ledger.numbers) != first:
-            ledger = ledger.first(first)
-        for value in last:
+    def _sort(self) -> None:
+        """Make the set a beginning of a ledger."""
+        ledger = self._ledger
+        if len(ledger.numbers) != self._first:
+            ledger = ledger.first(self._first)
+        for value in self._last:
             ledger.add(value)
-        self._all = (ledger, self.count, ())
-        return self._all
-
-    def meets(self, begin: bytes) -> int:
-        """Whether a string begins so: NONE_SO, SOME_SO, or ENDING_SO where tokens spell the rest and the quote."""
-        ledger, first, last = self._all
-        met = NONE_SO
-        for text in last:
-            if type(text) is bytes and text.startswith(begin):
-                if text[len(begin) :] in self._heads.closers:
-                    return ENDING_SO
-                met = SOME_SO
-        for rest in ledger.ends.get(begin, ()):
-            if ledger.numbers[begin + rest] < first:
-                return ENDING_SO
-        return met or int(ledger.continues(begin, first))
-
-    def continues(self, begin: bytes) -> bool:
-        """Whether some string begins so."""
-        ledger, first, last = self._all
-        return any(type(text) is bytes and text.startswith(begin) for text in last) or ledger.continues(begin, first)
+        self._ledger, self._first, self._last = ledger, self.count, ()
 
     def beginning(self, begin: bytes) -> Iterator[bytes]:
         """The strings that begin so."""
-        ledger, first, last = self._all
-        yield from (text for text in last if isinstance(text, bytes) and text.startswith(begin))
-        for text in texts_beginning(ledger.texts, begin):
-            if ledger.numbers[text] < first:
+        yield from (text for text in self._last if isinstance(text, bytes) and text.startswith(begin))
+        for text in texts_beginning(self._ledger.texts, begin):
+            if self._ledger.numbers[text] < self._first:
                 yield text
+
+    def continues(self, begin: bytes) -> bool:
+        """Whether some string begins so."""
+        return next(self.beginning(begin), None) is not None
 
     def continues_word(self, begin: WordBegin) -> bool:
         """Whether some number, true, false or null may begin so."""
-        ledger, first, last = self._all
-        if any(isinstance(value, tuple) and begin.suits(key_of(value)) for value in last):
+        if any(isinstance(value, tuple) and begin.suits(key_of(value)) for value in self._last):
             return True
-        return ledger.words.continues(begin, first)
+        return self._ledger.words.continues(begin, self._first)
 
-    def ends(self, begin: bytes) -> Iterator[bytes]:
-        """What is left of strings that begin so, where tokens spell that and the quote."""
-        ledger, first, last = self._all
-        for text in last:
-            if isinstance(text, bytes) and text.startswith(begin) and text[len(begin) :] in self._heads.closers:
-                yield text[len(begin) :]
-        for rest in ledger.ends.get(begin, ()):
-            if ledger.numbers[begin + rest] < first:
-                yield rest
+    def ends(self, begin: bytes, rests: Collection[bytes]) -> list[bytes]:
+        """Those of some rests that complete a string which begins so."""
+        if self.count > len(rests):
+            return [rest for rest in rests if begin + rest in self]
+        size = len(begin)
+        return [text[size:] for text in self.beginning(begin) if text[size:] in rests]
 
     def containers(self, kind: Kind) -> Rivals:
         """The arrays, or objects."""
-        ledger, first, last = self._all
-        few = (value for value in last if isinstance(value, Container) and value.kind == kind)
-        return rivals_of(((ledger.containers[kind], first),), few)
+        few = (value for value in self._last if isinstance(value, Container) and value.kind == kind)
+        return rivals_of(((self._ledger.containers[kind], self._first),), few)

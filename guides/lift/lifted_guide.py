@@ -342,6 +342,8 @@ class LiftedGuide(TableGuide):
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
         mask = self._walk(state)
+        if self._quick.refuse is not None:
+            self._quick.refuse(state, mask)
         return mask | self._tables.eos_words if self._automaton.ends(state) else mask
 
     def _copied(self, state: int) -> Mask:

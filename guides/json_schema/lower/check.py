@@ -72,9 +72,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
         _check_equal(schema, strings, negated, seen)
     if todo and schema.mentions(NEEDING):
         watch = watch._replace(names=True, spare=max(watch.spare, SPARE))
-    if watch.items:
-        watch = check_told(schema, watch)
-    return watch
+    return check_told(schema, watch) if watch.any else watch
 
 
 def _check_cases(

@@ -24,7 +24,8 @@ from .objects.name_choice import suits as many_rules
 
 MOST_ITEMS = 100
 """How many items may have to be there."""
-MAX_GROUPS = 20_000
+MAX_GROUPS, FEW_GROUPS = 20_000, 1_000
+"""How many sets of formulas are looked at: to tell arrays apart, and only for the names that objects may have."""
 NUMBER = "0"
 """In place of any byte that a number begins with."""
 
@@ -129,10 +130,11 @@ def _length(value: Any) -> int:
 
 
 def check_told(schema: CompiledSchema, watch: Watch) -> Watch:
-    """Raise SchemaError for arrays of which no text tells whether their items must differ.
+    """What is to be watched, with whether that takes the first byte of first items, and what names objects may have.
 
-    What is to be watched, with whether that takes the first byte of their first item, and what names objects may have.
+    Raises SchemaError for arrays of which no text tells whether their items must differ.
     """
+    most = MAX_GROUPS if watch.items else FEW_GROUPS
     todo = [frozenset((schema.root,))]
     seen = set(todo)
     while todo:
@@ -153,8 +155,10 @@ def check_told(schema: CompiledSchema, watch: Watch) -> Watch:
         watch = _with_names(schema, [case for normal in normals for case in normal.objects], watch)
         for part in _below(schema, cases, normals):
             if part and part not in seen:
-                if len(seen) >= MAX_GROUPS:
-                    raise _unclear(schema, group)
+                if len(seen) >= most:
+                    if watch.items:
+                        raise _unclear(schema, group)
+                    return watch._replace(open_names=True, scarce_names=True)
                 seen.add(part)
                 todo.append(part)
     return watch

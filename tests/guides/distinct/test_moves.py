@@ -13,7 +13,7 @@ from ..json_schema.test_unique_items import END, SCHEMAS, VOCABULARY, guide_of
 
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
 def test_what_is_remembered_of_places_says_what_reading_anew_says(number: int) -> None:
-    """Steps and masks that are told by the places of other texts, against a guide that reads each text at once."""
+    """ChartSteps and masks that are told by the places of other texts, against a guide that reads each text at once."""
     schema, random = SCHEMAS[number], Random(number)
     guide = guide_of(schema, whitespace="compact")
     letters = set(b'ab01"[]{},:truefals.e-')

@@ -13,20 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.chart.ways import TokenBytes
-from ...kernels.distinct.layout import CHILD, RESTS, WHOLE, Spelt, rehash
-from ...kernels.distinct.layout import NONE as NOTHING
 from ...tokenizers_adapter import Vocabulary
 from ..lift.tables import VocabularyTables
 from ..locks import new_lock
-from .words import word_of
 
 Mask = NDArray[np.uint32]
 
-LETTERS = bytes(byte for byte in range(0x20, 0x7F) if byte not in b'"\\')
-"""The bytes of ASCII that strings have as they are."""
+MOST_SPELT = 1 << 14
+"""Of how many texts the tokens are remembered that spell them."""
 _BOUNDS = b" \t\n\r,]}"
 """What may be behind a word."""
-_BETWEEN = re.compile(rb"(?:^|(?<=[ \t\n\r,\[:]))[-+.0-9a-zA-Z]+(?=[ \t\n\r,\]}])")
+_QUOTE = re.compile(rb'"')
 _WORD = re.compile(rb"([-+.0-9eE]*|(?:(?:t?r)?u)?e|(?:(?:(?:f?a)?l)?s)?e|(?:(?:n?u)?l)?l)[ \t\n\r,\]}]")
 
 
@@ -40,7 +37,7 @@ class Shift(NamedTuple):
     where: the place after it; up: containers that begin in it, less those that end; low: the least of that on the way
     names: the strings that it has in whole and that may be names; is_odd: whether two are equal, or one is behind the
     end of a container; has_names: whether there are any, or it ends in one that begins in it
-    opens_array: whether an array begins in it
+    opens_array: whether an array begins in it; end: behind the quote that ends a string which began before it, else 0
     """
 
     where: int
@@ -50,11 +47,12 @@ class Shift(NamedTuple):
     is_odd: bool
     has_names: bool
     opens_array: bool
+    end: int
 
 
 def shift_of(where: int, data: bytes) -> Shift:
     """The shift of a token's bytes."""
-    up = low = 0
+    up = low = end = 0
     begun: int | None = None
     names: list[bytes] = []
     is_odd = opens = is_value = False
@@ -69,6 +67,7 @@ def shift_of(where: int, data: bytes) -> Shift:
                 if begun is not None and data[at + 1 :].lstrip(b" \t\n\r")[:1] in (b"", b":"):
                     is_odd = is_odd or low < 0
                     names.append(data[begun:at])
+                end = end or at + 1
                 begun = None
         elif byte == 0x22:
             where, begun = STRING, None if is_value else at + 1
@@ -81,14 +80,13 @@ def shift_of(where: int, data: bytes) -> Shift:
         if where == BETWEEN and byte not in b" \t\n\r":
             is_value = byte == 0x3A
     is_odd = is_odd or len(set(names)) < len(names)
-    return Shift(where, up, low, tuple(names), is_odd, bool(names) or begun is not None, opens)
+    return Shift(where, up, low, tuple(names), is_odd, bool(names) or begun is not None, opens, end)
 
 
-class Heads:
+class TokenSummaries:
     """What the tokens of a vocabulary tell.
 
     closers: what tokens have before a quote that may end a string, with the tokens
-    inner: strings and words that some tokens have in whole
     enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
     quoted, ending: the tokens with a quote, those that may end a word; powers: with an e; with_comma: with a comma
     shifting: from BETWEEN and STRING, those that may end a container, or have a string in whole
@@ -96,14 +94,13 @@ class Heads:
     readers, effects: what `Effects` of several guides have in common; lock: hold it meanwhile
     """
 
-    _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, Heads]] = weakref.WeakKeyDictionary()
+    _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, TokenSummaries]] = weakref.WeakKeyDictionary()
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         tokens = vocabulary.tokens
         self._words = (vocabulary.size + 31) // 32
         self._tokens = tokens
         self.closers: dict[bytes, list[int]] = {}
-        self.inner: set[Any] = set()
         # Most tokens have nothing of this, and regular expressions take ten times as long to find that out.
         texts = _Counts(VocabularyTables.of(vocabulary).bytes)
         bounds, at_once = texts.of(_BOUNDS), texts.first(_BOUNDS)
@@ -112,14 +109,12 @@ class Heads:
             ended = _WORD.match(tokens[token] or b"")
             if ended:
                 self.enders.setdefault(ended.group(1), []).append(token)
-        for token in np.flatnonzero(bounds > at_once).tolist():
-            self.inner.update(map(word_of, _BETWEEN.findall(tokens[token] or b"")))
         with_comma = np.flatnonzero(texts.of(b",")).tolist()
         quoted = np.flatnonzero(texts.of(b'"')).tolist()
         for token in quoted:
-            self._add_quotes(token, tokens[token] or b"")
-        odd = texts.of(bytes(byte for byte in range(256) if byte not in LETTERS))
-        self._is_plain = (odd == 0) & texts.some
+            text = tokens[token] or b""
+            for at in _QUOTE.finditer(text):
+                self.closers.setdefault(text[: at.start()], []).append(token)
         self._masks: dict[tuple[int, bytes], Mask] = {}
         ends, quotes = texts.of(b"]}") > 0, texts.of(b'"')
         risky = (ends | (quotes > 1), (ends & (quotes > 0)) | (quotes > 2))
@@ -130,7 +125,6 @@ class Heads:
         self.lock = new_lock()
         self.readers: dict[tuple[bool, bool], Any] = {}
         self.effects: dict[Any, Any] = {}
-        self.longest = max(map(len, self.closers), default=0)
         self.longest_token = int(texts.lengths.max(initial=0))
         self.quoted = self.packed(quoted)
         ending = at_once.copy()
@@ -142,20 +136,10 @@ class Heads:
         self.with_comma = self.packed(with_comma)
         self.opening = self.packed([token for token in with_comma if _opens(tokens[token] or b"")])
         self._trie = vocabulary.trie
-
-    def _add_quotes(self, token: int, text: bytes) -> None:
-        """Note the strings that a token ends, and those that it has in whole."""
-        at = text.find(b'"')
-        while at >= 0:
-            self.closers.setdefault(text[:at], []).append(token)
-            end = text.find(b'"', at + 1)
-            while end >= 0:
-                self.inner.add(text[at + 1 : end])
-                end = text.find(b'"', end + 1)
-            at = text.find(b'"', at + 1)
+        self._spelling: dict[bytes, tuple[int, ...]] = {}
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary) -> Heads:
+    def of(cls, vocabulary: Vocabulary) -> TokenSummaries:
         """Those of a vocabulary, made when first asked for."""
         known = cls._known.get(vocabulary)
         if known is None:
@@ -166,16 +150,22 @@ class Heads:
         """What a token does from a place."""
         known = self._shifts[where].get(token)
         if known is None:
-            known = self._shifts[where][token] = shift_of(where, self._tokens[token] or b"")
+            known = self._shifts[where][token] = shift_of(where, self.text(token))
         return known
 
+    def text(self, token: int) -> bytes:
+        """The bytes of a token."""
+        return self._tokens[token] or b""
+
     def behind(self, where: int, depth: int, token: int) -> bytes:
-        """What a token has behind the end of so many containers, without space around it."""
+        """What a token has behind the end of so many containers, or of the string that it is in; no space around it."""
         key = (where, depth, token)
         known = self._behind.get(key)
         if known is None:
-            data = self._tokens[token] or b""
-            end = next(end for end in range(1, len(data) + 1) if shift_of(where, data[:end]).low <= -depth)
+            data = self.text(token)
+            end = self.shift(where, token).end
+            if depth:
+                end = next(end for end in range(1, len(data) + 1) if shift_of(where, data[:end]).low <= -depth)
             known = self._behind[key] = data[end:].strip(b" \t\n\r")
         return known
 
@@ -204,13 +194,6 @@ class Heads:
             known = self._masks[key] = self.packed(tokens[rest])
         return known
 
-    def ends_of(self, text: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The ways to cut a string so that some tokens begin with the second part and a quote."""
-        closers = self.closers
-        for at in range(max(0, len(text) - self.longest), len(text) + 1):
-            if text[at:] in closers:
-                yield text[:at], text[at:]
-
     def spelling_on(self, begin: bytes, texts: Iterator[bytes]) -> set[int]:
         """The tokens that spell a piece of one of the texts, which begin alike, from behind that."""
         rests = {text[len(begin) : len(begin) + self.longest_token] for text in texts}
@@ -218,42 +201,23 @@ class Heads:
         return {token for piece in pieces for token in self.spelling(piece)}
 
     @cached_property
-    def spelt(self) -> Spelt:
-        """The strings that some tokens have in whole, and what some have before a quote, as tries."""
-        children: dict[tuple[int, int], int] = {}
-        depth, ends = [0, 0], set[int]()
-        wholes = (each for each in self.inner if isinstance(each, bytes))
-        for root, texts in ((WHOLE, wholes), (RESTS, (each[::-1] for each in self.closers))):
-            for text in texts:
-                node = root
-                for byte in text:
-                    after = children.setdefault((node, byte), len(depth))
-                    if after == len(depth):
-                        depth.append(depth[node] + 1)
-                    node = after
-                ends.add(node)
-        rows = [(CHILD, *key, child) for key, child in children.items()]
-        table = np.full((1 << (4 * len(rows) + 4).bit_length(), 4), NOTHING, np.int32)
-        rehash(np.array(rows, np.int32).reshape(-1, 4), table)
-        is_end = np.zeros(len(depth), np.uint8)
-        is_end[list(ends)] = 1
-        return Spelt(table, is_end, np.array(depth, np.int32), self._is_plain.astype(np.uint8))
-
-    @cached_property
-    def twins(self) -> dict[int, tuple[int, ...]]:
-        """The tokens with the same bytes as others, by each of them."""
+    def twins(self) -> dict[int, int]:
+        """Tokens with the same bytes as one before, by each of them the first."""
         start, ids = self._trie.token_start, self._trie.ids
-        shared = [tuple(ids[start[node] : start[node + 1]].tolist()) for node in np.flatnonzero(np.diff(start) > 1)]
-        return {token: tokens for tokens in shared for token in tokens}
+        shared = [ids[start[node] : start[node + 1]].tolist() for node in np.flatnonzero(np.diff(start) > 1)]
+        return {token: tokens[0] for tokens in shared for token in tokens[1:]}
 
     def spelling(self, text: bytes) -> tuple[int, ...]:
         """The tokens of these bytes, ascending."""
-        ids = self._trie.ids  # in the order of their bytes
-        first = bisect_left(ids, text, key=self._bytes_of)
-        return tuple(ids[first : bisect_right(ids, text, first, key=self._bytes_of)].tolist())
-
-    def _bytes_of(self, token: int) -> bytes:
-        return self._tokens[token] or b""
+        known = self._spelling.get(text)
+        if known is None:
+            ids = self._trie.ids  # in the order of their bytes
+            first = bisect_left(ids, text, key=self.text)
+            known = tuple(ids[first : bisect_right(ids, text, first, key=self.text)].tolist())
+            if len(self._spelling) >= MOST_SPELT:
+                self._spelling.clear()
+            self._spelling[text] = known
+        return known
 
 
 class _Counts:

@@ -1,13 +1,19 @@
-"""Numbers, true, false and null, as what equal ones have in common."""
+"""JSON values as what equal ones have in common: strings, numbers, true, false and null, arrays and objects."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, insort
-from typing import Any
+from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from ..limits import spend
 
+Kind = Literal["array", "object"]
+ARRAY: Kind = "array"
+OBJECT: Kind = "object"
+EACH_VALUE, EACH_PART = 400, 600
+"""About how many bytes a container takes without its parts, and each of these where containers are grouped by them."""
 _NUMBER = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([-+]?[0-9]+))?\Z")
 
 
@@ -54,7 +60,7 @@ class WordBegin:
         return key == self.exact or (not self.is_exact and key.startswith(self.prefix))
 
 
-class Words:
+class WordIndex:
     """Keys of words, in order, each with how many values were written before the first one that has it."""
 
     __slots__ = ("_keys", "_numbers")
@@ -98,3 +104,52 @@ def _whole_number(digits: bytes) -> int:
         part = plain[at : at + 4000]
         total = total * 10 ** len(part) + int(part)
     return sign * total
+
+
+class Container:
+    """An array or object that has been written; equal ones of one guide are one object.
+
+    parts: the items of an array, the values by the names of an object
+    """
+
+    __slots__ = ("__weakref__", "kind", "parts")
+
+    def __init__(self, kind: Kind, parts: Any) -> None:
+        self.kind: Kind = kind
+        self.parts = parts
+
+    def has(self, at: int | bytes) -> bool:
+        """Whether there is something at an index, or by a name."""
+        return at < len(self.parts) if isinstance(at, int) else at in self.parts
+
+
+Value = bytes | tuple[Any, ...] | Container
+"""What equal JSON values have in common: bytes for strings, tuples for numbers, true, false and null; hashable."""
+
+
+class Values:
+    """The arrays and objects of one guide."""
+
+    def __init__(self) -> None:
+        # Most of those that are tried are given up at once
+        self._known: WeakValueDictionary[Any, Container] = WeakValueDictionary()
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory they take."""
+        return sum(EACH_VALUE + EACH_PART * len(each.parts) for each in self._known.values())
+
+    def array(self, items: list[Value]) -> Container:
+        """The array of some items."""
+        return self._one((ARRAY, *items), ARRAY, tuple(items))
+
+    def object(self, members: list[tuple[bytes, Value]]) -> Container:
+        """The object of some members."""
+        return self._one(frozenset(members), OBJECT, dict(members))
+
+    def _one(self, key: Any, kind: Kind, parts: Any) -> Container:
+        known = self._known.get(key)
+        if known is None:
+            spend(20 * len(parts))
+            known = self._known[key] = Container(kind, parts)
+        return known

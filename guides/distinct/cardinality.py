@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,14 +23,13 @@ from .frames import (
     TEXT,
     TEXT_ESCAPE,
     WORD,
-    Frame,
+    JSONTrail,
+    OpenContainer,
     Text,
-    Trail,
     joined,
 )
-from .rivals import ARRAY, OBJECT, Kind
-from .trail import SPACE, Trails
-from .words import word_of
+from .trail import SPACE, JSONTrails
+from .values import ARRAY, OBJECT, Kind, word_of
 
 EACH, EACH_BYTE = 1500, 150
 """Steps of work, as `guides.limits` counts them, that a state takes to look at, and each byte that may follow."""
@@ -54,46 +53,34 @@ _WORD_BYTES = b"1023456789.-+eE"
 _WORD_ENDS = np.array([*b" \t\n\r,]}"], np.int64)
 
 
-class Variety:
+class NextBytes(NamedTuple):
+    """What may come next: a quote; a zero that leads to the same state; other digits."""
+
+    may_end: bool
+    loops_on_zeros: bool
+    has_digits: bool
+
+
+class CardinalityBounds:
     """What states of one guide's chart may come to; hold the automaton's lock.
 
     differ: whether the items of an array must differ of which the first begins in a state of the chart with a byte
     """
 
-    def __init__(self, automaton: ChartAutomaton, trails: Trails, differ: Callable[[int, int], bool]) -> None:
+    def __init__(self, automaton: ChartAutomaton, trails: JSONTrails, differ: Callable[[int, int], bool]) -> None:
         self._automaton = automaton
         self._trails = trails
         self._differ = differ
-        self._variety: dict[tuple[int, bool], int] = {}
+        self._bounds: dict[tuple[int, bool], int] = {}
         self._robust: dict[int, bool] = {}
-        self._zeros: dict[int, bool] = {}
+        self._nexts: dict[int, NextBytes] = {}
         self._ways_on: dict[int, tuple[bool, list[tuple[bytes, int]]]] = {}
         self._suffixes: dict[int, bytes | None] = {}
-        self._few: dict[tuple[int, bytes], frozenset[bytes] | None] = {}
-        self._digits: dict[int, bool] = {}
-        self._endings: dict[int, bool] = {}
         self._names: dict[tuple[int, bytes | None], bytes | None] = {}
         self._roomy: dict[_Place, frozenset[bytes] | None] = {}
 
-    def is_known_wide(self, state: int) -> bool:
-        """Whether it is known that a string may come to more values than anybody writes."""
-        return self._variety.get((state, False), 0) >= MANY
-
-    def is_known_endless(self, state: int, word: bytes) -> bool:
-        """Whether it is known that a word may come to more values than anybody writes."""
-        if b"e" in word.lower() or word[:1] not in b"-0123456789":
-            return False
-        if self._zeros.get(state) and (self._digits.get(state) or (b"." not in word and word.strip(b"-0"))):
-            return True
-        return self._variety.get((state, True), 0) >= MANY
-
-    def is_known_roomy(self, state: int, trail: Trail) -> bool:
-        """Whether it is known that a piece is to come that may, without names."""
-        names = self._roomy.get((state, trail.mode, trail.frame.kind, None))
-        return names is not None and not names
-
-    def read(self, state: int, trail: Trail, byte: int) -> tuple[Trail | None, int]:
-        """As `Trails.read`, of a byte."""
+    def read(self, state: int, trail: JSONTrail, byte: int) -> tuple[JSONTrail | None, int]:
+        """As `JSONTrails.read`, of a byte."""
         return self._trails.read(trail, bytes((byte,)), 0, lambda _: self._differ(state, byte))
 
     def after(self, state: int) -> tuple[list[int], list[int]]:
@@ -103,18 +90,14 @@ class Variety:
         spend(EACH + EACH_BYTE * len(data))
         return data.tolist(), after[data].tolist()
 
-    def ends_well(self, state: int, trail: Trail) -> bool:
+    def ends_well(self, state: int, trail: JSONTrail) -> bool:
         """Whether the string in progress may end where it is, or the word soon, and is none that is to be avoided."""
         if trail.mode == WORD:
             rest = self.ending(state)
             return rest is not None and word_of(joined(trail.text) + rest) not in trail.frame.targets
         if trail.mode not in (TEXT, NAME_TEXT) or self._trails.is_within_escape(trail):
             return False
-        ends = self._endings.get(state)
-        if ends is None:
-            ends = self.may_have(state, 0x22)
-            note(self._endings, [state], ends)
-        return ends and self._trails.piece(trail) not in trail.frame.targets
+        return self._next(state).may_end and self._trails.piece(trail) not in trail.frame.targets
 
     def may_have(self, state: int, byte: int) -> bool:
         """Whether a byte may follow a state of the chart."""
@@ -125,10 +108,6 @@ class Variety:
         if state not in self._suffixes:
             note(self._suffixes, [state], self._look_for_ending(state))
         return self._suffixes[state]
-
-    def known_ending(self, state: int) -> bytes | None:
-        """As `ending`, if it is known."""
-        return self._suffixes.get(state)
 
     def _look_for_ending(self, state: int) -> bytes | None:
         queue, seen = deque([(state, b"")]), {state}
@@ -145,7 +124,7 @@ class Variety:
                     queue.append((target, found + bytes((byte,))))
         return None
 
-    def comes_to_others(self, state: int, trail: Trail) -> bool | None:
+    def comes_to_others(self, state: int, trail: JSONTrail) -> bool | None:
         """Whether the string in progress may come to one that is not to be avoided; None if that is not known soon.
 
         Looks at one string after the other, which are not many more than those to be avoided.
@@ -164,27 +143,6 @@ class Variety:
             todo += [(target, text + byte) for byte, target in onward]
         return None
 
-    def few_strings(self, state: int, begin: bytes) -> frozenset[bytes] | None:
-        """All strings or names that begin so and may be written; None if they are many, or have several spellings."""
-        key = (state, begin)
-        if key not in self._few:
-            note(self._few, [key], self._list_strings(state, begin) if self._trails.canonical else None)
-        return self._few[key]
-
-    def _list_strings(self, state: int, begin: bytes) -> frozenset[bytes] | None:
-        found: list[bytes] = []
-        todo = [(state, begin)]
-        for _ in range(MAX_LOOKED):
-            if not todo:
-                return frozenset(found)
-            spend(200)
-            place, text = todo.pop()
-            ends, onward = self._onward(place)
-            if ends:
-                found.append(text)
-            todo += [(target, text + byte) for byte, target in onward]
-        return None
-
     def _onward(self, state: int) -> tuple[bool, list[tuple[bytes, int]]]:
         """Whether a string may end in a state of the chart, and what may come instead, with the states after it."""
         known = self._ways_on.get(state)
@@ -195,26 +153,26 @@ class Variety:
             note(self._ways_on, [state], known)
         return known
 
-    def is_various(self, state: int, trail: Trail) -> bool:
+    def is_various(self, state: int, trail: JSONTrail) -> bool:
         """Whether the string or word in progress, in a state of the chart, may come to more than anybody writes."""
         return self._values_from(state, trail) >= MANY
 
     def is_wide(self, state: int) -> bool:
         """Whether a word may come to more values than anybody writes, unless it is zero times a power of ten."""
-        return self._variety_from(state, is_word=True) >= MANY
+        return self._bound_from(state, is_word=True) >= MANY
 
-    def _variety_from(self, state: int, *, is_word: bool) -> int:
-        known = self._variety.get((state, is_word))
+    def _bound_from(self, state: int, *, is_word: bool) -> int:
+        known = self._bounds.get((state, is_word))
         if known is None:
-            known = self._variety_of(state, _DIGITS if is_word else _PLAIN)
-            note(self._variety, [(state, is_word)], known)
+            known = self._bound_of(state, _DIGITS if is_word else _PLAIN)
+            note(self._bounds, [(state, is_word)], known)
         return known
 
-    def is_varied(self, state: int, trail: Trail) -> bool:
+    def is_varied(self, state: int, trail: JSONTrail) -> bool:
         """Whether the piece in progress may come to more values than there are to be avoided."""
         return self._values_from(state, trail) > trail.frame.targets.count
 
-    def _values_from(self, state: int, trail: Trail) -> int:
+    def _values_from(self, state: int, trail: JSONTrail) -> int:
         """How many values the piece in progress may come to, at least."""
         is_word = trail.mode == WORD
         if is_word:
@@ -225,36 +183,29 @@ class Variety:
                 return MANY
         elif trail.mode not in STRINGS:
             return 0
-        known = self._variety_from(state, is_word=is_word)
+        known = self._bound_from(state, is_word=is_word)
         if not is_word and known < MANY and self._trails.is_within_escape(trail):
             return 0  # the next bytes may make few characters, each of which is written in several ways
         return known
 
     def _is_endless(self, state: int, mantissa: bytes) -> bool:
         """Whether a number without a power of ten may go on with zeros without end, and each makes it another one."""
-        if not self.loops_on_zeros(state):
-            return False
-        if b"." not in mantissa and mantissa.strip(b"-0"):
-            return True
-        known = self._digits.get(state)
-        if known is None:
-            known = bool((self._automaton.transitions(state)[_DIGITS] >= 0).any())
-            note(self._digits, [state], known)
-        return known
+        onward = self._next(state)
+        return onward.loops_on_zeros and (onward.has_digits or (b"." not in mantissa and bool(mantissa.strip(b"-0"))))
 
     def loops_on_zeros(self, state: int) -> bool:
         """Whether a zero leads from a state of the chart to itself."""
-        known = self._zeros.get(state)
+        return self._next(state).loops_on_zeros
+
+    def _next(self, state: int) -> NextBytes:
+        known = self._nexts.get(state)
         if known is None:
-            known = bool(self._automaton.transitions(state)[0x30] == state)
-            note(self._zeros, [state], known)
+            after = self._automaton.transitions(state)
+            known = NextBytes(bool(after[0x22] >= 0), bool(after[0x30] == state), bool((after[_DIGITS] >= 0).any()))
+            note(self._nexts, [state], known)
         return known
 
-    def loops_on(self, state: int, letters: bytes) -> bool:
-        """Whether each of some bytes leads from a state of the chart to itself."""
-        return bool((self._automaton.transitions(state)[list(letters)] == state).all())
-
-    def _variety_of(self, state: int, choices: Any) -> int:
+    def _bound_of(self, state: int, choices: Any) -> int:
         """How many texts of some bytes, each another value, may come next, at least."""
         spend(1000)
         wanted = np.zeros(0x100, np.uint8)
@@ -287,7 +238,7 @@ class Variety:
             todo += found - before.keys()
             for each in found:
                 before.setdefault(each, set()).add(place)
-        wide = [place for place in before if self._variety_from(place[0], is_word=False) >= MANY]
+        wide = [place for place in before if self._bound_from(place[0], is_word=False) >= MANY]
         # All states from which one of these can be come to
         reached = set(wide)
         while wide:
@@ -337,8 +288,8 @@ class Variety:
         name = UNNAMED if kind is OBJECT and mode in (ITEM, COLON, TEXT) else None
         begin = b"" if mode == TEXT else text
         # Places to be looked at, the last one first; the names on the way there, and the places
-        start = Trail(Frame(None, kind, self._trails.nothing, 0, name=name), mode, begin)
-        todo: list[tuple[int, Trail, bool, tuple[bytes, ...], Any]] = [(state, start, True, (), None)]
+        start = JSONTrail(OpenContainer(None, kind, self._trails.nothing, 0, name=name), mode, begin)
+        todo: list[tuple[int, JSONTrail, bool, tuple[bytes, ...], Any]] = [(state, start, True, (), None)]
         seen, reads = {(state, mode)}, 0
         while todo and reads < MAX_READS:
             place, trail, is_begun, names, way = todo.pop()
@@ -375,7 +326,7 @@ class Variety:
         note(self._roomy, [key, *looked], None)
         return None
 
-    def has_room(self, state: int, trail: Trail) -> bool:
+    def has_room(self, state: int, trail: JSONTrail) -> bool:
         """Whether a piece that may come to very many values is to come, whatever has been written."""
         frame, mode = trail.frame, trail.mode
         if mode in (WORD, TEXT_ESCAPE, NAME_ESCAPE) or (mode == TEXT and frame.kind is ARRAY):
@@ -401,7 +352,7 @@ def _last_first(way: tuple[int, int]) -> int:
     return b'{[0123456789"'.find(byte) if byte not in SPACE else -2
 
 
-def _outermost(frame: Frame) -> Frame:
+def _outermost(frame: OpenContainer) -> OpenContainer:
     while frame.parent is not None:
         frame = frame.parent
     return frame

@@ -9,86 +9,58 @@ Raphael 1968). That ends: what is unsettled is the beginning of one of finitely 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.answers import DEAD, NEVER
+from ...kernels.answers import NEVER
 from ...kernels.chart.ways import TokenBytes, follow, follow_each
 from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
-from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
-from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, PARTIAL, STRINGS, TEXT, WORD, Frame, Trail, joined
-from .rivals import ARRAY
-from .trail import SPACE, Trails
-from .variety import EACH, MAX_KNOWN, Variety, note
+from .cardinality import EACH, MAX_KNOWN, CardinalityBounds, note
+from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, PARTIAL, STRINGS, TEXT, WORD, JSONTrail, OpenContainer, joined
+from .trail import SPACE, JSONTrails
+from .values import ARRAY
 
-Place = tuple[int, Trail | None]
+At = tuple[int, JSONTrail | None]
+"""A state of the chart, and the trail there, outside of which nothing is remembered."""
 EACH_FOLLOWED = 50
 
 
-class Steps:
+class ChartSteps:
     """Where tokens lead from the states of one guide's chart; hold the automaton's lock.
 
     prepare: makes a state of the chart one that kernels can look at
-    known: the states, by state << 32 | token
     """
 
     def __init__(self, automaton: ChartAutomaton, tokens: TokenBytes, prepare: Callable[[int], int]) -> None:
         self._automaton = automaton
         self._tokens = tokens
         self._prepare = prepare
-        self.known: dict[int, int] = {}
+        self._known: dict[int, int] = {}
 
     def after(self, state: int, token: int) -> int:
         """The state after a token, or DEAD."""
-        known = self.known.get(state << 32 | token)
+        key = state << 32 | token
+        known = self._known.get(key)
         if known is None:
             known = self._automaton.run(follow, self._tokens, self._prepare(state), token)
-            self._note(state << 32 | token, known)
+            note(self._known, [key], known)
         return known
 
-    def quick(self, state: int, token: int) -> int | None:
-        """As `after`, outside of a call that counts work; None where it takes more than a kernel, once."""
-        known = self.known.get(state << 32 | token)
-        if known is None:
-            known = self._automaton.attempt(follow, self._tokens, state, token)
-            if known < DEAD:
-                return None
-            self._note(state << 32 | token, known)
-        return known
-
-    def after_each(self, state: int, tokens: list[int]) -> list[int]:
-        """As `after`, of several tokens: in one call, where they are not known."""
-        known = self.known.get
-        new = [token for token in tokens if known(state << 32 | token) is None]
-        found: dict[int, int] = {}
-        if new:
-            spend(EACH_FOLLOWED * len(new))
-            after = np.full(len(new), NEVER, np.int32)
-            self._automaton.run(follow_each, self._tokens, self._prepare(state), np.array(new, np.int32), after)
-            found = dict(zip(new, after.tolist(), strict=True))
-            for token, target in found.items():
-                self._note(state << 32 | token, target)
-        return [found[token] if token in found else self.after(state, token) for token in tokens]
-
-    def after_all(self, state: int, tokens: NDArray[np.int32]) -> NDArray[np.int32]:
-        """As `after_each`, of many tokens, which are not remembered."""
+    def after_each(self, state: int, tokens: Sequence[int] | NDArray[np.int32]) -> NDArray[np.int32]:
+        """As `after`, of several tokens, in one call: int32."""
+        spend(EACH_FOLLOWED * len(tokens))
         after = np.full(len(tokens), NEVER, np.int32)
-        self._automaton.run(follow_each, self._tokens, self._prepare(state), tokens, after)
+        self._automaton.run(follow_each, self._tokens, self._prepare(state), np.asarray(tokens, np.int32), after)
         return after
 
-    def _note(self, key: int, after: int) -> None:
-        if len(self.known) >= MAX_STEPS:
-            self.known.clear()
-        self.known[key] = after
 
-
-class Ways:
+class Continuations:
     """Searches from states of one guide; hold the automaton's lock.
 
     differ: whether the items of an array must differ of which the first begins in a state of the chart with a byte
@@ -96,20 +68,20 @@ class Ways:
     """
 
     def __init__(
-        self, automaton: ChartAutomaton, trails: Trails, differ: Callable[[int, int], bool], closing: Closing
+        self, automaton: ChartAutomaton, trails: JSONTrails, differ: Callable[[int, int], bool], closing: Closing
     ) -> None:
         self._automaton = automaton
         self._trails = trails
         self._differ = differ
         self._closing = closing
-        self.variety = Variety(automaton, trails, differ)
+        self.bounds = CardinalityBounds(automaton, trails, differ)
         self._serials: dict[Any, int] = {}
         self._counter = count(1)
         self._costs: dict[Any, int] = {}
         self._alive: dict[Any, bool] = {}
         self._clean: dict[Any, bool] = {}
 
-    def is_settled(self, trail: Trail) -> bool:
+    def is_settled(self, trail: JSONTrail) -> bool:
         """Whether nothing in progress can come to a value that is there already."""
         mode, frame = trail.mode, trail.frame
         if mode in PARTIAL:
@@ -120,7 +92,7 @@ class Ways:
             return frame.written is None or not frame.written.count
         return True
 
-    def is_alive(self, state: int, trail: Trail) -> bool:
+    def is_alive(self, state: int, trail: JSONTrail) -> bool:
         """Whether the text can be completed."""
         told = self._told(state, trail)
         if told is not None:
@@ -131,31 +103,31 @@ class Ways:
             known = self._search(state, trail)
         return known
 
-    def _told(self, state: int, trail: Trail) -> bool | None:
+    def _told(self, state: int, trail: JSONTrail) -> bool | None:
         """Whether the text can be completed, where it takes no search to tell; None elsewhere."""
         if (
             self.is_settled(trail)
-            or self.variety.is_varied(state, trail)
-            or self.variety.ends_well(state, trail)
-            or self.variety.has_room(state, trail)
+            or self.bounds.is_varied(state, trail)
+            or self.bounds.ends_well(state, trail)
+            or self.bounds.has_room(state, trail)
         ):
             return True
         return self._others(state, trail)
 
-    def _others(self, state: int, trail: Trail) -> bool | None:
+    def _others(self, state: int, trail: JSONTrail) -> bool | None:
         """Whether a string in progress may come to one that is not there; None where that does not tell."""
-        told = self.variety.comes_to_others(state, trail)
+        told = self.bounds.comes_to_others(state, trail)
         # It may be a part of a container that is another one for what comes later.
         return None if told is False and trail.frame.rivals else told
 
-    def cost(self, state: int, trail: Trail) -> int:
+    def cost(self, state: int, trail: JSONTrail) -> int:
         """The bytes that complete the text."""
         if self.is_settled(trail):
             return self.needed(state)
         known = self._costs.get(self._key(state, trail))
         return self._search_shortest(state, trail) if known is None else known
 
-    def is_clean(self, state: int, trail: Trail) -> bool:
+    def is_clean(self, state: int, trail: JSONTrail) -> bool:
         """Whether the chart's shortest text repeats nothing, up to where nothing is in progress."""
         key = self._key(state, trail)
         known = self._clean.get(key)
@@ -164,14 +136,14 @@ class Ways:
             note(self._clean, [key], known)
         return known
 
-    def _follow_shortest(self, state: int, trail: Trail) -> bool:
+    def _follow_shortest(self, state: int, trail: JSONTrail) -> bool:
         if self.needed(state) > FAR:
             return False
-        place: Trail | None = trail
+        place: JSONTrail | None = trail
         while place is not None and not self.is_settled(place):
             spend(EACH)
             byte, after = self._closing.shortest_step(state)
-            place, end = self.variety.read(state, place, byte)
+            place, end = self.bounds.read(state, place, byte)
             if end < 0:
                 return False
             self._automaton.keep(np.array([after], np.int32))
@@ -188,14 +160,14 @@ class Ways:
 
     # Searches
 
-    def _key(self, state: int, trail: Trail) -> Any:
+    def _key(self, state: int, trail: JSONTrail) -> Any:
         """What places have in common from which the same may follow."""
         return state, trail.mode, self._serial(trail.frame), joined(trail.text)
 
-    def _serial(self, frame: Frame) -> int:
+    def _serial(self, frame: OpenContainer) -> int:
         """A number that frames have in common from which the same may follow."""
-        todo: list[Frame] = []
-        at: Frame | None = frame
+        todo: list[OpenContainer] = []
+        at: OpenContainer | None = frame
         while at is not None and not at.serial:
             todo.append(at)
             at = at.parent
@@ -214,10 +186,10 @@ class Ways:
             each.serial = known
         return frame.serial
 
-    def _search(self, state: int, trail: Trail) -> bool:
+    def _search(self, state: int, trail: JSONTrail) -> bool:
         """Whether there is a way on, looking first where the fewest values are to be avoided."""
         numbers = count()
-        queue: list[tuple[int, int, int, Trail, Any, bool]] = [(0, next(numbers), state, trail, None, False)]
+        queue: list[tuple[int, int, int, JSONTrail, Any, bool]] = [(0, next(numbers), state, trail, None, False)]
         visits: dict[Any, int] = {}
         looked: list[Any] = []
         while queue:
@@ -236,13 +208,13 @@ class Ways:
                 note(self._alive, _keys(way), True)
                 return True
             is_outside = at.mode not in STRINGS
-            data, states = self.variety.after(place)
+            data, states = self.bounds.after(place)
             # Where white space may end it makes no difference how much more there is of it.
             is_enough = is_outside and is_spaced and any(byte not in SPACE for byte in data)
             for byte, target in zip(data, states, strict=True):
                 if is_enough and byte in SPACE:
                     continue
-                found, end = self.variety.read(place, at, byte)
+                found, end = self.bounds.read(place, at, byte)
                 if end < 0:
                     continue
                 told = found is None or self._told(target, found)
@@ -258,11 +230,11 @@ class Ways:
         note(self._alive, looked, False)
         return False
 
-    def _search_shortest(self, state: int, trail: Trail) -> int:
+    def _search_shortest(self, state: int, trail: JSONTrail) -> int:
         """The bytes of a shortest way to the end; NEVER if there is none."""
         numbers = count()
         # Of equal ones those nearest to the end first
-        queue: list[tuple[int, int, int, int, Trail | None, Any]]
+        queue: list[tuple[int, int, int, int, JSONTrail | None, Any]]
         queue = [(self.needed(state), 0, next(numbers), state, trail, None)]
         visits: dict[Any, int] = {}
         while queue:
@@ -277,16 +249,16 @@ class Ways:
                 continue
             visits[key] = visits.get(key, 0) + 1
             way = (way, self._key(place, at))
-            data, states = self.variety.after(place)
+            data, states = self.bounds.after(place)
             for byte, target, left in zip(data, states, self._all_needed(states), strict=True):
-                found, end = self.variety.read(place, at, byte)
+                found, end = self.bounds.read(place, at, byte)
                 if end < 0 or left >= NEVER or (found is not None and self._others(target, found) is False):
                     continue
                 spend(100)
                 heapq.heappush(queue, (done + 1 + left, -done - 1, next(numbers), target, found, way))
         return NEVER
 
-    def _same(self, state: int, trail: Trail) -> tuple[Any, int]:
+    def _same(self, state: int, trail: JSONTrail) -> tuple[Any, int]:
         """What places have in common that need not all be looked at, and how many of them must be.
 
         Zeros may be read in numbers without end. Where the chart stays in one state, either the number may come to
@@ -305,10 +277,10 @@ class Ways:
             value = (mantissa, sign, power[len(sign) :].lstrip(b"0")) if mantissa.strip(b"-0.") else ()
             return (state, frame, value), 1
         key = (state, frame, whole.rstrip(b"0") if not point else whole, point, fraction.rstrip(b"0"))
-        return key, 1 if self.variety.loops_on_zeros(state) else 2 + trail.frame.targets.count
+        return key, 1 if self.bounds.loops_on_zeros(state) else 2 + trail.frame.targets.count
 
 
-def _stakes(trail: Trail) -> int:
+def _stakes(trail: JSONTrail) -> int:
     """About how much is still to be avoided."""
     if trail.mode == AFTER:
         return len(trail.frame.rivals)
