@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...guides.explain.expectation import visible
-from ...guides.pictures.picture import Arrow, Node
-from ...guides.pictures.svg import draw
+from ...guides.pictures import Arrow, Node, Picture
 from ...tokenizers_adapter import Vocabulary
 from ..diagnostics.table import aligned
 from ..stopping import FinishReason
@@ -82,7 +81,7 @@ class SearchTrace:
                 arrows.append(Arrow(parent, len(nodes)))
                 nodes.append(Node(_name(beam), "rule", _note(beam)))
         kept = {0, *(first[step] + number for step, number in enumerate(self.path()))}
-        return draw(nodes, arrows, 0, kept)
+        return Picture(tuple(nodes), tuple(arrows), 0, frozenset(kept)).to_svg()
 
     def _repr_svg_(self) -> str:
         return self.to_svg()

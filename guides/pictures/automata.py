@@ -12,8 +12,7 @@ from ..automata.dfa import Dfa, byte_runs
 from ..automata.numbers import Numbers
 from ..chart.protocol import ByteAutomaton
 from ..protocol import DEAD, Mask, tokens_of
-from .parts import Arrow, Node
-from .picture import Picture
+from .picture import Arrow, Node, Picture
 
 MAX_TOKENS = 24
 # How many states may be looked at on the way to a smallest automaton of one.
