@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from ..checks import items_of
 from ..errors import ModelError, OptionError
 from ..guides.explain.expectation import expected
-from ..guides.protocol import DEAD, Guide
+from ..guides.protocol import DEAD, Guide, Mask
 from ..kernels.logits.mask import words_for
 from ..tokenizers_adapter import Vocabulary
-from .bitmask import BitmaskBuffer, fill_bitmask, guide_of
-from .budget import check_budget, within_budget
-from .session import packed
+from .bitmask import BitmaskBuffer, guide_of
+from .session import check_budget, fill_masks, packed, within_budget
 
 REMEMBERED = 64
 """How many places of a row's texts are remembered, at least: as far back as assisted decoding goes, and more."""
@@ -194,19 +193,18 @@ class Rows:
         if self._buffer is None or len(self._buffer.bitmask) != len(places):
             widest = max(guide.vocabulary.size for guide in self.guides)
             self._buffer = BitmaskBuffer(np.zeros((len(places), words_for(widest)), np.int32))
-        bitmask: NDArray[np.int32] = self._buffer.bitmask
-        guides = self.guides[0] if len(self.guides) == 1 else [self.guides[owner] for owner in owners]
-        fill_bitmask(guides, [place.state for place in places], self._buffer)
+        own: dict[int, Mask] = {}
         for row, (place, owner) in enumerate(zip(places, owners, strict=True)):
-            guide, mask = self.guides[owner], None
+            mask: Mask | None = None
             if place.ended or place.state == DEAD:
-                mask = packed(guide.vocabulary, self._eos[owner])
+                mask = packed(self.guides[owner].vocabulary, self._eos[owner])
             elif self.most is not None:
-                mask = within_budget(guide, place.state, self.most - length)
+                mask = within_budget(self.guides[owner], place.state, self.most - length)
             if mask is not None:
-                bitmask[row, : len(mask)] = mask.view(np.int32)
-                self._buffer.forget([row])
-        return bitmask
+                own[row] = mask
+        guides = self.guides[0] if len(self.guides) == 1 else [self.guides[owner] for owner in owners]
+        fill_masks(guides, [place.state for place in places], own, self._buffer)
+        return self._buffer.bitmask
 
 
 def check_width(vocabulary: Vocabulary, width: int) -> None:
