@@ -183,7 +183,7 @@ def fill_bitmask(
     bits = bits_of(bitmask)
     places = _places_of(rows, len(numbers), bits.rows)
     if not isinstance(guide, Sequence):
-        _fill([Part(guide, numbers, places)], bits)
+        _fill([GuideStates(guide, numbers, places)], bits)
         return
     several = guide
     if len(several) != len(numbers):
@@ -193,14 +193,14 @@ def fill_bitmask(
         by_guide.setdefault(id(each), []).append(place)
     _fill(
         [
-            Part(guide_of(several[chosen[0]]), [numbers[place] for place in chosen], places[chosen])
+            GuideStates(guide_of(several[chosen[0]]), [numbers[place] for place in chosen], places[chosen])
             for chosen in by_guide.values()
         ],
         bits,
     )
 
 
-class Part(NamedTuple):
+class GuideStates(NamedTuple):
     """States of one guide, and the places int32 [n] where their masks go."""
 
     guide: Guide
@@ -208,12 +208,12 @@ class Part(NamedTuple):
     places: Ints
 
 
-def _fill(parts: list[Part], bits: Bits) -> None:
+def _fill(parts: list[GuideStates], bits: Bits) -> None:
     """Write the masks of all parts; nothing is written before all masks were had, since any of them may be refused."""
     for part in parts:
         bits.check(part.guide.vocabulary)
     # Of each table the count of rows given away before it was asked, the numbers of rows, and the parts
-    asked: dict[int, tuple[MaskTable, int, list[Ints], list[Part]]] = {}
+    asked: dict[int, tuple[MaskTable, int, list[Ints], list[GuideStates]]] = {}
     apart: list[tuple[int, Mask]] = []
     for part in parts:
         rows_of: Callable[[list[int]], Ints] | None = getattr(part.guide, "rows", None)

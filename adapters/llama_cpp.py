@@ -25,7 +25,7 @@ from ..kernels.logits.mask import unpack_mask
 from ..tokenizers_adapter import Vocabulary
 from .bitmask import guide_of
 from .hosts import interface
-from .rows import Rows, check_width
+from .rows import TokenRows, check_width
 from .session import Session, packed
 
 TRIED = "llama-cpp-python 0.3.36"
@@ -93,7 +93,7 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
     def __init__(self, guide: Guide, llama: Any, *, max_tokens: int | None = None) -> None:
         super().__init__([self._process])
         check_ends(guide_of(guide).vocabulary, llama)
-        self._rows = Rows([guide], max_tokens, "max_tokens", are_chosen=True)
+        self._rows = TokenRows([guide], max_tokens, "max_tokens", are_chosen=True)
         self._ends = packed(guide.vocabulary, frozenset(guide.vocabulary.eos_ids))
         self._is_checked = False
         self.reset()

@@ -27,14 +27,14 @@ OTHER_ROWS = (
 )
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """Where a row's text is: the guide's state, and whether EOS has come."""
 
     state: int
     ended: bool
 
 
-class Rows:
+class TokenRows:
     """Rows of token ids that grow step by step, may fork, change places and go back; each is a prompt and a text.
 
     guide: one for all prompts, or one for each; rows of one prompt lie together and share its guide
@@ -77,8 +77,8 @@ class Rows:
         self._forget()
 
     def _forget(self) -> None:
-        self._places: dict[tuple[int, bytes], Place] = {}
-        self._here: list[Place] = []
+        self._places: dict[tuple[int, bytes], RowPlace] = {}
+        self._here: list[RowPlace] = []
         self._buffer: BitmaskBuffer | None = None
 
     def masks(self, ids: NDArray[np.integer[Any]], shape: Sequence[int]) -> NDArray[np.int32]:
@@ -151,16 +151,16 @@ class Rows:
             raise OptionError(f"{count} guides for {rows} rows; give one guide for each prompt, or one for all")
         return [row * count // rows for row in range(rows)]
 
-    def _advance(self, texts: NDArray[np.int64], owners: list[int]) -> list[Place]:
+    def _advance(self, texts: NDArray[np.int64], owners: list[int]) -> list[RowPlace]:
         """Where each row is; a row is found by its text, so that rows may fork, change places and go back."""
-        known, found = self._places, list[Place]()
+        known, found = self._places, list[RowPlace]()
         for text, owner in zip(texts, owners, strict=True):
             if not len(text):
-                found.append(Place(self.guides[owner].start, False))
+                found.append(RowPlace(self.guides[owner].start, False))
                 continue
             before = known.get((owner, text[:-1].tobytes()))
             if before is None:
-                before = Place(self.guides[owner].start, False)
+                before = RowPlace(self.guides[owner].start, False)
                 for token in text[:-1].tolist():
                     before = self._after(owner, before, token)
                 if before.state == DEAD:  # nobody has gone there step by step
@@ -179,13 +179,13 @@ class Rows:
         known.update(((owner, text.tobytes()), place) for text, owner, place in zip(texts, owners, found, strict=True))
         return found
 
-    def _after(self, owner: int, place: Place, token: int) -> Place:
+    def _after(self, owner: int, place: RowPlace, token: int) -> RowPlace:
         if place.ended or place.state == DEAD:
             return place
         state = self.guides[owner].advance(place.state, token)
-        return Place(state, state != DEAD and token in self._eos[owner])
+        return RowPlace(state, state != DEAD and token in self._eos[owner])
 
-    def _masks(self, places: list[Place], owners: list[int], length: int) -> NDArray[np.int32]:
+    def _masks(self, places: list[RowPlace], owners: list[int], length: int) -> NDArray[np.int32]:
         """The masks of all rows, int32 [rows, words].
 
         Where a text has ended, or has gone astray (a beam whose probability is 0, a draft that is refused), EOS.

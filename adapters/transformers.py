@@ -21,7 +21,7 @@ from ..tokenizers_adapter import Vocabulary
 from .bitmask import guide_of
 from .device_masks import DeviceMasks
 from .hosts import interface
-from .rows import Rows, check_width
+from .rows import TokenRows, check_width
 from .session import Session
 
 TRIED = "transformers 5.23"
@@ -60,7 +60,7 @@ class GuideLogitsProcessor(LogitsProcessor):
     supports_continuous_batching = False
 
     def __init__(self, guide: Guide | Sequence[Guide], *, max_new_tokens: int | None = None) -> None:
-        self._rows = Rows(guide, max_new_tokens, "max_new_tokens")
+        self._rows = TokenRows(guide, max_new_tokens, "max_new_tokens")
 
     def reset(self) -> None:
         """Be ready for another call of `generate`."""
@@ -154,7 +154,7 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
 
 
 def masked(scores: Tensor, bitmask: NDArray[np.int32]) -> tuple[Tensor, NDArray[np.float32]]:
-    """A copy of scores with -inf for what masks do not allow, and what is left in each row, as `Rows.check` takes it.
+    """A copy of scores with -inf for what masks do not allow, and what is left in each row, for `TokenRows.check`.
 
     scores: float [rows, V]; bitmask: int32 [rows, words]
     """

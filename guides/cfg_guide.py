@@ -21,12 +21,12 @@ from .grammar.notation import render, render_name
 from .grammar.options import check_options, grammar_text
 from .grammar.shortest import shortest_texts
 from .graph.graph import Graph
-from .graph.later import Named
+from .graph.later import NamedRule
 from .graph.lowering import Lowering
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import horizon_of
 from .limits import Limits, Meter
-from .pictures import MAX_PICTURED, Arrow, Drawable, Node, Picture
+from .pictures import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode
 from .quoting.quotation import Context, Quote, fragment_of_quote
 from .quoting.quoted_pieces import QuotedPieces, marks
 from .quoting.source import Span
@@ -38,7 +38,7 @@ MAX_BODY = 60
 """Characters of a rule's body in a picture."""
 
 
-class _Rule(Named):
+class _Rule(NamedRule):
     """A rule that the grammar's author wrote."""
 
     __slots__ = ("_known_as",)
@@ -132,7 +132,7 @@ def _rules_picture(grammar: Grammar, max_states: int) -> Picture:
             f"the grammar has {len(rules):,} rules, too many for a picture of {max_states:,}; raise max_states"
         )
     number = {name: i for i, name in enumerate(rules)}
-    nodes = tuple(Node(render_name(name), "rule", _shortened(render(grammar.rules[name]))) for name in rules)
+    nodes = tuple(PictureNode(render_name(name), "rule", _shortened(render(grammar.rules[name]))) for name in rules)
     arrows = [Arrow(number[name], number[other]) for name in rules for other in _used(grammar, name, number)]
     start = grammar.start if grammar.start in number else next(iter(_used(grammar, grammar.start, number)))
     return Picture(nodes, tuple(arrows), number[start])

@@ -30,7 +30,7 @@ _TIP = (
 )
 
 
-class Node(NamedTuple):
+class PictureNode(NamedTuple):
     """A state, a state in which the text may end, or a rule; the note stands under it."""
 
     label: str
@@ -54,7 +54,7 @@ class Picture:
     marked: nodes that SVG highlights, with the arrows between them
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[PictureNode, ...]
     arrows: tuple[Arrow, ...]
     start: int = 0
     marked: frozenset[int] = frozenset()

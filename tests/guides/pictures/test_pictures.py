@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trellm import Vocabulary
 from trellm.errors import LimitError, OptionError, StateError
 from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
-from trellm.guides.pictures import Arrow, Node, Picture
+from trellm.guides.pictures import Arrow, Picture, PictureNode
 from trellm.guides.pictures.automata import Minimal
 from trellm.guides.pictures.charts import graph_in_words, state_in_words
 
@@ -98,7 +98,7 @@ def test_any_finite_automaton_can_be_made_small_and_drawn() -> None:
         for byte in part.encode():
             state = -1 if state < 0 else small.dfa.step(state, byte)
         assert (state >= 0) == (part in tree.states), part
-    assert small.picture(lambda state: tree.states[state]).nodes[0] == Node("0", "final", "")
+    assert small.picture(lambda state: tree.states[state]).nodes[0] == PictureNode("0", "final", "")
     with pytest.raises(LimitError, match="raise max_states"):
         Minimal.of(Substrings("abbb"), 4)
 
@@ -133,7 +133,7 @@ def test_each_state_has_a_state_of_the_whole_automaton_with_its_mask() -> None:
 )
 def test_layouts(graph: tuple[int, list[tuple[int, int]]]) -> None:
     count, pairs = graph
-    picture = Picture(tuple(Node(str(i), "state") for i in range(count)), tuple(Arrow(*pair) for pair in pairs))
+    picture = Picture(tuple(PictureNode(str(i), "state") for i in range(count)), tuple(Arrow(*pair) for pair in pairs))
     found = picture.columns()
     layer = {node: at for at, nodes in enumerate(found) for node in nodes}
     assert sorted(node for nodes in found for node in nodes) == list(range(count))
