@@ -22,27 +22,17 @@ Longs = NDArray[np.int64]
 States = Sequence[int] | NDArray[np.integer[Any]]
 
 WORDS = (np.dtype(np.int32), np.dtype(np.uint32))
-TRIES = 3
-"""How often rows are copied anew because others were given away meanwhile, before they are copied one by one."""
 
 
-class Bits(NamedTuple):
-    """A bitmask as kernels take it: its memory int32 [n], from one row to the next, words and number of rows.
+class Bits:
+    """The memory of a bitmask [rows, words] as kernels take it: int32 [n], from one row to the next, words, and rows.
 
-    buffer: what knows which masks lie there, if something does
+    Raises OptionError for what is no bitmask of NumPy or torch.
     """
 
-    memory: Ints
-    stride: int
-    span: int
-    rows: int
-    buffer: BitmaskBuffer | None = None
+    __slots__ = ("memory", "rows", "span", "stride")
 
-    @classmethod
-    def of(cls, bitmask: Any) -> Bits:
-        """The memory of a bitmask [rows, words], of NumPy or torch. Raises OptionError for anything else."""
-        if isinstance(bitmask, BitmaskBuffer):
-            return bitmask.bits
+    def __init__(self, bitmask: Any) -> None:
         array = numpy_of(bitmask)
         if array.ndim != 2 or array.dtype not in WORDS:
             raise OptionError(
@@ -51,33 +41,28 @@ class Bits(NamedTuple):
             )
         if not array.flags.writeable:
             raise OptionError("bitmask cannot be written to; give an array of your own")
-        count, span = array.shape
+        self.rows, self.span = array.shape
         if array.flags.c_contiguous:
-            return cls(array.reshape(-1).view(np.int32), span, span, count)
-        stride, rest = divmod(array.strides[0], 4)
-        if array.strides[1] != 4 or rest or stride < span:
-            raise OptionError("the words of a bitmask's row must lie side by side; give it as it was made, not turned")
-        flat = np.lib.stride_tricks.as_strided(array, ((count - 1) * stride + span,), (4,))
-        return cls(flat.view(np.int32), stride, span, count)
+            self.stride = self.span
+            flat = array.reshape(-1)
+        else:
+            self.stride, rest = divmod(array.strides[0], 4)
+            if array.strides[1] != 4 or rest or self.stride < self.span:
+                raise OptionError(
+                    "the words of a bitmask's row must lie side by side; give it as it was made, not turned"
+                )
+            flat = np.lib.stride_tricks.as_strided(array, ((self.rows - 1) * self.stride + self.span,), (4,))
+        self.memory: Ints = flat.view(np.int32)
 
     def write(self, table: MaskTable, rows: Ints, places: Ints) -> None:
         """Write rows of a table of masks, by their numbers int32 [k], into places int32 [k]."""
-        if self.buffer is None:
-            copy_rows(table.rows, table.few, rows, self.memory, places, self.stride, self.span)
-        else:
-            self.buffer.renew(table, rows, places)
+        copy_rows(table.rows, table.few, rows, self.memory, places, self.stride, self.span)
 
     def put(self, place: int, mask: Mask) -> None:
         """Write a mask uint32 [W] that is in no table into a place."""
-        self.forget([place])
         begin, words = place * self.stride, len(mask)
         self.memory[begin : begin + words] = mask.view(np.int32)
         self.memory[begin + words : begin + self.span] = 0
-
-    def forget(self, places: Ints | list[int]) -> None:
-        """Say that something else was written into places."""
-        if self.buffer is not None:
-            self.buffer.forget(places)
 
     def check(self, vocabulary: Vocabulary) -> None:
         """Raise OptionError if the rows are too short for the masks of a vocabulary."""
@@ -88,6 +73,11 @@ class Bits(NamedTuple):
                 f"{vocabulary.size:,} tokens and needs {needed}; make the vocabulary as wide as the model's logits: "
                 "Vocabulary.from_tokenizer(tokenizer, size=...)"
             )
+
+
+def bits_of(bitmask: Any) -> Bits:
+    """A BitmaskBuffer itself, or the memory of a bitmask. Raises OptionError for anything else."""
+    return bitmask if isinstance(bitmask, BitmaskBuffer) else Bits(bitmask)
 
 
 def numpy_of(bitmask: Any) -> Any:
@@ -118,7 +108,7 @@ def allocate_bitmask(vocabulary: Vocabulary | int, rows: int) -> NDArray[np.int3
     return np.zeros((whole(rows, "rows"), words_for(size)), np.int32)
 
 
-class BitmaskBuffer:
+class BitmaskBuffer(Bits):
     """A bitmask of which it is known what lies in each row, so that only what has changed is written.
 
         buffer = BitmaskBuffer(allocate_bitmask(vocabulary, 256))
@@ -128,20 +118,20 @@ class BitmaskBuffer:
     `forget` is told. Raises OptionError for anything else. One thread at a time.
     """
 
-    __slots__ = ("_held", "_lies", "_table", "bitmask", "bits")
+    __slots__ = ("_held", "_lies", "_table", "bitmask")
 
     def __init__(self, bitmask: Any) -> None:
         if isinstance(bitmask, BitmaskBuffer):
             raise OptionError("this is a BitmaskBuffer already; make one of the array or tensor")
+        super().__init__(bitmask)
         self.bitmask = bitmask
-        self.bits = Bits.of(bitmask)._replace(buffer=self)
         self._table: MaskTable | None = None
         # Of each row the version of the mask in it, and its words, as `kernels.logits.bitmask` has them
-        self._lies: Longs = np.zeros(self.bits.rows, np.int64)
-        self._held: Ints = np.full((self.bits.rows, LISTED), MANY, np.int32)
+        self._lies: Longs = np.zeros(self.rows, np.int64)
+        self._held: Ints = np.full((self.rows, LISTED), MANY, np.int32)
 
     def __repr__(self) -> str:
-        return f"BitmaskBuffer({self.bits.rows} rows of {self.bits.span} words)"
+        return f"BitmaskBuffer({self.rows} rows of {self.span} words)"
 
     def __copy__(self) -> BitmaskBuffer:
         """One with a bitmask of its own, since two that write to one do not know of each other."""
@@ -155,17 +145,24 @@ class BitmaskBuffer:
         several = items_of(rows.tolist() if hasattr(rows, "tolist") else rows)  # type: ignore[union-attr]
         if rows is not None and several is None:
             raise OptionError(f"rows={brief(rows)}: the numbers of rows, or None for all")
-        places: Any = slice(None) if several is None else _places_of(several, len(several), self.bits.rows)
+        places: Any = slice(None) if several is None else _places_of(several, len(several), self.rows)
         self._lies[places] = 0
         self._held[places] = MANY
 
-    def renew(self, table: MaskTable, rows: Ints, places: Ints) -> None:
-        """Write rows of a table of masks into places, where something else lies; for `fill_bitmask`."""
+    def write(self, table: MaskTable, rows: Ints, places: Ints) -> None:
+        """Write rows of a table of masks into places, where something else lies."""
         if table is not self._table:
             self._lies[:] = 0  # versions are a table's own
             self._table = table
-        memory, stride, span, *_ = self.bits
-        renew_rows(table.rows, table.few, table.written, rows, memory, places, stride, span, self._lies, self._held)
+        renew_rows(
+            table.rows, table.few, table.written, rows, self.memory, places, self.stride, self.span,
+            self._lies, self._held,
+        )  # fmt: skip
+
+    def put(self, place: int, mask: Mask) -> None:
+        """Write a mask uint32 [W] that is in no table into a place."""
+        self.forget([place])
+        super().put(place, mask)
 
 
 def fill_bitmask(
@@ -183,10 +180,10 @@ def fill_bitmask(
     if not isinstance(guide, Sequence) or isinstance(guide, str):
         guide = guide_of(guide)
     numbers = states_of(states)
-    bits = Bits.of(bitmask)
+    bits = bits_of(bitmask)
     places = _places_of(rows, len(numbers), bits.rows)
     if not isinstance(guide, Sequence):
-        _fill([Part(guide, numbers, places)], bits)
+        _fill([GuideStates(guide, numbers, places)], bits)
         return
     several = guide
     if len(several) != len(numbers):
@@ -196,14 +193,14 @@ def fill_bitmask(
         by_guide.setdefault(id(each), []).append(place)
     _fill(
         [
-            Part(guide_of(several[chosen[0]]), [numbers[place] for place in chosen], places[chosen])
+            GuideStates(guide_of(several[chosen[0]]), [numbers[place] for place in chosen], places[chosen])
             for chosen in by_guide.values()
         ],
         bits,
     )
 
 
-class Part(NamedTuple):
+class GuideStates(NamedTuple):
     """States of one guide, and the places int32 [n] where their masks go."""
 
     guide: Guide
@@ -211,12 +208,12 @@ class Part(NamedTuple):
     places: Ints
 
 
-def _fill(parts: list[Part], bits: Bits) -> None:
+def _fill(parts: list[GuideStates], bits: Bits) -> None:
     """Write the masks of all parts; nothing is written before all masks were had, since any of them may be refused."""
     for part in parts:
         bits.check(part.guide.vocabulary)
     # Of each table the count of rows given away before it was asked, the numbers of rows, and the parts
-    asked: dict[int, tuple[MaskTable, int, list[Ints], list[Part]]] = {}
+    asked: dict[int, tuple[MaskTable, int, list[Ints], list[GuideStates]]] = {}
     apart: list[tuple[int, Mask]] = []
     for part in parts:
         rows_of: Callable[[list[int]], Ints] | None = getattr(part.guide, "rows", None)
@@ -233,34 +230,23 @@ def _fill(parts: list[Part], bits: Bits) -> None:
     for place, mask in apart:
         bits.put(place, mask)
     for table, before, rows, there in asked.values():
-        if len(there) == 1:
-            numbers, places = rows[0], there[0].places
-        else:
-            numbers, places = np.concatenate(rows), np.concatenate([part.places for part in there])
         if table.evictions == before:
+            numbers = rows[0] if len(rows) == 1 else np.concatenate(rows)
+            places = there[0].places if len(there) == 1 else np.concatenate([part.places for part in there])
             bits.write(table, numbers, places)
-        if table.evictions != before:
-            bits.forget(places)
+        if table.evictions != before:  # others took rows away before they were copied
             for part in there:
-                _fill_anew(part, table, bits)
+                for state, place in zip(part.states, part.places.tolist(), strict=True):
+                    bits.put(place, _mask_in(table, part.guide, state))
 
 
-def _fill_anew(part: Part, table: MaskTable, bits: Bits) -> None:
-    """Write the masks of a guide's states, some rows of which were given away before they were copied."""
-    rows_of = cast("Callable[[list[int]], Ints]", part.guide.rows)  # type: ignore[attr-defined]
-    # A row that is asked for stays until as many others were as there are rows in the table.
-    at_once = table.max_rows // 2
-    for first in range(0, len(part.states), at_once):
-        states, places = part.states[first : first + at_once], part.places[first : first + at_once]
-        for _ in range(TRIES):
-            before = table.evictions
-            bits.write(table, rows_of(states), places)
-            if table.evictions == before:
-                break
-            bits.forget(places)
-        else:
-            for state, place in zip(states, places.tolist(), strict=True):
-                bits.put(place, part.guide.mask(state))
+def _mask_in(table: MaskTable, guide: Guide, state: int) -> Mask:
+    """A copy of the mask of a state, made while no row of its table was given to another mask."""
+    while True:
+        before = table.evictions
+        mask = guide.mask(state).copy()
+        if table.evictions == before:
+            return mask
 
 
 def guide_of(guide: Any) -> Guide:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from copy import copy
 from itertools import count
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -23,9 +24,8 @@ from ..guides.protocol import Guide
 from ..kernels.logits.mask import unpack_mask
 from ..tokenizers_adapter import Vocabulary
 from .bitmask import guide_of
-from .budget import check_budget, within_budget
 from .hosts import interface
-from .rows import Rows, check_width
+from .rows import TokenRows, check_width
 from .session import Session, packed
 
 TRIED = "llama-cpp-python 0.3.36"
@@ -93,7 +93,7 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
     def __init__(self, guide: Guide, llama: Any, *, max_tokens: int | None = None) -> None:
         super().__init__([self._process])
         check_ends(guide_of(guide).vocabulary, llama)
-        self._rows = Rows([guide], max_tokens, "max_tokens", are_chosen=True)
+        self._rows = TokenRows([guide], max_tokens, "max_tokens", are_chosen=True)
         self._ends = packed(guide.vocabulary, frozenset(guide.vocabulary.eos_ids))
         self._is_checked = False
         self.reset()
@@ -159,10 +159,7 @@ class GuideSampler(_Kept):
 
     def __init__(self, guide: Guide, llama: Any, *, max_tokens: int | None = None) -> None:
         check_ends(guide_of(guide).vocabulary, llama)
-        if max_tokens is not None:
-            check_budget(guide, max_tokens, "max_tokens")
-        self.session = Session(guide)
-        self._most = max_tokens
+        self.session = Session(guide, max_tokens=max_tokens)
 
     def add_to(self, chain: Any) -> None:
         """Make this the next sampler of a chain: a llama_sampler_p, or a LlamaSampler of llama-cpp-python.
@@ -178,9 +175,8 @@ class GuideSampler(_Kept):
 
     def fork(self) -> GuideSampler:
         """Another at the same place, which goes its own way."""
-        other = object.__new__(type(self))
-        other.session, other._most = self.session.fork(), self._most
-        other.failure = self.failure
+        other = copy(self)
+        other.session = self.session.fork()
         return other
 
     def accept(self, token: int) -> None:
@@ -202,7 +198,7 @@ class GuideSampler(_Kept):
         Raises OptionError where none of them may.
         """
         items = _items(candidates)
-        kept = items[_allows(self._mask(), items["id"])]
+        kept = items[_allows(self.session.mask(), items["id"])]
         if not (kept["logit"] > -np.inf).any():
             raise OptionError(
                 f"none of {len(items):,} candidates is allowed by {self.session!r} and has a score above -inf; let the "
@@ -223,14 +219,6 @@ class GuideSampler(_Kept):
             vocabulary = self.session.guide.vocabulary
             ends = _allows(packed(vocabulary, frozenset(vocabulary.eos_ids)), items["id"])
             items["logit"] = np.where(ends, np.float32(0), np.float32(-np.inf))
-
-    def _mask(self) -> NDArray[np.uint32]:
-        session, most = self.session, self._most
-        if most is not None and not session.ended:
-            within = within_budget(session.guide, session.state, most - session.length)
-            if within is not None:
-                return within
-        return session.mask()
 
 
 def check_ends(vocabulary: Vocabulary, llama: Any) -> None:

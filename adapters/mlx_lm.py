@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..guides.protocol import Guide
 from ..kernels.logits.mask import unpack_mask
 from .hosts import interface
-from .rows import Rows
+from .rows import TokenRows
 
 TRIED = "MLX-LM 0.32 with MLX 0.32"
 
@@ -34,7 +34,7 @@ class GuideLogitsProcessor:
     """
 
     def __init__(self, guide: Guide, *, max_tokens: int | None = None) -> None:
-        self._rows = Rows([guide], max_tokens, "max_tokens", are_chosen=True)
+        self._rows = TokenRows([guide], max_tokens, "max_tokens", are_chosen=True)
 
     def reset(self) -> None:
         """Be ready for another text."""
@@ -49,7 +49,7 @@ class GuideLogitsProcessor:
 
 
 def masked(logits: Any, bitmask: NDArray[np.int32]) -> tuple[Any, NDArray[np.float32]]:
-    """Logits with -inf for what masks do not allow, and what is left in each row, as `Rows.check` takes it.
+    """Logits with -inf for what masks do not allow, and what is left in each row, as `TokenRows.check` takes it.
 
     logits: of MLX, [rows, V] or [V]; bitmask: int32 [rows, words]
     """

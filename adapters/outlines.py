@@ -15,7 +15,7 @@ from ..guides.protocol import Guide
 from ..kernels.logits.mask import apply_mask
 from ..tokenizers_adapter import Vocabulary
 from .hosts import interface
-from .rows import Rows
+from .rows import TokenRows
 from .specs import guide_for
 
 TRIED = "Outlines 1.3"
@@ -51,7 +51,7 @@ class GuideProcessor(OutlinesLogitsProcessor):
         one_of(library, "library", LIBRARIES)
         super().__init__(library)
         self._library = library
-        self._rows = Rows(guide, max_tokens, "max_tokens")
+        self._rows = TokenRows(guide, max_tokens, "max_tokens")
 
     def reset(self) -> None:
         """Be ready for another generation; Outlines calls it before each."""

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from ..checks import items_of
 from ..errors import ModelError, OptionError
 from ..guides.explain.expectation import expected
-from ..guides.protocol import DEAD, Guide
+from ..guides.protocol import DEAD, Guide, Mask
 from ..kernels.logits.mask import words_for
 from ..tokenizers_adapter import Vocabulary
-from .bitmask import BitmaskBuffer, fill_bitmask, guide_of
-from .budget import check_budget, within_budget
-from .session import packed
+from .bitmask import BitmaskBuffer, guide_of
+from .session import check_budget, fill_masks, packed, within_budget
 
 REMEMBERED = 64
 """How many places of a row's texts are remembered, at least: as far back as assisted decoding goes, and more."""
@@ -28,14 +27,14 @@ OTHER_ROWS = (
 )
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """Where a row's text is: the guide's state, and whether EOS has come."""
 
     state: int
     ended: bool
 
 
-class Rows:
+class TokenRows:
     """Rows of token ids that grow step by step, may fork, change places and go back; each is a prompt and a text.
 
     guide: one for all prompts, or one for each; rows of one prompt lie together and share its guide
@@ -78,8 +77,8 @@ class Rows:
         self._forget()
 
     def _forget(self) -> None:
-        self._places: dict[tuple[int, bytes], Place] = {}
-        self._here: list[Place] = []
+        self._places: dict[tuple[int, bytes], RowPlace] = {}
+        self._here: list[RowPlace] = []
         self._buffer: BitmaskBuffer | None = None
 
     def masks(self, ids: NDArray[np.integer[Any]], shape: Sequence[int]) -> NDArray[np.int32]:
@@ -152,16 +151,16 @@ class Rows:
             raise OptionError(f"{count} guides for {rows} rows; give one guide for each prompt, or one for all")
         return [row * count // rows for row in range(rows)]
 
-    def _advance(self, texts: NDArray[np.int64], owners: list[int]) -> list[Place]:
+    def _advance(self, texts: NDArray[np.int64], owners: list[int]) -> list[RowPlace]:
         """Where each row is; a row is found by its text, so that rows may fork, change places and go back."""
-        known, found = self._places, list[Place]()
+        known, found = self._places, list[RowPlace]()
         for text, owner in zip(texts, owners, strict=True):
             if not len(text):
-                found.append(Place(self.guides[owner].start, False))
+                found.append(RowPlace(self.guides[owner].start, False))
                 continue
             before = known.get((owner, text[:-1].tobytes()))
             if before is None:
-                before = Place(self.guides[owner].start, False)
+                before = RowPlace(self.guides[owner].start, False)
                 for token in text[:-1].tolist():
                     before = self._after(owner, before, token)
                 if before.state == DEAD:  # nobody has gone there step by step
@@ -180,13 +179,13 @@ class Rows:
         known.update(((owner, text.tobytes()), place) for text, owner, place in zip(texts, owners, found, strict=True))
         return found
 
-    def _after(self, owner: int, place: Place, token: int) -> Place:
+    def _after(self, owner: int, place: RowPlace, token: int) -> RowPlace:
         if place.ended or place.state == DEAD:
             return place
         state = self.guides[owner].advance(place.state, token)
-        return Place(state, state != DEAD and token in self._eos[owner])
+        return RowPlace(state, state != DEAD and token in self._eos[owner])
 
-    def _masks(self, places: list[Place], owners: list[int], length: int) -> NDArray[np.int32]:
+    def _masks(self, places: list[RowPlace], owners: list[int], length: int) -> NDArray[np.int32]:
         """The masks of all rows, int32 [rows, words].
 
         Where a text has ended, or has gone astray (a beam whose probability is 0, a draft that is refused), EOS.
@@ -194,19 +193,18 @@ class Rows:
         if self._buffer is None or len(self._buffer.bitmask) != len(places):
             widest = max(guide.vocabulary.size for guide in self.guides)
             self._buffer = BitmaskBuffer(np.zeros((len(places), words_for(widest)), np.int32))
-        bitmask: NDArray[np.int32] = self._buffer.bitmask
-        guides = self.guides[0] if len(self.guides) == 1 else [self.guides[owner] for owner in owners]
-        fill_bitmask(guides, [place.state for place in places], self._buffer)
+        own: dict[int, Mask] = {}
         for row, (place, owner) in enumerate(zip(places, owners, strict=True)):
-            guide, mask = self.guides[owner], None
+            mask: Mask | None = None
             if place.ended or place.state == DEAD:
-                mask = packed(guide.vocabulary, self._eos[owner])
+                mask = packed(self.guides[owner].vocabulary, self._eos[owner])
             elif self.most is not None:
-                mask = within_budget(guide, place.state, self.most - length)
+                mask = within_budget(self.guides[owner], place.state, self.most - length)
             if mask is not None:
-                bitmask[row, : len(mask)] = mask.view(np.int32)
-                self._buffer.forget([row])
-        return bitmask
+                own[row] = mask
+        guides = self.guides[0] if len(self.guides) == 1 else [self.guides[owner] for owner in owners]
+        fill_masks(guides, [place.state for place in places], own, self._buffer)
+        return self._buffer.bitmask
 
 
 def check_width(vocabulary: Vocabulary, width: int) -> None:

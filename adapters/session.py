@@ -1,23 +1,23 @@
-"""A text at a guide as a host's request holds it: forwards by tokens, and back, as far as it came."""
+"""A sequence at a guide, as a host's request holds it: forwards by tokens, and back; its mask, and its budget."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import brief, whole
-from ..errors import OptionError
+from ..errors import BudgetError, OptionError
 from ..guides.given import token_of
 from ..guides.lift.tables import VocabularyTables
 from ..guides.limits import spend
 from ..guides.protocol import DEAD, ByteGuide, Guide, Mask, mask_within
 from ..kernels.logits.mask import allowed_ids
 from ..tokenizers_adapter import Vocabulary
-from .bitmask import WORDS, BitmaskBuffer, Bits, fill_bitmask, guide_of, numpy_of
+from .bitmask import WORDS, BitmaskBuffer, States, bits_of, fill_bitmask, guide_of, numpy_of
 
 STEPS_A_BYTE = 1000
 """Steps of work, as `guides.limits` counts them, that looking for the next certain byte takes outside of guides."""
@@ -27,15 +27,19 @@ class Session:
     """One text at a guide. A state is a number, so that going back is free and a fork costs a list of numbers.
 
     guide: any; stop_ids: further tokens that end this text as EOS does: only where it is complete. Where nothing else
-    is allowed they are text.
+    is allowed they are text. max_tokens: so many tokens the text may have; masks keep it such that it can be completed.
     ended: whether EOS or a stop token was accepted; after it nothing is. length: how many tokens were accepted.
-    Raises OptionError for what is no guide, or no token of its vocabulary. One thread at a time.
+    Raises OptionError for what is no guide, or no token of its vocabulary; BudgetError if no text is so short. One
+    thread at a time.
     """
 
-    __slots__ = ("_advance", "_eos", "_states", "ended", "guide", "stops")
+    __slots__ = ("_advance", "_eos", "_states", "ended", "guide", "max_tokens", "stops")
 
-    def __init__(self, guide: Guide, stop_ids: Iterable[int] = ()) -> None:
+    def __init__(self, guide: Guide, stop_ids: Iterable[int] = (), max_tokens: int | None = None) -> None:
         self.guide = guide_of(guide)
+        self.max_tokens = max_tokens
+        if max_tokens is not None:
+            check_budget(guide, max_tokens, "max_tokens")
         self._advance = guide.advance
         self._eos = frozenset(guide.vocabulary.eos_ids)
         most = guide.vocabulary.size - 1
@@ -71,6 +75,12 @@ class Session:
         self.ended = ended
         return True
 
+    def take(self, tokens: Sequence[int]) -> int:
+        """Go on by the first of the tokens, as many as are allowed one after the other; how many these were."""
+        states, self.ended = self._after(tokens)
+        self._states += states
+        return len(states)
+
     def validate(self, tokens: int | Sequence[int]) -> int:
         """How many of the tokens, from the first on, `accept` would take one after the other; nothing is taken."""
         return len(self._after(_listed(tokens))[0])
@@ -91,8 +101,7 @@ class Session:
 
     def fork(self) -> Self:
         """Another session at the same place, which goes its own way."""
-        other = object.__new__(type(self))
-        other.guide, other._advance, other._eos, other.stops = self.guide, self._advance, self._eos, self.stops
+        other = type(self)(self.guide, self.stops, self.max_tokens)
         other._states, other.ended = self._states.copy(), self.ended
         return other
 
@@ -108,20 +117,34 @@ class Session:
                 "a Session that has accepted tokens cannot be pickled: its states are numbers of this process's guide; "
                 "send the guide and the tokens, and accept them there"
             )
-        return type(self), (self.guide, sorted(self.stops))
+        return type(self), (self.guide, sorted(self.stops), self.max_tokens)
 
     def mask(self, left: int | None = None) -> Mask:
         """The tokens that may follow: uint32 [ceil(V / 32)], read-only or the caller's own.
 
-        left: only those after which `left - 1` more complete the text. After its end EOS alone is there.
+        left: only those after which `left - 1` more complete the text; if not given, what `max_tokens` leaves.
+        After its end EOS alone is there.
         """
+        if left is None or self.ended:
+            mask = self.own_mask()
+            return self.guide.mask(self._states[-1]) if mask is None else mask
+        return self._with_stops(mask_within(self.guide, self._states[-1], left))
+
+    def own_mask(self) -> Mask | None:
+        """The mask where it is not the guide's own: behind the end, with stop tokens, and where few tokens are left."""
         if self.ended:
             return packed(self.guide.vocabulary, self._eos)
-        state = self._states[-1]
-        return self.with_stops(self.guide.mask(state) if left is None else mask_within(self.guide, state, left))
+        state, most = self._states[-1], self.max_tokens
+        within = None if most is None else within_budget(self.guide, state, most - self.length)
+        if not self.stops:
+            return within
+        # Stop tokens end a text for the host; where only they would complete it, it is rather cut short
+        if within is not None and (within := self._with_stops(within)).any():
+            return within
+        return self._with_stops(self.guide.mask(state))
 
-    def with_stops(self, mask: Mask) -> Mask:
-        """A mask of the guide's in this state as `mask` has it: stop tokens where the text is complete, else none."""
+    def _with_stops(self, mask: Mask) -> Mask:
+        """A mask of the guide's in this state with stop tokens where the text is complete, else without."""
         if not self.stops:
             return mask
         state, stops = self._states[-1], packed(self.guide.vocabulary, self.stops)
@@ -193,16 +216,69 @@ def fill_sessions(sessions: Sequence[Session], bitmask: Any, rows: Sequence[int]
     """Write the masks of several sessions into rows of a bitmask, as `fill_bitmask` does."""
     guides = [session.guide for session in sessions]
     same = guides[0] if guides and all(guide is guides[0] for guide in guides) else guides
-    fill_bitmask(same, [session.state for session in sessions], bitmask, rows)
-    special = [place for place, session in enumerate(sessions) if session.ended or session.stops]
-    if not special:
-        return
-    bits = Bits.of(bitmask)
-    bits.forget(special if rows is None else [rows[place] for place in special])
-    for place in special:
-        mask = sessions[place].mask().view(np.int32)
-        begin = bits.stride * (place if rows is None else rows[place])
-        bits.memory[begin : begin + len(mask)] = mask
+    special = [n for n, each in enumerate(sessions) if each.ended or each.stops or each.max_tokens is not None]
+    own = {place: mask for place in special if (mask := sessions[place].own_mask()) is not None}
+    fill_masks(same, [session.state for session in sessions], own, bitmask, rows)
+
+
+def fill_masks(
+    guide: Guide | Sequence[Guide],
+    states: States,
+    own: Mapping[int, Mask],
+    bitmask: Any,
+    rows: Sequence[int] | None = None,
+) -> None:
+    """Write masks into rows of a bitmask, as `fill_bitmask` does; own: those that are not their guide's, by place."""
+    fill_bitmask(guide, states, bitmask, rows)
+    if own:
+        bits = bits_of(bitmask)
+        for place, mask in own.items():
+            bits.put(place if rows is None else rows[place], mask)
+
+
+MOST_KNOWN = 1 << 16
+"""For how many states of a guide it is remembered how much is enough."""
+
+# By a guide's id, as long as there is the guide: how many tokens left are enough for all that each state allows
+_KNOWN: dict[int, tuple[ref[Guide], dict[int, int]]] = {}
+
+
+def within_budget(guide: Guide, state: int, left: int) -> Mask | None:
+    """The mask that leaves `left - 1` tokens enough to complete the text; None if that is the guide's own.
+
+    It is remembered how many are enough for all that a state allows, since then the mask costs nothing. A state is
+    asked for half of what is left first, so that one that is met again and again costs a question only every time that
+    is halved.
+    """
+    known = _enough_of(guide)
+    if known.get(state, left + 1) <= left:
+        return None
+    if len(known) >= MOST_KNOWN:
+        known.clear()
+    for enough in (left // 2, left):
+        within = mask_within(guide, state, enough)
+        if np.array_equal(within, guide.mask(state)):
+            known[state] = enough
+            return None
+    return within
+
+
+def _enough_of(guide: Guide) -> dict[int, int]:
+    """What is remembered of a guide: by identity, since equal guides may number their states in other ways."""
+    if not type(guide).__weakrefoffset__:  # one of somebody else's, whose end nobody would be told of
+        return {}
+    number = id(guide)
+    found = _KNOWN.get(number)
+    if found is None:
+        found = _KNOWN[number] = ref(guide, lambda _: _KNOWN.pop(number, None)), {}
+    return found[1]
+
+
+def check_budget(guide: Guide, most: int, option: str) -> None:
+    """Raise BudgetError if no text of the guide has at most so many tokens; option: as the host calls them."""
+    needed = guide.distance(guide.start)
+    if needed > whole(most, option):
+        raise BudgetError(f"{option}={most}: the shortest text of this guide has {needed} tokens", needed)
 
 
 MOST_PACKED = 64

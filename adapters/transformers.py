@@ -6,22 +6,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import items_of, shown, texts_of
+from ..checks import brief, items_of, shown, texts_of
 from ..errors import OptionError
+from ..guides.healing.aligned_guide import AlignedGuide
 from ..guides.healing.crossing import Crossings
 from ..guides.protocol import ByteGuide, Guide
 from ..kernels.logits.mask import apply_mask
 from ..tokenizers_adapter import Vocabulary
 from .bitmask import guide_of
 from .device_masks import DeviceMasks
-from .healing import Healed, heal
 from .hosts import interface
-from .rows import Rows, check_width
+from .rows import TokenRows, check_width
 from .session import Session
 
 TRIED = "transformers 5.23"
@@ -60,7 +60,7 @@ class GuideLogitsProcessor(LogitsProcessor):
     supports_continuous_batching = False
 
     def __init__(self, guide: Guide | Sequence[Guide], *, max_new_tokens: int | None = None) -> None:
-        self._rows = Rows(guide, max_new_tokens, "max_new_tokens")
+        self._rows = TokenRows(guide, max_new_tokens, "max_new_tokens")
 
     def reset(self) -> None:
         """Be ready for another call of `generate`."""
@@ -146,7 +146,7 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
         if session is None or session.guide is not guide or known != begin or session.length > len(text):
             session = Session(guide)
         # What a host adds behind a text that has ended is not read any more
-        session.accept(text[session.length : session.length + session.validate(text[session.length :])])
+        session.take(text[session.length :])
         self._texts[request.request_id] = begin, session
         if len(self._texts) > MOST_REQUESTS:
             self._texts.popitem(last=False)
@@ -154,7 +154,7 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
 
 
 def masked(scores: Tensor, bitmask: NDArray[np.int32]) -> tuple[Tensor, NDArray[np.float32]]:
-    """A copy of scores with -inf for what masks do not allow, and what is left in each row, as `Rows.check` takes it.
+    """A copy of scores with -inf for what masks do not allow, and what is left in each row, for `TokenRows.check`.
 
     scores: float [rows, V]; bitmask: int32 [rows, words]
     """
@@ -185,6 +185,57 @@ def vocabulary_for(model: Any, tokenizer: Any) -> Vocabulary:
     ids = [eos] if isinstance(eos, int) else list(cast("Iterable[int]", eos))
     own = getattr(tokenizer, "eos_token_id", None)
     return Vocabulary.from_tokenizer(tokenizer, size=width, eos_ids=ids if own is None or own in ids else [*ids, own])
+
+
+class Healed(NamedTuple):
+    """A prompt that was cut back.
+
+    ids: what the model reads; guide: what may then follow: the prompt's end, and a text of the guide
+    tail: the bytes of that end, with which the output begins; empty where nothing was cut
+    """
+
+    ids: list[int]
+    guide: Guide
+    tail: bytes
+
+    def text(self, output: Sequence[int]) -> str:
+        """The text of the guide in the output tokens, those behind `ids`: what they spell, without the prompt's end."""
+        data = self.guide.vocabulary.decode(output)
+        if not data.startswith(self.tail):
+            raise OptionError(
+                f"the output {brief(data)} does not begin with the prompt's end {brief(self.tail)}; pass the tokens "
+                "that were generated behind `ids`, chosen with `guide`"
+            )
+        return data[len(self.tail) :].decode(errors="replace")
+
+
+def heal(guide: Guide, prompt: Sequence[int], begin: int | None = None, crossings: Crossings | None = None) -> Healed:
+    """A prompt without the tokens that a token of the output may cross into, and the guide with what was cut in front.
+
+    prompt: token ids; begin: the id that begins every text (BOS), for a prompt that is empty or cut away completely;
+    without it the first token stays. crossings: those of the guide, to be shared by many prompts.
+    Raises OptionError for a guide that does not read bytes, or for what are no token ids.
+    """
+    if not isinstance(guide, ByteGuide):
+        raise OptionError(f"healing needs a guide that reads bytes, see guides.ByteGuide, not {brief(guide)}")
+    ids = _token_ids(prompt, guide.vocabulary)
+    found = Crossings(guide) if crossings is None else crossings
+    kept = found.cut(ids)
+    first = ids[:kept] or (ids[:1] if begin is None else [begin])
+    tail = guide.vocabulary.decode(ids[kept if kept or begin is not None else 1 :])
+    if not tail:
+        return Healed(ids or first, guide, b"")
+    return Healed(first, AlignedGuide(guide, tail, crossings=found), tail)
+
+
+def _token_ids(prompt: Any, vocabulary: Vocabulary) -> list[int]:
+    ids: Any = prompt.tolist() if hasattr(prompt, "tolist") else prompt
+    found = items_of(ids)
+    if found is None or not all(type(token) is int and 0 <= token < vocabulary.size for token in found):
+        raise OptionError(
+            f"a prompt to heal is a list of token ids from 0 to {vocabulary.size - 1:,}, not {brief(prompt)}"
+        )
+    return found
 
 
 class HealedPrompts:

@@ -8,15 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..checks import brief, shown
 from ..errors import OptionError, TrellmError
 from ..guides.protocol import Guide
 from ..kernels.logits.mask import apply_mask, words_for
 from ..tokenizers_adapter import Vocabulary
 from .bitmask import allocate_bitmask
-from .budget import check_budget, within_budget
 from .hosts import interface
 from .session import Session, fill_sessions
 from .specs import KINDS, guide_for
@@ -61,13 +58,13 @@ class TrellmGrammar(StructuredOutputGrammar):
     def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
         """Go on by tokens; False if one is not allowed, and then none is taken. After the end they are ignored."""
         session = self.session
-        if session.ended or session.accept(tokens):
+        if session.ended:
             return True
-        taken = session.validate(tokens)
-        fork = session.fork()
-        if not (fork.accept(tokens[:taken]) and fork.ended):
+        taken = session.take(tokens)
+        if taken < len(tokens) and not session.ended:
+            session.rollback(taken)
             return False
-        return session.accept(tokens[:taken])
+        return True
 
     def validate_tokens(self, tokens: list[int]) -> list[int]:
         """The first of the tokens, as many as are allowed one after the other."""
@@ -228,20 +225,20 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
 
     def apply(self, logits: Tensor, ctx: Any = None) -> Tensor:
         """Set what the requests' guides do not allow to -inf, in place: logits float [rows, V]."""
-        rows, requests, sessions = list[int](), list[_Request](), list[Session]()
+        import torch
+
         if ctx is None:
-            for row, request in self._requests.items():
+            for request in self._requests.values():
                 request.catch_up()
-                rows.append(row)
-                requests.append(request)
-                sessions.append(request.session)
+            sessions = {row: request.session for row, request in self._requests.items()}
         else:
-            for row, slot, session in self._slots_of(ctx):
-                rows.append(row)
-                requests.append(self._requests[slot])
-                sessions.append(session)
-        if rows:
-            self._mask(logits, rows, sessions, [request.most for request in requests])
+            sessions = dict(self._slots_of(ctx))
+        if sessions:
+            bitmask = allocate_bitmask(self.vocabulary, len(sessions))
+            fill_sessions([*sessions.values()], bitmask)
+            numbers = torch.full((len(logits),), -1, dtype=torch.int32)
+            numbers[list(sessions)] = torch.arange(len(sessions), dtype=torch.int32)
+            apply_mask(logits, torch.from_numpy(bitmask).to(logits.device), numbers.to(logits.device))
         return logits
 
     def _join(self, number: int, params: Any, output: list[int]) -> bool:
@@ -251,11 +248,11 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
             return False
         guide, complete = found
         stops = [t for t in getattr(params, "all_stop_token_ids", ()) if 0 <= t < self.vocabulary.size]
-        self._requests[number] = _Request(Session(guide, stops), output, params.max_tokens if complete else None)
+        self._requests[number] = _Request(Session(guide, stops, params.max_tokens if complete else None), output)
         return True
 
-    def _slots_of(self, ctx: Any) -> Iterator[tuple[int, int, Session]]:
-        """The rows of requests with guides, their slots, and their texts up to there: what is settled, then drafts.
+    def _slots_of(self, ctx: Any) -> Iterator[tuple[int, Session]]:
+        """The rows of requests with guides, and their texts up to there: what is settled, then drafts.
 
         Behind a draft that is not allowed nothing is masked: all that is chosen there is given up with it.
         """
@@ -275,7 +272,7 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
                 before = fork if before.ended or fork.accept(token) else None
             forks[slot] = before
             if before is not None:
-                yield row, slot, before
+                yield row, before
 
     def _read(self, lengths: dict[int, int]) -> None:
         """Read the settled tokens of slots, where prompt and text have so many: one copy from the device for all."""
@@ -298,35 +295,19 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
             del found[:count]
             request.catch_up()
 
-    def _mask(self, logits: Tensor, rows: list[int], sessions: list[Session], most: list[int | None]) -> None:
-        import torch
-
-        bitmask = allocate_bitmask(self.vocabulary, len(rows))
-        fill_sessions(sessions, bitmask)
-        for place, (session, tokens) in enumerate(zip(sessions, most, strict=True)):
-            if tokens is not None and not session.ended:
-                within = within_budget(session.guide, session.state, tokens - session.length)
-                # Stop tokens end a text for vLLM; where only they would complete it, it is rather cut short
-                if within is not None and (within := session.with_stops(within)).any():
-                    bitmask[place] = within.view(np.int32)
-        numbers = torch.full((len(logits),), -1, dtype=torch.int32)
-        numbers[rows] = torch.arange(len(rows), dtype=torch.int32)
-        apply_mask(logits, torch.from_numpy(bitmask).to(logits.device), numbers.to(logits.device))
-
 
 class _Request:
-    """A request: its text, the list of its tokens, and how many these may be, if that is to be kept."""
+    """A request: its text, and the list of its tokens."""
 
-    def __init__(self, session: Session, output: list[int], most: int | None) -> None:
-        self.session, self.output, self.most = session, output, most
+    def __init__(self, session: Session, output: list[int]) -> None:
+        self.session, self.output = session, output
 
     def catch_up(self) -> None:
         """Read what has come; what comes behind the end, or is not allowed, is not read."""
         session = self.session
         if session.length > len(self.output):
             session.rollback(session.length - len(self.output))
-        fresh = self.output[session.length :]
-        session.accept(fresh[: session.validate(fresh)])
+        session.take(self.output[session.length :])
 
 
 def _constraint_of(params: Any, vocabulary: Vocabulary) -> tuple[Guide, bool] | None:
@@ -348,6 +329,4 @@ def _constraint_of(params: Any, vocabulary: Vocabulary) -> tuple[Guide, bool] | 
     guide = guide_for(kinds[0], value if isinstance(value, str) else json.dumps(value), vocabulary)
     if complete and params.max_tokens is None:
         raise OptionError("complete=True in extra_args['trellm'] needs max_tokens")
-    if complete and vocabulary is not _BYTES:
-        check_budget(guide, params.max_tokens, "max_tokens")
     return guide, complete

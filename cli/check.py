@@ -8,21 +8,23 @@ from typing import Any, TextIO
 import click
 
 from ..errors import LimitError
-from .constraint import Constraint, constraint_options
-from .flags import Text
+from .constraint import ConstraintOptions, constraint_options
+from .flags import TextType
 
 MISMATCH = 1
 
 
 @click.command()
 @constraint_options
-@click.option("--text", "-t", type=Text(), help="The text to look at.")
+@click.option("--text", "-t", type=TextType(), help="The text to look at.")
 @click.option(
     "--json", type=click.File(encoding="utf-8"), help="A file with JSON, written anyhow, for --schema or --pydantic."
 )
 @click.option("--file", "-f", type=click.File(encoding="utf-8"), help="A file with the text; - is standard input.")
 @click.option("--spans", is_flag=True, help="Add where quotations stand, with --schema, --pydantic or --grammar.")
-def check(constraint: Constraint, text: str | None, json: TextIO | None, file: TextIO | None, spans: bool) -> int:
+def check(
+    constraint: ConstraintOptions, text: str | None, json: TextIO | None, file: TextIO | None, spans: bool
+) -> int:
     """Say whether a text meets a constraint; if not, how far it gets and what was expected there.
 
     Of JSON that is no instance of its schema, also which keyword its value breaks, and where.
@@ -70,7 +72,7 @@ def check(constraint: Constraint, text: str | None, json: TextIO | None, file: T
     return 0 if verdict.matches else MISMATCH
 
 
-def _broken(constraint: Constraint, text: str) -> str:
+def _broken(constraint: ConstraintOptions, text: str) -> str:
     """A line about the keyword that the value breaks; nothing if the text is no JSON."""
     from ..engine.structures import structure_of
     from ..guides.quoting.quotation import Quote

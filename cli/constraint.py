@@ -10,15 +10,15 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 import click
 
-from .files.reading import read_file
-from .flags import Number, Text, with_options
-from .tags import Tag, guide_of, read_tags
+from .files import read_file
+from .flags import NumberType, TextType, with_options
 
 if TYPE_CHECKING:
     from ..guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
@@ -26,7 +26,69 @@ if TYPE_CHECKING:
     from ..guides.limits import Limits
     from ..guides.quoting.boundaries import Boundary
     from ..guides.substring_guide import SubstringGuide
+    from ..guides.tagged import TaggedGuide
     from ..tokenizers_adapter import Vocabulary
+
+_KINDS: dict[str, Literal["json", "lark", "gbnf", "regex"]] = {
+    ".json": "json", ".lark": "lark", ".gbnf": "gbnf", ".regex": "regex",
+}  # fmt: skip
+_TEXT = TextType()
+
+
+@dataclass(frozen=True)
+class Tag:
+    """Two markers, and what is between them: a JSON Schema, a grammar or a pattern, in a file of this `kind`."""
+
+    begin: str
+    kind: Literal["json", "lark", "gbnf", "regex"]
+    text: str
+    end: str
+
+    def guide(self, vocabulary: Vocabulary, limits: Limits | None) -> Any:
+        """The guide of what is between the markers."""
+        from ..guides import CFGGuide, JSONGuide, RegexGuide
+
+        if self.kind == "json":
+            return JSONGuide(json.loads(self.text), vocabulary, limits=limits)
+        if self.kind == "regex":
+            return RegexGuide(self.text, vocabulary, limits=limits)
+        return CFGGuide(self.text, vocabulary, None, self.kind, limits=limits)
+
+
+def read_tags(
+    context: click.Context, parameter: click.Parameter, given: Sequence[tuple[str, str, str]]
+) -> tuple[Tag, ...]:
+    """The tags of --tag BEGIN FILE END."""
+    found: list[Tag] = []
+    for begin, path, end in given:
+        first, last = (_TEXT.convert(marker, parameter, context) for marker in (begin, end))
+        kind = _KINDS.get(Path(path).suffix.lower())
+        if kind is None:
+            names = "a schema in .json, a grammar in .lark or .gbnf, a pattern in .regex"
+            raise click.BadParameter(f"{path!r} does not say what it is by its name: {names}")
+        text = read_file(context, parameter, path) or ""
+        if kind == "json":
+            try:
+                json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise click.BadParameter(f"{path!r} is no JSON: {error}") from None
+        found.append(Tag(first, kind, text.removesuffix("\n") if kind == "regex" else text, last))
+    return tuple(found)
+
+
+def guide_of(
+    tags: Sequence[Tag], vocabulary: Vocabulary, limits: Limits | None, special: Callable[[str], int | None] | None
+) -> TaggedGuide:
+    """The guide of free text with such parts. special: the token without bytes that a marker is, if it is one"""
+    from ..guides.tagged import TaggedGuide
+
+    def marker(text: str) -> str | int:
+        token = None if special is None or not text else special(text)
+        return text if token is None else token
+
+    made = [(marker(tag.begin), tag.guide(vocabulary, limits), marker(tag.end)) for tag in tags]
+    return TaggedGuide(made, vocabulary, limits=limits)
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,7 +106,7 @@ _LETTERS = {"i": re.I, "s": re.S, "m": re.M, "x": re.X, "a": re.A}
 
 
 @dataclass(frozen=True)
-class Constraint:
+class ConstraintOptions:
     """What was asked for; at most one of pattern, choices, kind, grammar, structure, documents and tags is given.
 
     pattern: a regular expression, with `flags` and `dialect`; choices: texts; kind: a name in FORMATS;
@@ -239,7 +301,7 @@ _OPTIONS = (
         "-r",
         "pattern",
         metavar="PATTERN",
-        type=Text(),
+        type=TextType(),
         help="The text matches this regular expression as a whole.",
     ),
     click.option(
@@ -247,7 +309,7 @@ _OPTIONS = (
         "-c",
         "choices",
         metavar="TEXT",
-        type=Text(),
+        type=TextType(),
         multiple=True,
         help="The text is one of these; repeat the option.",
     ),
@@ -275,7 +337,7 @@ _OPTIONS = (
     click.option(
         "--start",
         metavar="RULE",
-        type=Text(),
+        type=TextType(),
         help="The rule of --grammar for the whole text. [default: start or root]",
     ),
     click.option(
@@ -333,7 +395,7 @@ _OPTIONS = (
         type=click.Choice(["word", "character", "sentence", "line"]),
         help="What such a piece consists of. [default: word]",
     ),
-    click.option("--none-text", metavar="TEXT", type=Text(), help="A refusal that --extract allows besides."),
+    click.option("--none-text", metavar="TEXT", type=TextType(), help="A refusal that --extract allows besides."),
     click.option(
         "--tag",
         "tags",
@@ -346,13 +408,13 @@ _OPTIONS = (
     ),
     click.option("--max-work", metavar="STEPS", type=click.IntRange(1), help=_MAX_WORK),
     click.option("--max-memory", metavar="MIB", type=click.IntRange(1), help=_MAX_MEMORY),
-    click.option("--max-seconds", metavar="SECONDS", type=Number(0, above=True), help=_MAX_SECONDS),
+    click.option("--max-seconds", metavar="SECONDS", type=NumberType(0, above=True), help=_MAX_SECONDS),
 )
-_OF_CONSTRAINT = tuple(each.name for each in fields(Constraint) if each.name not in ("structure", "limits"))
+_OF_CONSTRAINT = tuple(each.name for each in fields(ConstraintOptions) if each.name not in ("structure", "limits"))
 
 
-def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Callable[P, R]:
-    """Give a subcommand the options; it gets a Constraint as its first argument."""
+def constraint_options(function: Callable[Concatenate[ConstraintOptions, P], R]) -> Callable[P, R]:
+    """Give a subcommand the options; it gets a ConstraintOptions as its first argument."""
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **options: P.kwargs) -> R:
@@ -363,6 +425,6 @@ def constraint_options(function: Callable[Concatenate[Constraint, P], R]) -> Cal
         limits = _limits(given.pop("max_work"), given.pop("max_memory"), given.pop("max_seconds"))
         chosen = {name: given.pop(name) for name in _OF_CONSTRAINT}
         structure = python_type if schema is None else schema
-        return function(Constraint(**chosen, structure=structure, limits=limits), *args, **options)
+        return function(ConstraintOptions(**chosen, structure=structure, limits=limits), *args, **options)
 
     return with_options(wrapped, _OPTIONS)

@@ -17,7 +17,7 @@ class Terminated(KeyboardInterrupt):
 
 
 @dataclass
-class Ending:
+class Interruption:
     """Which signal came, if any."""
 
     terminated: bool = False
@@ -34,9 +34,9 @@ class Ending:
 
 
 @contextmanager
-def ending() -> Generator[Ending]:
+def ending() -> Generator[Interruption]:
     """A block in which SIGTERM raises `Terminated`; signals are the main thread's, others are left as they are."""
-    state = Ending()
+    state = Interruption()
 
     def end(number: int, frame: FrameType | None) -> None:
         state.terminated = True

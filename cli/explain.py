@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import LimitError
-from .constraint import Constraint, constraint_options
-from .flags import Text, in_flags
+from .constraint import ConstraintOptions, constraint_options
+from .flags import TextType, in_flags
 
 if TYPE_CHECKING:
     from ..guides.protocol import Mask
@@ -26,7 +26,7 @@ MAX_TOKENS = 40
     "--limit", type=int, default=100, show_default=True, help="Show at most this many parts, states or rules."
 )
 @click.option("--state", type=int, help="What a state of a regular constraint expects; numbers as in the picture.")
-@click.option("--after", metavar="TEXT", type=Text(), help="What is expected after this text.")
+@click.option("--after", metavar="TEXT", type=TextType(), help="What is expected after this text.")
 @click.option(
     "--tokenizer", metavar="NAME", help="Also list the tokens of this tokenizer, a name or folder, allowed there."
 )
@@ -35,7 +35,7 @@ MAX_TOKENS = 40
 )
 @click.option("--keywords", is_flag=True, help="List every keyword of a schema: enforced, an annotation, or refused.")
 def explain(
-    constraint: Constraint,
+    constraint: ConstraintOptions,
     limit: int,
     state: int | None,
     after: str | None,
@@ -79,7 +79,7 @@ def explain(
         raise click.UsageError(in_flags(str(error))) from None
 
 
-def _keywords(constraint: Constraint) -> str:
+def _keywords(constraint: ConstraintOptions) -> str:
     from ..guides import JSONGuide
     from ..tokenizers_adapter import Vocabulary
 
@@ -88,7 +88,7 @@ def _keywords(constraint: Constraint) -> str:
     return "\n".join(map(str, guide.coverage))
 
 
-def _overview(constraint: Constraint, limit: int) -> str:
+def _overview(constraint: ConstraintOptions, limit: int) -> str:
     from ..engine.structures import structure_of
     from ..guides import CFGGuide
     from ..guides.json_schema import CompiledSchema
@@ -110,7 +110,7 @@ def _overview(constraint: Constraint, limit: int) -> str:
 
 
 def _state_lines(
-    constraint: Constraint, state: int | None, after: str | None, tokenizer: str | None, limit: int
+    constraint: ConstraintOptions, state: int | None, after: str | None, tokenizer: str | None, limit: int
 ) -> list[str]:
     from ..guides.explain.explain import explain as verdict_on
     from ..guides.regular_guide import RegularGuide
@@ -155,7 +155,7 @@ def _tokens(mask: Mask, vocabulary: Vocabulary) -> str:
     return f"{count:,} of {vocabulary.size:,} tokens are allowed: {visible(tokens_in(mask, vocabulary, MAX_TOKENS))}"
 
 
-def _draw(constraint: Constraint, path: Path, limit: int) -> None:
+def _draw(constraint: ConstraintOptions, path: Path, limit: int) -> None:
     from ..guides.pictures import Drawable
     from ..tokenizers_adapter import Vocabulary
 

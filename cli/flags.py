@@ -104,7 +104,7 @@ def with_options(command: Command, options: Sequence[Callable[[Any], Any]]) -> C
     return command
 
 
-class Number(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
+class NumberType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     """A finite number, from `least` on, or above it."""
 
     name = "number"
@@ -132,7 +132,7 @@ class Number(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         return f"{words} up to {self._most:g}" if self._most < math.inf else words
 
 
-class Bias(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
+class BiasType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     """A token and what is added to its score: an id, a text, or a JSON string for one that begins or ends oddly."""
 
     name = "bias"
@@ -151,15 +151,15 @@ class Bias(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         if token.isascii() and token.isdigit():
             return int(token), number
         if not token.startswith('"'):
-            return Text().convert(token, param, ctx), number
+            return TextType().convert(token, param, ctx), number
         try:
             text = json.loads(token)
         except ValueError as error:
             self.fail(f"{token!r} is no JSON string: {error}", param, ctx)
-        return Text().convert(text, param, ctx), number
+        return TextType().convert(text, param, ctx), number
 
 
-class Text(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
+class TextType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     """A text that UTF-8 can encode: what a terminal passes need not be one."""
 
     name = "text"
@@ -181,7 +181,7 @@ def lone_surrogate(text: str) -> int | None:
     return None
 
 
-class Size(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
+class SizeType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     """An amount of memory, such as 500MB or 2GiB, in bytes."""
 
     name = "SIZE"

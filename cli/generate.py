@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
-from .chats import Chatting, chat_options
-from .constraint import Constraint, constraint_options
-from .ending import Ending, ending
-from .files.output import Output, StandardOutput, writing
-from .files.prompts import Prompt, plain_lines, read_prompts, report_page, result_line
-from .files.resuming import Resumed
-from .flags import Size, Text
+from .constraint import ConstraintOptions, constraint_options
+from .ending import Interruption, ending
+from .files import Output, Prompt, Resumed, StandardOutput, plain_lines, read_prompts, report_page, result_line, writing
+from .flags import SizeType, TextType
 from .models import load_model
 from .search import Searching, search_options
 
@@ -24,12 +25,69 @@ if TYPE_CHECKING:
     from ..engine.prompts.given import Prompt as GivenPrompt
 
 
+@dataclass(frozen=True)
+class Chatting:
+    """is_on: whether a text is what a user says; after, thinking: as options of constraints.
+
+    tools, documents: what the file of that option holds.
+    """
+
+    is_on: bool
+    after: str | None
+    thinking: int | None
+    tools: list[Any] | None
+    documents: list[Any] | None
+
+    def options(self) -> dict[str, Any]:
+        """As options of a call."""
+        return {"tools": self.tools, "documents": self.documents}
+
+    def prompts(self, prompts: list[Prompt]) -> list[Prompt]:
+        """The prompts, of which texts become chats where that is asked for."""
+        return [
+            Prompt([{"role": "user", "content": each.given}], each.record)
+            if self.is_on and isinstance(each.given, str)
+            else each
+            for each in prompts
+        ]
+
+
+def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags to a command, which gets them as `chatting`."""
+
+    @click.option("--chat", is_flag=True, help="A text is what a user says: the tokenizer's chat template writes it.")
+    @click.option("--after", type=TextType(), metavar="TEXT", help="Free text up to this comes before the constraint.")
+    @click.option("--thinking", type=click.IntRange(0), help="Most tokens of that text. [default: 1024]")
+    @click.option("--tools", callback=_read_list, metavar="FILE", help="Of chats: a JSON list of tools.")
+    @click.option("--documents", "of_chats", callback=_read_list, metavar="FILE", help="Of chats: a JSON list.")
+    @functools.wraps(command)
+    def with_chats(*args: Any, chat: bool, of_chats: list[Any] | None, **others: Any) -> Any:
+        given = {name: others.pop(name) for name in ("after", "thinking", "tools")}
+        return command(*args, chatting=Chatting(chat, documents=of_chats, **given), **others)
+
+    return with_chats
+
+
+def _read_list(context: click.Context, parameter: click.Parameter, path: str | None) -> list[Any] | None:
+    if path is None:
+        return None
+    try:
+        found: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise click.BadParameter(f"{path!r} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f"{path!r} is no JSON: {error}") from None
+    if not isinstance(found, list):
+        raise click.BadParameter(f"{path!r} holds no JSON list")
+    return cast("list[Any]", found)
+
+
 @click.command()
 @click.option(
     "--model", "-m", "name", help="A name or folder for transformers, or ziplm:FILE. [default: the package's small one]"
 )
 @constraint_options
-@click.option("--prompt", "-p", type=Text(), help="The prompt; the output goes to standard output as it comes.")
+@click.option("--prompt", "-p", type=TextType(), help="The prompt; the output goes to standard output as it comes.")
 @click.option(
     "--prompts",
     type=click.File(encoding="utf-8"),
@@ -38,11 +96,15 @@ if TYPE_CHECKING:
 @click.option("--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output.")
 @click.option("--resume", is_flag=True, help="Go on where a run ended: prompts whose results --out has are done.")
 @click.option(
-    "--include", type=Text(), multiple=True, metavar="TEXT", help="The output contains this text; repeat the option."
+    "--include",
+    type=TextType(),
+    multiple=True,
+    metavar="TEXT",
+    help="The output contains this text; repeat the option.",
 )
 @click.option(
     "--include-word",
-    type=Text(),
+    type=TextType(),
     multiple=True,
     metavar="TEXT",
     help="The same as a word: with no letter, digit or underscore beside it.",
@@ -54,7 +116,7 @@ if TYPE_CHECKING:
 @search_options
 @chat_options
 @click.option(
-    "--stop", type=Text(), multiple=True, metavar="TEXT", help="End a free text before this; repeat the option."
+    "--stop", type=TextType(), multiple=True, metavar="TEXT", help="End a free text before this; repeat the option."
 )
 @click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token.")
 @click.option("--no-draft", is_flag=True, help="Read one token after the other, even where some can be guessed.")
@@ -69,10 +131,10 @@ if TYPE_CHECKING:
 )
 @click.option("--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token.")
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
-@click.option("--memory", type=Size(), help="For keys and values, such as 2GiB; by default half of what is free.")
+@click.option("--memory", type=SizeType(), help="For keys and values, such as 2GiB; by default half of what is free.")
 @click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
 def generate(
-    constraint: Constraint,
+    constraint: ConstraintOptions,
     name: str | None,
     prompt: str | None,
     prompts: TextIO | None,
@@ -183,7 +245,7 @@ def make_generator(
     name: str | None,
     device: str | None,
     dtype: str | None,
-    constraint: Constraint,
+    constraint: ConstraintOptions,
     memory: int | None = None,
     chatting: Chatting | None = None,
 ) -> Generator[Any]:
@@ -224,7 +286,7 @@ def _run(
     generator: Generator[Any],
     prompts: list[Prompt],
     options: dict[str, Any],
-    end: Ending,
+    end: Interruption,
     output: Output | StandardOutput,
     keep: Callable[[list[Any]], None],
 ) -> int:

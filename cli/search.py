@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .flags import Bias, Number, with_options
+from .flags import BiasType, NumberType, with_options
 
 if TYPE_CHECKING:
     from ..engine.search import Beam, Search, Target
@@ -74,17 +74,17 @@ class Searching:
 _OPTIONS = (
     click.option(
         "--temperature",
-        type=Number(1e-6, 1e6),
+        type=NumberType(1e-6, 1e6),
         help="Choose at random; below 1 sharper, above 1 wilder. [default: greedy]",
     ),
     click.option("--top-k", type=click.IntRange(1), help="Choose at random among the K most likely tokens."),
     click.option(
         "--top-p",
-        type=Number(0, 1, above=True),
+        type=NumberType(0, 1, above=True),
         help="Choose at random among the likeliest tokens that make up probability P.",
     ),
     click.option(
-        "--min-p", type=Number(0, 1), help="Leave out tokens below P times the likeliest token's probability."
+        "--min-p", type=NumberType(0, 1), help="Leave out tokens below P times the likeliest token's probability."
     ),
     click.option(
         "--beams",
@@ -94,7 +94,7 @@ _OPTIONS = (
         help="Look for the likeliest texts, by beam search.",
     ),
     click.option(
-        "--length-penalty", type=Number(-10, 10), help="With --beams: above 0 favours long texts. [default: 1]"
+        "--length-penalty", type=NumberType(-10, 10), help="With --beams: above 0 favours long texts. [default: 1]"
     ),
     click.option(
         "--early-stopping",
@@ -110,7 +110,7 @@ _OPTIONS = (
     click.option("--attempts", type=click.IntRange(1), help="With --search exact: most attempts at a text."),
     click.option("--parallel", type=click.IntRange(1), help="With --search exact: attempts side by side."),
     click.option("--particles", type=click.IntRange(1), help="With --search smc: how many texts are weighed."),
-    click.option("--ess", type=Number(0, 1), help="With --search smc: resample below this share. [default: 0.5]"),
+    click.option("--ess", type=NumberType(0, 1), help="With --search smc: resample below this share. [default: 0.5]"),
     click.option(
         "--resampling", type=click.Choice(["systematic", "stratified"]), help="With --search smc: how to resample."
     ),
@@ -127,7 +127,7 @@ _OPTIONS = (
     ),
     click.option(
         "--repetition-penalty",
-        type=Number(0, above=True),
+        type=NumberType(0, above=True),
         help="Above 1: tokens that were there already are less likely.",
     ),
     click.option(
@@ -137,15 +137,17 @@ _OPTIONS = (
     ),
     click.option(
         "--frequency-penalty",
-        type=Number(-2, 2),
+        type=NumberType(-2, 2),
         help="Above 0: tokens are less likely with each time that the output has them.",
     ),
     click.option(
-        "--presence-penalty", type=Number(-2, 2), help="Above 0: tokens that the output has already are less likely."
+        "--presence-penalty",
+        type=NumberType(-2, 2),
+        help="Above 0: tokens that the output has already are less likely.",
     ),
     click.option(
         "--logit-bias",
-        type=Bias(),
+        type=BiasType(),
         multiple=True,
         metavar="TOKEN=NUMBER",
         help="Add to the score of a token, an id or a text such as '\" the\"'; -inf bans it; repeat the option.",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .ending import ending
-from .flags import Number, Size
+from .flags import NumberType, SizeType
 from .models import ZIP, check_model, load_model
 from .warmup import warm
 
@@ -50,7 +50,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
 @click.option("--name", help="What clients call the model. [default: as it was given here]")
 @click.option("--alias", multiple=True, metavar="NAME", help="A further name of the model; repeat the option.")
-@click.option("--memory", type=Size(), help="For keys and values, such as 20GB; by default half of what is free.")
+@click.option("--memory", type=SizeType(), help="For keys and values, such as 20GB; by default half of what is free.")
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
 @click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
 @click.option("--api-key-file", metavar="FILE", help="One of the keys in this file must come with every request.")
@@ -61,13 +61,13 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name to be asked for by, besides localhost and "
     "addresses; repeat the option. [default: any where --host is not of this machine alone]",
 )  # fmt: skip
-@click.option("--max-body", type=Size(), default="4MiB", show_default=True, help="Most bytes of a request.")
+@click.option("--max-body", type=SizeType(), default="4MiB", show_default=True, help="Most bytes of a request.")
 @click.option(
     "--max-texts", type=click.IntRange(1), default=1024, show_default=True, help="Most texts on their way; then 429."
 )
 @click.option(
     "--max-gap-ms",
-    type=Number(0, above=True),
+    type=NumberType(0, above=True),
     help="Longest time between two tokens of a text while prompts of others are read. [default: 100 on a CPU]",
 )
 @click.option(
@@ -78,24 +78,24 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     help="Most tokens of a text whose request does not say.",
 )
 @click.option("--max-work", type=click.IntRange(1), help="Most steps of work of a constraint at a time.")
-@click.option("--max-constraint-memory", type=Size(), help="Most memory of a constraint. [default: 256MiB]")
+@click.option("--max-constraint-memory", type=SizeType(), help="Most memory of a constraint. [default: 256MiB]")
 @click.option(
     "--kept-constraints",
-    type=Size(),
+    type=SizeType(),
     default="1GiB",
     show_default=True,
     help="Most memory of compiled constraints that are kept for those who ask again.",
 )
 @click.option(
     "--compile-seconds",
-    type=Number(0, above=True),
+    type=NumberType(0, above=True),
     default=10.0,
     show_default=True,
     help="Longest time that a constraint may take to compile.",
 )
 @click.option(
     "--drain-seconds",
-    type=Number(0, above=True),
+    type=NumberType(0, above=True),
     default=30.0,
     show_default=True,
     help="How long requests may go on after SIGTERM.",
@@ -105,9 +105,9 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     "--replicas", metavar="N | LEAST-MOST", callback=_replicas, help="With --ray: how many, as load asks. [default: 1]"
 )
 @click.option(
-    "--cpus", type=Number(0), help="With --ray: CPUs that each replica is reserved, such as 4 or 0.5. [default: 1]"
+    "--cpus", type=NumberType(0), help="With --ray: CPUs that each replica is reserved, such as 4 or 0.5. [default: 1]"
 )
-@click.option("--gpus", type=Number(0), help="With --ray: GPUs that each replica is reserved, such as 1 or 0.5.")
+@click.option("--gpus", type=NumberType(0), help="With --ray: GPUs that each replica is reserved, such as 1 or 0.5.")
 def serve(
     model: str | None,
     host: str,

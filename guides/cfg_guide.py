@@ -8,27 +8,25 @@ from functools import cache, cached_property
 from typing import Any, Literal
 
 from ..checks import one_of, switch
-from ..errors import GrammarError, OptionError
+from ..errors import GrammarError, LimitError, OptionError
 from ..kernels.chart.layout import EPSILON
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import HORIZON, ChartAutomaton
 from .given import states_of, vocabulary_of
 from .grammar import Grammar, check, parse_gbnf, parse_lark
 from .grammar.ambiguity import without_ambiguity
-from .grammar.grammar import nullable
+from .grammar.grammar import nullable, reachable, references
 from .grammar.inlining import inlined
-from .grammar.notation import render_name
+from .grammar.notation import render, render_name
 from .grammar.options import check_options, grammar_text
 from .grammar.shortest import shortest_texts
 from .graph.graph import Graph
-from .graph.later import Named
+from .graph.later import NamedRule
 from .graph.lowering import Lowering
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import horizon_of
 from .limits import Limits, Meter
-from .pictures import Drawable, Picture
-from .pictures.grammars import grammar_picture
-from .pictures.picture import MAX_PICTURED
+from .pictures import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode
 from .quoting.quotation import Context, Quote, fragment_of_quote
 from .quoting.quoted_pieces import QuotedPieces, marks
 from .quoting.source import Span
@@ -36,9 +34,11 @@ from .quoting.source import Span
 Syntax = Literal["lark", "gbnf"]
 
 _SYNTAXES = ("lark", "gbnf")
+MAX_BODY = 60
+"""Characters of a rule's body in a picture."""
 
 
-class _Rule(Named):
+class _Rule(NamedRule):
     """A rule that the grammar's author wrote."""
 
     __slots__ = ("_known_as",)
@@ -117,7 +117,40 @@ class CFGGuide(LiftedGuide, Drawable):
         """The rules, and which refers to which; a grammar's automaton has no end, and so no picture with `tokens`."""
         if switch(tokens, "tokens"):
             raise OptionError("a picture of a grammar shows its rules, which have no allowed tokens; leave out tokens")
-        return grammar_picture(self.grammar, states_of(max_states))
+        return _rules_picture(self.grammar, states_of(max_states))
+
+
+def _rules_picture(grammar: Grammar, max_states: int) -> Picture:
+    """A box for each rule that somebody wrote and the start reaches, its body under it, and arrows to what it uses.
+
+    Raises LimitError if there are more than `max_states` rules.
+    """
+    reached = reachable(grammar)
+    rules = [name for name in grammar.rules if name in reached and name in (grammar.lines or grammar.rules)]
+    if len(rules) > max_states:
+        raise LimitError(
+            f"the grammar has {len(rules):,} rules, too many for a picture of {max_states:,}; raise max_states"
+        )
+    number = {name: i for i, name in enumerate(rules)}
+    nodes = tuple(PictureNode(render_name(name), "rule", _shortened(render(grammar.rules[name]))) for name in rules)
+    arrows = [Arrow(number[name], number[other]) for name in rules for other in _used(grammar, name, number)]
+    start = grammar.start if grammar.start in number else next(iter(_used(grammar, grammar.start, number)))
+    return Picture(nodes, tuple(arrows), number[start])
+
+
+def _used(grammar: Grammar, rule: str, shown: Mapping[str, int]) -> list[str]:
+    """The rules shown that a rule refers to, itself or through rules that are not shown."""
+    found = dict.fromkeys(references(grammar.rules[rule]))
+    queue = list(found)
+    for name in queue:
+        if name not in shown and name not in grammar.quotes:
+            queue += [other for other in references(grammar.rules[name]) if other not in found]
+            found |= dict.fromkeys(queue)
+    return [name for name in found if name in shown]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_BODY else f"{text[: MAX_BODY - 1]}…"
 
 
 def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, Context] | None) -> Grammar:

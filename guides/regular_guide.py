@@ -25,9 +25,8 @@ from .graph.utf8 import ByteFragment
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import VocabularyTables, horizon_of
 from .limits import Limits, Meter
-from .pictures import Drawable, Picture
+from .pictures import MAX_PICTURED, Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
-from .pictures.picture import MAX_PICTURED
 from .regex import parse
 from .regex.pattern import flags_of
 from .syntax import Flat, Node, flattened, unflattened

@@ -23,9 +23,8 @@ from .lift.table_guide import StateTableGuide
 from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, current
 from .locks import new_lock
-from .pictures import Drawable, Picture
+from .pictures import MAX_PICTURED, Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
-from .pictures.picture import MAX_PICTURED
 from .protocol import DEAD, NEVER, Mask
 from .quoting.boundaries import Boundary
 from .quoting.source import Occurrence, Rules, Source, Span, WhiteSpace

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from trellm import Vocabulary, models
 from trellm.cli import main
-from trellm.cli.constraint import Constraint
-from trellm.cli.tags import Tag, guide_of
+from trellm.cli.constraint import ConstraintOptions, Tag, guide_of
 from trellm.engine.drafts.drafter import Drafter
 from trellm.guides.protocol import DEAD, Guide
 
@@ -72,7 +71,7 @@ def test_a_marker_that_is_a_special_token_is_that_token() -> None:
     special = guide_of(tags, vocabulary, None, {"<c>": 4}.get)
     assert reads(written, [0, 1, 2, 3]) and not reads(written, [0, 1, 2, 0])
     assert reads(special, [4, 3]) and reads(special, [0, 1, 2, 0]) and not reads(special, [4, 0])
-    constraint = Constraint(**NOBODY, choices=(), flags=0, dialect="python", tags=(tags[0],))
+    constraint = ConstraintOptions(**NOBODY, choices=(), flags=0, dialect="python", tags=(tags[0],))
     assert reads(constraint.guide(vocabulary, special={"<c>": 4}.get), [4, 3])
 
 

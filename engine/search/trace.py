@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from unicodedata import east_asian_width
 
 from ...guides.explain.expectation import visible
-from ...guides.pictures.picture import Arrow, Node
-from ...guides.pictures.svg import draw
+from ...guides.pictures import Arrow, Picture, PictureNode
 from ...tokenizers_adapter import Vocabulary
 from ..stopping import FinishReason
 from .beam import Beam, Hypothesis
@@ -73,16 +72,16 @@ class SearchTrace:
 
     def to_svg(self) -> str:
         """A tree for a web page, a step in each column; what led to the best result is highlighted."""
-        nodes, arrows = [Node("prompt", "rule")], list[Arrow]()
+        nodes, arrows = [PictureNode("prompt", "rule")], list[Arrow]()
         first: list[int] = []  # the node of beam 0 of each step
         for step, beams in enumerate(self.steps):
             first.append(len(nodes))
             for beam in beams:
                 parent = 0 if beam.parent is None else first[step - 1] + beam.parent
                 arrows.append(Arrow(parent, len(nodes)))
-                nodes.append(Node(_name(beam), "rule", _note(beam)))
+                nodes.append(PictureNode(_name(beam), "rule", _note(beam)))
         kept = {0, *(first[step] + number for step, number in enumerate(self.path()))}
-        return draw(nodes, arrows, 0, kept)
+        return Picture(tuple(nodes), tuple(arrows), 0, frozenset(kept)).to_svg()
 
     def _repr_svg_(self) -> str:
         return self.to_svg()

@@ -19,7 +19,7 @@ from ..limits import spend, spend_growth
 from ..syntax import Node, Ranges
 from .atoms import bits, partition, sets_of
 from .charsets import single
-from .positions import MAX_SUBSETS, Positions, Subsets, too_many_states
+from .positions import MAX_SUBSETS, PositionAutomaton, Subsets, too_many_states
 
 FIRST_ROOM = 512
 STEPS_AT_ONCE = 1 << 20
@@ -61,7 +61,7 @@ class Together:
 
     def __init__(self, nodes: ListOf[Node]) -> None:
         self.atoms, classes = _atoms_of(nodes)
-        machines = [Positions(node, classes, len(self.atoms)) for node in nodes]
+        machines = [PositionAutomaton(node, classes, len(self.atoms)) for node in nodes]
         counts = [-(-len(machine.follow) // BITS) for machine in machines]
         first = np.array([0, *accumulate(counts)], np.int32)
         words, widest = sum(counts), max(counts, default=1)

@@ -27,7 +27,7 @@ MAX_SUBSETS = 8_000
 MAX_POSITIONS = 20_000
 
 
-class Part(NamedTuple):
+class PositionPart(NamedTuple):
     """Of a piece of pattern: whether it may be empty, and the positions (as bits) at which it begins and ends."""
 
     nullable: bool
@@ -35,7 +35,7 @@ class Part(NamedTuple):
     last: int
 
 
-class Positions:
+class PositionAutomaton:
     """The position automaton of a node. Position 0 stands before the text.
 
     classes: the atoms of each set of characters of the node, as bits, of `atoms` atoms in all; see `partition`
@@ -73,17 +73,17 @@ class Positions:
         if len(self._sets) + count > MAX_POSITIONS:
             raise LimitError(f"a pattern has more than {MAX_POSITIONS:,} characters when its repeats are written out")
 
-    def _literal(self, text: str) -> Part:
+    def _literal(self, text: str) -> PositionPart:
         """A chain of positions, at once: patterns may list thousands of words."""
         if not text:
-            return Part(True, 0, 0)
+            return PositionPart(True, 0, 0)
         self._check_room(len(text))
         classes, first = self._classes, len(self._sets)
         self._sets += [classes[single(ord(char))] for char in text]
         last = len(self._sets) - 1
         self.follow += [2 << position for position in range(first, last)]
         self.follow.append(0)
-        return Part(False, 1 << first, 1 << last)
+        return PositionPart(False, 1 << first, 1 << last)
 
     def _link(self, last: int, first: int) -> None:
         follow = self.follow
@@ -91,11 +91,11 @@ class Positions:
         for position in bits(last):
             follow[position] |= first
 
-    def _add(self, node: Node) -> Part:
+    def _add(self, node: Node) -> PositionPart:
         match node:
             case Chars(ranges):
                 here = self._position(ranges)
-                return Part(False, here, here)
+                return PositionPart(False, here, here)
             case Literal(data):
                 return self._literal(data.decode())
             case Sequence(items):
@@ -105,7 +105,7 @@ class Positions:
                 first = last = 0
                 for part in parts:
                     first, last = first | part.first, last | part.last
-                return Part(any(part.nullable for part in parts), first, last)
+                return PositionPart(any(part.nullable for part in parts), first, last)
             case Repeat(item, least, most):
                 return self._repeat(item, least, most)
             case Table():
@@ -113,7 +113,7 @@ class Positions:
             case _:
                 raise AssertionError("patterns refer to no rules")
 
-    def _chain(self, items: Iterable[Node]) -> Part:
+    def _chain(self, items: Iterable[Node]) -> PositionPart:
         nullable, first, last = True, 0, 0
         for item in items:
             part = self._add(item)
@@ -121,13 +121,13 @@ class Positions:
             first |= part.first if nullable else 0
             last = part.last | (last if part.nullable else 0)
             nullable = nullable and part.nullable
-        return Part(nullable, first, last)
+        return PositionPart(nullable, first, last)
 
-    def _repeat(self, item: Node, least: int, most: int | None) -> Part:
+    def _repeat(self, item: Node, least: int, most: int | None) -> PositionPart:
         """Turns one behind the other; after the last one, or any that may be the last, the repeat may end."""
         first = last = before = 0
         nullable = least == 0
-        part = Part(True, 0, 0)
+        part = PositionPart(True, 0, 0)
         for turn in range(1, (max(least, 1) if most is None else most) + 1):
             part = self._add(item)
             if part.nullable:
@@ -139,9 +139,9 @@ class Positions:
             before = part.last
         if most is None:
             self._link(before, part.first)
-        return Part(nullable, first, last)
+        return PositionPart(nullable, first, last)
 
-    def _table(self, table: Table) -> Part:
+    def _table(self, table: Table) -> PositionPart:
         """A position for each pair of states that follow each other."""
         rows = character_rows(table)
         begins = dict.fromkeys(rows, 0)
@@ -156,19 +156,19 @@ class Positions:
             self._link(ends[state], begins[state])
             if table.accepting[state]:
                 last |= ends[state]
-        return Part(bool(table.accepting[table.start]), begins[table.start], last)
+        return PositionPart(bool(table.accepting[table.start]), begins[table.start], last)
 
 
 class Subsets:
     """The deterministic automaton of a node; a state is what may follow, and whether a text may end.
 
-    classes, atoms: as for Positions
+    classes, atoms: as for PositionAutomaton
     everything: the state from which every text is accepted, DEAD while none was met
     max_states: beyond how many states LimitError is raised; None where they are made on demand, without end
     """
 
     def __init__(self, node: Node, classes: dict[Ranges, int], atoms: int) -> None:
-        positions = Positions(node, classes, atoms)
+        positions = PositionAutomaton(node, classes, atoms)
         self._follow, self._last = positions.follow, positions.last
         self.atoms = atoms
         self._of_atom, self._universal = positions.of_atom, positions.universal

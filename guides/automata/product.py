@@ -13,7 +13,7 @@ from .positions import too_many_states
 Joint = tuple[int, ...]
 
 
-class Machine(Protocol):
+class AtomAutomaton(Protocol):
     """A deterministic automaton over atoms."""
 
     def row(self, state: int) -> list[int]:
@@ -31,7 +31,7 @@ class Product:
 
     def __init__(
         self,
-        machines: Sequence[Machine],
+        machines: Sequence[AtomAutomaton],
         atoms: int,
         settled: Callable[[Joint], Joint | None],
         max_states: int | None = None,

@@ -14,7 +14,7 @@ from ...errors import LimitError, OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..automata.numbers import Numbers
 from ..limits import spend
-from .machine import ALWAYS, BEFORE_BOUNDARY, OUTSIDE, WORD, Count, Machine, characters
+from .machine import ALWAYS, BEFORE_BOUNDARY, OUTSIDE, WORD, Count, GoalMachine, characters
 from .specs import CustomGoal, Goal
 
 Ints = NDArray[np.int32]
@@ -58,7 +58,7 @@ def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
     """
     if isinstance(goal, CustomGoal):
         return _given(goal)
-    subsets = Subsets(Machine(goal, vocabulary))
+    subsets = NodeSets(GoalMachine(goal, vocabulary))
     rows: list[Ints] = []
     while len(rows) < len(subsets.states):
         spend(STEPS_PER_ROW)
@@ -100,14 +100,14 @@ def _given(goal: CustomGoal) -> GoalAutomaton:
     return GoalAutomaton(goal, after, met, settled)
 
 
-class Subsets:
+class NodeSets:
     """Subsets of a machine's nodes, numbered as they are met; one state also says what the last character was.
 
     A thread is a node, and whether the next character must not be of a word. Threads that others make needless are left
     out, counts among them, and texts need not be UTF-8: so this is over bytes, and not `guides/automata/positions.py`.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: GoalMachine) -> None:
         self._machine = machine
         self._characters = characters(machine.has_words).after
         self._classes, self._bytes = _byte_classes(machine)
@@ -219,7 +219,7 @@ class _Front:
         return at >= 0 and steps[at][1] <= count.chars and steps[at] != (count.words, count.chars)
 
 
-def _byte_classes(machine: Machine) -> tuple[NDArray[np.int64], list[int]]:
+def _byte_classes(machine: GoalMachine) -> tuple[NDArray[np.int64], list[int]]:
     """The class of each byte, int64 [256], and a byte of each class: bytes that all edges take alike."""
     sets = sorted({read for edges in machine.edges for read, _ in edges}, key=sorted)
     columns = np.array([[byte in read for byte in range(256)] for read in sets], np.int64)

@@ -13,9 +13,9 @@ from ..lift.lifted_guide import LiftedGuide
 from ..lift.tables import VocabularyTables
 from ..limits import spend
 from ..protocol import DEAD
-from .joint import START, Joint, Steps
+from .joint import START, Joint, JointSteps
 from .product import may_meet
-from .spelling import fewest_tokens
+from .tokens import fewest_tokens
 
 MAX_SEARCHED = 20_000
 MAX_EXACT = 4_000
@@ -25,7 +25,7 @@ EXPANDING = 5_000
 """Steps of work that it takes to look at where a state leads."""
 
 
-class Completion(Protocol):
+class GoalCompletion(Protocol):
     """What is known of the ways to completion: a step of a way is a byte or a token."""
 
     def is_alive(self, state: int) -> bool:
@@ -68,13 +68,13 @@ class SearchedCompletion:
         self.given_up: set[int] = set()
 
     def is_alive(self, state: int) -> bool:
-        """Whether there is a way; see Completion."""
+        """Whether there is a way; see GoalCompletion."""
         if state in self._dead:
             return False
         return self._is_known(state) or self._find_way(state)
 
     def bound(self, state: int) -> int:
-        """The steps of the way that is known; see Completion."""
+        """The steps of the way that is known; see GoalCompletion."""
         way = self._ways.get(state)
         return self._cost(state) if way is None else way[0]
 
@@ -82,7 +82,7 @@ class SearchedCompletion:
         return state in self._ways or self._cost(state) < NEVER
 
     def distance(self, state: int) -> int:
-        """Tokens to completion; see Completion."""
+        """Tokens to completion; see GoalCompletion."""
         if not self.is_alive(state):
             return NEVER
         if self._cost(state) >= NEVER and not self._find_shortest(state):
@@ -115,7 +115,7 @@ class SearchedCompletion:
         """How many tokens complete the text from the end of a way."""
         return 0 if self._is_complete(state) else self._joint.guide.distance(self._joint.members[state][0])
 
-    def _steps(self, state: int) -> Steps:
+    def _steps(self, state: int) -> JointSteps:
         return self._joint.by_bytes(state, self._tables.spelled) if self._by_bytes else self._joint.by_tokens(state)
 
     def _byte(self, state: int, after: int) -> int:
@@ -171,7 +171,7 @@ class SearchedCompletion:
         """Find the shortest ways from `start`, which is alive, and the costs of all states on them."""
         fewest = {start: 0}
         before: dict[int, list[int]] = {start: []}
-        expanded: dict[int, Steps] = {}
+        expanded: dict[int, JointSteps] = {}
         ends: list[tuple[int, int]] = []
         best = NEVER
         queue = [(0, 0, start)]
@@ -210,7 +210,7 @@ class SearchedCompletion:
         self._costs.update(costs)
         return True
 
-    def _first_step(self, steps: Steps, costs: dict[int, int], cost: int) -> int:
+    def _first_step(self, steps: JointSteps, costs: dict[int, int], cost: int) -> int:
         """The state after the first byte or token that leads to a state of this cost."""
         nearer = np.array([(costs.get(state) or self._cost(state)) == cost for state in steps.states])
         label = int(np.argmax((steps.which != DEAD) & nearer[steps.which]))

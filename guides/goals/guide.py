@@ -17,18 +17,18 @@ from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter
 from ..locks import new_lock
 from ..protocol import DEAD, NEVER, ByteGuide, Mask
-from .completion import MAX_SEARCHED, Completion, FreeCompletion, SearchedCompletion
-from .joint import START, Joint, Steps
+from .completion import MAX_SEARCHED, FreeCompletion, GoalCompletion, SearchedCompletion
+from .joint import START, Joint, JointSteps
 from .specs import Goal, goals_of
 from .tokens import GoalTokens
 
 RECENT = 64
 
 
-class Options(NamedTuple):
+class LiveSteps(NamedTuple):
     """The steps of a state, and which of the states they lead to can still be completed: bool [states]."""
 
-    steps: Steps
+    steps: JointSteps
     alive: NDArray[np.bool_]
 
     def tokens(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -70,7 +70,7 @@ class GoalGuide(StateTableGuide):
         self._made_of = {"child": child, "goals": self.goals, "max_states": most, "limits": limits}
         self._places = np.zeros(self._vocabulary.size, np.int32)  # of each token in the order of the trie
         self._places[self._tables.trie.ids] = np.arange(len(self._tables.trie.ids))
-        self._options: OrderedDict[int, Options] = OrderedDict()
+        self._options: OrderedDict[int, LiveSteps] = OrderedDict()
         with self._meter:
             self._goals = [GoalTokens.of(goal, self._vocabulary) for goal in self.goals]
             self._joint = Joint(child, self._goals, self._tables)
@@ -214,14 +214,14 @@ class GoalGuide(StateTableGuide):
     def _fits(self, state: int, left: int) -> bool:
         return self._completion.bound(state) <= left or self._distance(state) <= left
 
-    def _fitting(self, options: Options, left: int | None) -> NDArray[np.bool_]:
+    def _fitting(self, options: LiveSteps, left: int | None) -> NDArray[np.bool_]:
         """Which states can still be completed, in `left - 1` tokens."""
         if left is None:
             return options.alive
         places = enumerate(options.steps.states)
         return np.array([bool(options.alive[i]) and self._fits(after, left - 1) for i, after in places], np.bool_)
 
-    def _further(self, options: Options, state: int) -> NDArray[np.bool_]:
+    def _further(self, options: LiveSteps, state: int) -> NDArray[np.bool_]:
         """Which states have more progress than `state`."""
         now = self.progress(state)
         return np.array([self.progress(after) > now for after in options.steps.states], np.bool_)
@@ -236,7 +236,7 @@ class GoalGuide(StateTableGuide):
         still = f", missing {', '.join(missing)}" if missing else ""
         return f"{words}; goals {self.progress(state)}/{self.steps}{still}"
 
-    def _make_completion(self, joint: Joint, max_states: int) -> Completion:
+    def _make_completion(self, joint: Joint, max_states: int) -> GoalCompletion:
         by_bytes = self._tables.spells_all_bytes
         if by_bytes and isinstance(self.child, FreeGuide):
             return FreeCompletion(joint, self._tables)
@@ -251,7 +251,7 @@ class GoalGuide(StateTableGuide):
     def _is_alive(self, state: int) -> bool:
         return self._joint.is_settled(state) or self._completion.is_alive(state)
 
-    def _options_of(self, state: int) -> Options:
+    def _options_of(self, state: int) -> LiveSteps:
         options = self._options.get(state)
         if options is None:
             options = self._options[state] = self._options_below(state, 0)
@@ -259,10 +259,10 @@ class GoalGuide(StateTableGuide):
                 self._options.popitem(last=False)
         return options
 
-    def _options_below(self, state: int, node: int) -> Options:
+    def _options_below(self, state: int, node: int) -> LiveSteps:
         self._meter.check_memory(self._joint.held_bytes)
         steps = self._joint.by_tokens(state, node)
-        return Options(steps, np.array([self._is_alive(after) for after in steps.states], np.bool_))
+        return LiveSteps(steps, np.array([self._is_alive(after) for after in steps.states], np.bool_))
 
     def _check(self, state: int) -> int:
         return self._joint.check(state)
@@ -287,7 +287,7 @@ class GoalGuide(StateTableGuide):
 
     def _refusal(self, max_states: int) -> Exception:
         """Why there is no text: the first goal that cannot be met alone, or all of them together."""
-        found: list[tuple[Goal | None, Completion]] = [(None, self._completion)]
+        found: list[tuple[Goal | None, GoalCompletion]] = [(None, self._completion)]
         if len(self.goals) > 1:
             for goal, tokens in zip(self.goals, self._goals, strict=True):
                 completion = self._make_completion(Joint(self.child, [tokens], self._tables), max_states)

@@ -23,7 +23,7 @@ STATE_BYTES = 250
 """About how much memory a state takes, without its places in the goals."""
 
 
-class Steps(NamedTuple):
+class JointSteps(NamedTuple):
     """Where bytes or tokens lead: label i to states[which[i]], nowhere if which[i] is DEAD."""
 
     states: list[int]
@@ -76,13 +76,13 @@ class Joint:
         _, *places = self.members[state]
         return all(goal.automaton.settled[place] for goal, place in zip(self.goals, places, strict=True))
 
-    def by_bytes(self, state: int, spelled: NDArray[np.bool_]) -> Steps:
+    def by_bytes(self, state: int, spelled: NDArray[np.bool_]) -> JointSteps:
         """The steps of all bytes; those that are not `spelled` lead nowhere."""
         child, *places = self.members[state]
         after = np.where(spelled, self.child.by_bytes(child), DEAD)
         return self._steps([after, *(g.automaton.after[p] for g, p in zip(self.goals, places, strict=True))])
 
-    def by_tokens(self, state: int, node: int = 0) -> Steps:
+    def by_tokens(self, state: int, node: int = 0) -> JointSteps:
         """The steps of what the tokens below a node of the trie have beyond it, in the order of the trie."""
         child, *places = self.members[state]
         rows = (goal.after_below(place, node) for goal, place in zip(self.goals, places, strict=True))
@@ -105,7 +105,7 @@ class Joint:
             child = -(-child // self._deepest)
         return [child, *(n[at] for n, at in zip(needed, columns[1:], strict=True))]
 
-    def _steps(self, columns: list[Ints]) -> Steps:
+    def _steps(self, columns: list[Ints]) -> JointSteps:
         """Labels with equal members in all columns lead to one state; the first column has DEAD for nowhere."""
         spend(4 * len(columns) * len(columns[0]))
         places = np.flatnonzero(columns[0] != DEAD)
@@ -118,7 +118,9 @@ class Joint:
             lists = [*(members[firsts] for members in lists), values[seconds]]
         which = np.full(len(columns[0]), DEAD, np.intp)
         which[places] = key
-        return Steps([self.number(members) for members in zip(*(row.tolist() for row in lists), strict=True)], which)
+        return JointSteps(
+            [self.number(members) for members in zip(*(row.tolist() for row in lists), strict=True)], which
+        )
 
 
 def _compressed(column: NDArray[np.integer]) -> tuple[NDArray[np.integer], NDArray[np.intp]]:

@@ -40,7 +40,7 @@ class Count(NamedTuple):
     exact: bool
 
 
-class Machine:
+class GoalMachine:
     """The machine of one goal: it is in the node `start` before the text, and the goal is met in `end`.
 
     edges: for each node, (bytes, target); links: for each node, (target, condition), followed without reading

@@ -41,7 +41,7 @@ class Entered(NamedTuple):
     goals: int
 
 
-class Place(NamedTuple):
+class ProductState(NamedTuple):
     """A node within an entered rule, what is counted there, and where the goals are."""
 
     within: Entered
@@ -50,7 +50,7 @@ class Place(NamedTuple):
     goals: int
 
 
-class Node(NamedTuple):
+class ProductNode(NamedTuple):
     """What a node has: edges (first byte, last byte, target), links (kind, target, argument), whether its rule ends."""
 
     edges: list[list[int]]
@@ -76,11 +76,11 @@ class _Product:
     def __init__(self, automaton: ChartAutomaton, goals: Sequence[GoalAutomaton], *, counts: bool) -> None:
         self._automaton, self._goals, self._counts = automaton, goals, counts
         self.has_counters = False
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, ProductNode] = {}
         self._joint: Numbers[tuple[int, ...]] = Numbers()
         self._rows: dict[int, list[int]] = {}
-        self._seen: set[Place] = set()
-        self._pending: list[Place] = []
+        self._seen: set[ProductState] = set()
+        self._pending: list[ProductState] = []
         self._callers: dict[Entered, set[tuple[Entered, int, int]]] = {}
         self._ends: dict[Entered, set[int]] = {}
 
@@ -105,14 +105,14 @@ class _Product:
 
     def _enter(self, rule: Entered) -> None:
         self._callers[rule], self._ends[rule] = set(), set()
-        self._push(Place(rule, rule.rule, 0, rule.goals))
+        self._push(ProductState(rule, rule.rule, 0, rule.goals))
 
-    def _push(self, place: Place) -> None:
+    def _push(self, place: ProductState) -> None:
         if place not in self._seen:
             self._seen.add(place)
             self._pending.append(place)
 
-    def _visit(self, place: Place) -> None:
+    def _visit(self, place: ProductState) -> None:
         """Go on from a place by all bytes and links."""
         node = self._node(place.node)
         for first, last, target in node.edges:
@@ -126,9 +126,9 @@ class _Product:
         if node.is_final and place.goals not in self._ends[place.within]:
             self._ends[place.within].add(place.goals)
             for outer, after, count in self._callers[place.within]:
-                self._push(Place(outer, after, count, place.goals))
+                self._push(ProductState(outer, after, count, place.goals))
 
-    def _call(self, place: Place, rule: Entered, after: int) -> None:
+    def _call(self, place: ProductState, rule: Entered, after: int) -> None:
         """Enter a rule, to go on at a node."""
         if rule not in self._callers:
             self._enter(rule)
@@ -158,7 +158,7 @@ class _Product:
             return count if count < most else None
         return 0 if count >= least else None
 
-    def _node(self, number: int) -> Node:
+    def _node(self, number: int) -> ProductNode:
         node = self._nodes.get(number)
         if node is None:
             graph = self._automaton.graph_arrays
@@ -167,7 +167,7 @@ class _Product:
                 graph = self._automaton.graph_arrays
             row = graph.nodes[number].tolist()
             edges, links = graph.edges[row[EDGE_LO] : row[EDGE_HI]], graph.links[row[LINK_LO] : row[LINK_HI]]
-            node = self._nodes[number] = Node(edges.tolist(), links.tolist(), bool(row[FLAGS] & FINAL))
+            node = self._nodes[number] = ProductNode(edges.tolist(), links.tolist(), bool(row[FLAGS] & FINAL))
         return node
 
     def _row(self, goals: int) -> list[int]:

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from ...errors import LanguageError
 from ...kernels.answers import NEVER
 from ...kernels.jit.calling import call
+from ...kernels.trie.align import shorten
 from ...kernels.trie.preorder import follow_table
 from ...tokenizers_adapter import Vocabulary
 from ..lift.tables import VocabularyTables
 from .automaton import GoalAutomaton, automaton_of
 from .specs import Goal
-from .spelling import fewest_tokens
 
 Ints = NDArray[np.int32]
 
@@ -121,3 +121,11 @@ def _steps_to(goal: NDArray[np.bool_], after: Ints) -> Ints:
         if np.array_equal(nearer, found):
             return found
         found = nearer.astype(np.int32)
+
+
+def fewest_tokens(text: bytes, tables: VocabularyTables) -> int:
+    """The least number of tokens that spell a text; NEVER if they cannot."""
+    needed = np.full(len(text) + 1, NEVER, np.int32)
+    needed[-1] = 0
+    call(shorten, tables.trie, np.frombuffer(text, np.uint8), 1, needed)
+    return int(needed[0])

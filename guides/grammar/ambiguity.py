@@ -38,7 +38,7 @@ STEPS_EACH = 500
 Times = tuple[int, int | None]
 
 
-class Parts(NamedTuple):
+class Recursion(NamedTuple):
     """The alternatives of a rule, without the rule itself at their ends; `repeated`: how many times it stands alone."""
 
     infix: list[Node]
@@ -179,9 +179,9 @@ def _components(after: Mapping[str, Collection[str]]) -> dict[str, int]:
     return component
 
 
-def _parts(name: str, alternatives: Iterable[Node], target: Callable[[str], str]) -> Parts:
+def _parts(name: str, alternatives: Iterable[Node], target: Callable[[str], str]) -> Recursion:
     """The alternatives of a rule by where the rule itself is at their ends."""
-    parts = Parts([], [], [], [], [])
+    parts = Recursion([], [], [], [], [])
     kinds = {(True, True): parts.infix, (False, True): parts.prefix, (True, False): parts.postfix}
     for node in alternatives:
         items = node.items if isinstance(node, Sequence) else (node,)
@@ -212,7 +212,7 @@ def _optional(times: Times | None) -> tuple[bool, ...]:
     return (False, True) if times == (0, 1) else (False,)
 
 
-def _add_repeated(parts: Parts, times: list[Times]) -> None:
+def _add_repeated(parts: Recursion, times: list[Times]) -> None:
     """Note an alternative that is nothing but the rule; once it says nothing, and without it the text is empty."""
     least = sum(low for low, _ in times)
     most = None if any(high is None for _, high in times) else sum(high or 0 for _, high in times)
@@ -222,7 +222,7 @@ def _add_repeated(parts: Parts, times: list[Times]) -> None:
         parts.repeated.append((max(2, least), most))
 
 
-def _loop(parts: Parts, nullable: bool, shared: Callable[[str, Node], Node]) -> Node:
+def _loop(parts: Recursion, nullable: bool, shared: Callable[[str, Node], Node]) -> Node:
     """The rule as a loop; `shared` gives what is to be written twice."""
     before = [Repeat(_any_of(parts.prefix), 0, None)] if parts.prefix else []
     after = [Repeat(_any_of(parts.postfix), 0, None)] if parts.postfix else []

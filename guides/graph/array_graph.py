@@ -2,22 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.chart.copying import copy_piece, lay_names, lay_trie, measure_trie
+from ...kernels.chart.copying import copy_bytes, copy_piece, lay_names, lay_trie, measure_trie
 from ...kernels.chart.layout import COUNTER, GUARD, LINK_HI, RULE, SPAN
 from ...kernels.chart.layout import Graph as GraphArrays
 from ...kernels.jit.calling import call
+from ..limits import spend, spend_growth
 from ..syntax import Ranges
-from .copies import Copy, make_copies
-from .fragment import Fragment
-from .records import Records
+from .fragment import Fragment, Ints
 from .spans import Span, span_of
-from .utf8 import ByteFragment
+from .utf8 import NO_EXITS, ByteFragment
+
+# Steps of work that a record counts for where they come a few at a time, and below how many these are
+GROWTH, FEW = 40, 64
+
+
+class Records:
+    """A growing int32 array [n, width]; `array` has room to spare, `count` rows are in use."""
+
+    def __init__(self, width: int, capacity: int) -> None:
+        self.width = width
+        self._take(np.zeros((capacity, width), np.int32))
+        self.count = 0
+
+    def _take(self, rows: Ints) -> None:
+        self.array: Ints = rows
+        self._room = len(rows)
+        # Single numbers are written through a memoryview, several times faster than through NumPy.
+        self.flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]
+
+    def used(self) -> Ints:
+        """A copy of the rows in use."""
+        return self.array[: self.count].copy()
+
+    def extend(self, rows: Ints) -> int:
+        """Append rows; the number of the first."""
+        first = self.reserve(len(rows))
+        self.array[first : self.count] = rows
+        return first
+
+    def append(self, values: Sequence[int]) -> int:
+        """Append rows given as their numbers, one row after the other; the number of the first row."""
+        first = self.reserve(len(values) // self.width)
+        self.flat[first * self.width : self.count * self.width] = array("i", values)
+        return first
+
+    def reserve(self, amount: int) -> int:
+        """Append rows of zeros; the number of the first."""
+        first = self.count
+        self.count = count = first + amount
+        if count > self._room:
+            room = max(count, 2 * self._room)
+            spend_growth(GROWTH * self.count if amount < FEW else amount, 4 * self.width * room)
+            larger = np.zeros((room, self.width), np.int32)
+            larger[:first] = self.array[:first]
+            self._take(larger)
+        return first
+
+
+Copy = tuple[ByteFragment, int, int, int, int]
+"""A fragment, the first node of its copy, which is reserved, where the ways out lead, the rule and the counter."""
+
+# Nodes that are copied in some milliseconds, between which a call can be cancelled
+_LARGE = 1 << 16
+
+
+def make_copies(asked: Iterable[Copy], nodes: Records, edges: Records, links: Records) -> None:
+    """Write the copies. Raises Cancelled between parts of large ones; nothing leads to these then."""
+    for fragment, *given in asked:
+        ends, exits, size = fragment.ends, fragment.exits, len(fragment.ends)
+        edge, link = edges.reserve(len(fragment.edges)), links.reserve(len(exits))
+        arrays = nodes.array, edges.array, links.array, ends, fragment.edges
+        if size <= _LARGE:  # as nearly all are
+            call(copy_bytes, *arrays, exits, 0, size, *given, edge, link)
+            continue
+        for begin in range(0, size, _LARGE):
+            spend(0)
+            end = min(begin + _LARGE, size)
+            call(copy_bytes, *arrays, exits if end == size else NO_EXITS, begin, end, *given, edge, link)
+
 
 Link = tuple[int, int, int]
 

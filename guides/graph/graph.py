@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 
@@ -30,10 +30,55 @@ from ...kernels.chart.layout import (
 )
 from ...kernels.chart.sets import BITS
 from ...kernels.jit.calling import call
+from ..limits import Limits, Meter
 from .array_graph import ArrayGraph, Link
-from .early import chosen_early
 from .fragment import Fragment
-from .later import Later, Named
+from .later import Later, NamedRule
+
+NEAR = 8
+"""Up to how far from a rule that is reached its siblings are looked for."""
+WEIGHT, FIRST_WEIGHT = 16, 6
+"""What may be defined early, in rules of the smallest kind: beside a member, and beside what the first mask needs."""
+LIMITS = Limits(work=10_000)
+"""What it may take to find out how large rules are: some hundred microseconds."""
+
+
+def chosen_early(
+    reached: Sequence[int], offered: Sequence[int], names: Mapping[int, NamedRule], lazy: Container[int]
+) -> tuple[int, ...]:
+    """Rules to be defined with those that are reached.
+
+    offered: rules that these lead to; names: the rules by their starts; lazy: those that are not defined yet. What is
+    too large to find out about is left to the time when it is reached, if ever.
+    """
+    members = [node for node in reached if node in names and names[node].has_siblings]
+    left = WEIGHT if members else FIRST_WEIGHT
+    candidates = {node: None for member in members for node in _siblings(member, names, lazy)}
+    candidates.update(dict.fromkeys(node for node in offered if node in lazy))
+    if not candidates:
+        return ()
+    found: list[int] = []
+    with Meter(LIMITS):
+        try:
+            for node in list(candidates)[:left]:
+                weight = names[node].weight()
+                if weight <= left:
+                    found.append(node)
+                    left -= weight
+        except LimitError:
+            pass
+    return tuple(found)
+
+
+def _siblings(member: int, names: Container[int], lazy: Container[int]) -> Iterator[int]:
+    """The lazy rules that were made right after a rule, then those before it, the nearest first."""
+    for step in (1, -1):
+        for sibling in range(member + step, member + (NEAR + 1) * step, step):
+            if sibling not in names:
+                break
+            if sibling in lazy:
+                yield sibling
+
 
 Edge = tuple[int, int, int]
 
@@ -51,7 +96,7 @@ class Graph(ArrayGraph):
         self._outer: dict[int, int] = {}  # the rules that were current where others were begun
 
     @property
-    def names(self) -> dict[int, Named]:
+    def names(self) -> dict[int, NamedRule]:
         """What people know rules by, by start node; asked for only when a state is described, or one is too large."""
         return self._later.names
 
@@ -134,7 +179,7 @@ class Graph(ArrayGraph):
         """The end of the current rule."""
         return self.node(flags=FINAL | TAIL)
 
-    def lazy(self, expand: Callable[[int], None], promise: Callable[[], int], named: Named | None = None) -> int:
+    def lazy(self, expand: Callable[[int], None], promise: Callable[[], int], named: NamedRule | None = None) -> int:
         """The start of a rule whose body `expand(start)` defines when the automaton first reaches it.
 
         `promise()` is asked for when distances are needed: the fewest bytes of the rule's texts, or more; named:

@@ -9,7 +9,7 @@ HEAVY = 1 << 30
 """The weight of a rule that is not defined before it is reached."""
 
 
-class Named(ABC):
+class NamedRule(ABC):
     """What people know a rule by, and what it takes to define it.
 
     has_siblings: whether whoever comes to the rule is likely to come soon to those made right before and after it
@@ -47,4 +47,4 @@ class Later:
         self.targets: dict[int, int] = {}
         self.lacking: dict[int, int] = {}
         self.weights: list[Callable[[], list[int]]] = []
-        self.names: dict[int, Named] = {}
+        self.names: dict[int, NamedRule] = {}

@@ -1,6 +1,5 @@
 """Pictures of automata and grammars: a graph of labelled nodes and arrows, written as SVG, Mermaid or Graphviz text."""
 
-from .parts import Arrow, Node
-from .picture import Drawable, Picture
+from .picture import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode
 
-__all__ = ["Arrow", "Drawable", "Node", "Picture"]
+__all__ = ["MAX_PICTURED", "Arrow", "Drawable", "Picture", "PictureNode"]

@@ -12,8 +12,7 @@ from ..automata.dfa import Dfa, byte_runs
 from ..automata.numbers import Numbers
 from ..chart.protocol import ByteAutomaton
 from ..protocol import DEAD, Mask, tokens_of
-from .parts import Arrow, Node
-from .picture import Picture
+from .picture import Arrow, Picture, PictureNode
 
 MAX_TOKENS = 24
 # How many states may be looked at on the way to a smallest automaton of one.
@@ -51,7 +50,7 @@ class Minimal:
         """The automaton with `note(state)` under each state, a state of the whole automaton."""
         dfa = self.dfa
         nodes = tuple(
-            Node(str(state), "final" if dfa.is_accepting(state) else "state", note(self.states[state]))
+            PictureNode(str(state), "final" if dfa.is_accepting(state) else "state", note(self.states[state]))
             for state in range(len(dfa))
         )
         arrows = [Arrow(state, target, label) for state in range(len(dfa)) for target, label in edge_labels(dfa, state)]

@@ -1,32 +1,67 @@
-"""A picture before it is written: nodes and arrows."""
+"""Pictures of automata, grammars and searches: labelled nodes and arrows, as SVG, Mermaid or Graphviz text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
+from typing import Literal, NamedTuple
 
 from ...errors import OptionError
-from .parts import Arrow, Kind, Node
-from .svg import draw
 
 MAX_PICTURED = 200
 
-
+Kind = Literal["state", "final", "rule"]
 _SHAPES: dict[Kind, str] = {"state": "circle", "final": "doublecircle", "rule": "box"}
 _BRACKETS: dict[Kind, tuple[str, str]] = {"state": ("((", "))"), "final": ("(((", ")))"), "rule": ("[", "]")}
+
+# Sizes in SVG, in pixels; notes in characters.
+RADIUS = 22
+CHARACTER = 7.3  # the width of one in the font below, about
+LINE = 17
+GAP = 44
+NOTE_WIDTH = 26
+_FONT = 'text-anchor="middle" font-family="ui-monospace, monospace" font-size="12"'
+_BRIGHT, _PALE = "#ffd43b", "#fff3bf"  # of what is highlighted: arrows and nodes
+_HALO = 'paint-order="stroke" stroke="white" stroke-width="4" stroke-linejoin="round"'
+_TIP = (
+    '<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
+    'orient="auto-start-reverse"><path d="M0,0 L10,5 L0,10 z" fill="#333"/></marker></defs>'
+)
+
+
+class PictureNode(NamedTuple):
+    """A state, a state in which the text may end, or a rule; the note stands under it."""
+
+    label: str
+    kind: Kind
+    note: str = ""
+
+
+class Arrow(NamedTuple):
+    """From node to node, by their numbers, with what is read on the way."""
+
+    source: int
+    target: int
+    label: str = ""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A graph to be looked at; `start` is the node that an arrow from outside leads to."""
+    """A graph to be looked at.
 
-    nodes: tuple[Node, ...]
+    start: the node that an arrow from outside leads to
+    marked: nodes that SVG highlights, with the arrows between them
+    """
+
+    nodes: tuple[PictureNode, ...]
     arrows: tuple[Arrow, ...]
     start: int = 0
+    marked: frozenset[int] = frozenset()
 
     def to_svg(self) -> str:
-        """A picture for a web page, laid out here: layers by the distance from the start, from left to right."""
-        return draw(self.nodes, self.arrows, self.start)
+        """A picture for a web page: columns by the distance from the start, from left to right."""
+        return _Drawing(self).svg()
 
     def to_dot(self) -> str:
         """In Graphviz' language."""
@@ -59,9 +94,23 @@ class Picture:
             lines.append(f"  n{source} -->{shown} n{target}")
         return "\n".join([*lines, ""])
 
+    def columns(self) -> list[list[int]]:
+        """The nodes by their distance from the start, in the order of a breadth-first search; unreached ones first."""
+        depth = {self.start: 0}
+        queue = [self.start]
+        for node in queue:
+            for arrow in self.arrows:
+                if arrow.source == node and arrow.target not in depth:
+                    depth[arrow.target] = depth[node] + 1
+                    queue.append(arrow.target)
+        found: list[list[int]] = [[] for _ in range(max(depth.values()) + 1)]
+        for node in dict.fromkeys([*queue, *range(len(self.nodes))]):
+            found[depth.get(node, 0)].append(node)
+        return found
+
 
 class Drawable:
-    """What can be drawn: `picture` says how, and the others write it."""
+    """A guide that can be drawn: `picture` gives the graph, and the other methods write it."""
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """The graph; `tokens` adds the tokens allowed in each state. Raises LimitError above `max_states`."""
@@ -78,6 +127,115 @@ class Drawable:
     def to_dot(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> str:
         """The picture in Graphviz' language; `tokens` lists the tokens allowed in each state."""
         return self.picture(tokens=tokens, max_states=max_states).to_dot()
+
+
+class _Drawing:
+    """A picture as SVG: the places of its nodes, then lines, outlines over them, and texts over both."""
+
+    def __init__(self, picture: Picture) -> None:
+        self._nodes, self._arrows, self._marked = picture.nodes, picture.arrows, picture.marked
+        self._notes = [wrap(n.note, NOTE_WIDTH, break_long_words=False, break_on_hyphens=False) for n in self._nodes]
+        self._half = [CHARACTER * len(n.label) / 2 + 10 if n.kind == "rule" else RADIUS for n in self._nodes]
+        self._place = [(0, 0.0, 0.0)] * len(self._nodes)  # of each node: column, x, y
+        self._lines: list[str] = []
+        self._outlines: list[str] = []
+        self._texts: list[str] = []
+        self._top = self._bottom = 0.0
+        self._width = self._put(picture.columns())
+        x, y = self._place[picture.start][1] - self._half[picture.start], self._place[picture.start][2]
+        self._line(f"M{x - 30:.0f},{y:.0f} L{x:.0f},{y:.0f}")
+        for number in range(len(self._nodes)):
+            self._node(number)
+        for arrow in self._arrows:
+            self._arrow(arrow)
+
+    def svg(self) -> str:
+        """The picture as a file."""
+        width, top, height = self._width, self._top - 10, self._bottom - self._top + 20
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 {top:.0f} {width:.0f} {height:.0f}" '
+                f'width="{width:.0f}" height="{height:.0f}">{_TIP}',
+                f'<rect y="{top:.0f}" width="{width:.0f}" height="{height:.0f}" fill="white"/>',
+                *self._lines,
+                *self._outlines,
+                *self._texts,
+                "</svg>",
+                "",
+            ]
+        )
+
+    def _put(self, columns: list[list[int]]) -> float:
+        """Columns side by side, with room for labels between them, rows around the middle; returns the width."""
+        loops = any(arrow.source == arrow.target for arrow in self._arrows)
+        row = 2 * RADIUS + (60 if loops else 36) + LINE * max(map(len, self._notes))
+        right = GAP
+        for column, nodes in enumerate(columns):
+            notes = [CHARACTER * len(line) / 2 for node in nodes for line in self._notes[node]]
+            wide = max(notes + [self._half[node] for node in nodes])
+            for at, node in enumerate(nodes):
+                self._place[node] = column, right + wide, (at - (len(nodes) - 1) / 2) * row
+            labels = [len(arrow.label) for arrow in self._arrows if arrow.source in nodes and arrow.target not in nodes]
+            right += 2 * wide + max(GAP, CHARACTER * max(labels, default=0) + 30)
+        return right
+
+    def _node(self, number: int) -> None:
+        node, half, (_, x, y) = self._nodes[number], self._half[number], self._place[number]
+        colours = f'fill="{_PALE if number in self._marked else "white"}" stroke="#333"/>'
+        if node.kind == "rule":
+            corner = f'x="{x - half:.0f}" y="{y - RADIUS:.0f}" width="{2 * half:.0f}" height="{2 * RADIUS}" rx="4"'
+            self._outlines.append(f"<rect {corner} {colours}")
+        else:
+            for radius in (RADIUS, RADIUS - 4) if node.kind == "final" else (RADIUS,):
+                self._outlines.append(f'<circle cx="{x:.0f}" cy="{y:.0f}" r="{radius}" {colours}')
+        self._text(x, y + 4, node.label)
+        for at, line in enumerate(self._notes[number]):
+            self._text(x, y + RADIUS + 15 + LINE * at, line, "#06c")
+        self._reach(y - RADIUS, y + RADIUS)
+
+    def _arrow(self, arrow: Arrow) -> None:
+        """An arrow: straight to the next column, else bent to its left, so that one each way has room."""
+        source, target, label = arrow
+        (column, x, y), (after, right, below) = self._place[source], self._place[target]
+        if source == target:
+            top = y - RADIUS
+            self._line(f"M{x - 10:.0f},{top + 2:.0f} C{x - 32:.0f},{top - 48:.0f} {x + 32:.0f},{top - 48:.0f} "
+                       f"{x + 10:.0f},{top + 2:.0f}")  # fmt: skip
+            self._text(x, top - 41, label)
+            return
+        dx, dy = right - x, below - y
+        length = (dx * dx + dy * dy) ** 0.5
+        bend = 0 if after == column + 1 else 34 + length / 4
+        middle = (x + dx / 2 + bend * dy / length, y + dy / 2 - bend * dx / length)
+        (x, y), (right, below) = self._outline(source, *middle), self._outline(target, *middle)
+        path = f"M{x:.0f},{y:.0f} Q{middle[0]:.0f},{middle[1]:.0f} {right:.0f},{below:.0f}"
+        if source in self._marked and target in self._marked:
+            self._lines.append(f'<path d="{path}" fill="none" stroke="{_BRIGHT}" stroke-width="7"/>')
+        self._line(path)
+        at = (y + 2 * middle[1] + below) / 4
+        self._reach(at, at)
+        self._text((x + 2 * middle[0] + right) / 4, at - 4, label)
+
+    def _outline(self, node: int, x: float, y: float) -> tuple[float, float]:
+        """The point on a node's outline in the direction of (x, y)."""
+        _, left, top = self._place[node]
+        dx, dy = x - left, y - top
+        if self._nodes[node].kind == "rule":
+            scale = min(self._half[node] / abs(dx) if dx else 1e9, RADIUS / abs(dy) if dy else 1e9)
+        else:
+            scale = RADIUS / (dx * dx + dy * dy) ** 0.5
+        return left + dx * scale, top + dy * scale
+
+    def _line(self, path: str) -> None:
+        self._lines.append(f'<path d="{path}" fill="none" stroke="#333" marker-end="url(#tip)"/>')
+
+    def _text(self, x: float, y: float, text: str, colour: str = "black") -> None:
+        if text:
+            self._reach(y - 14, y + 6)
+            self._texts.append(f'<text x="{x:.0f}" y="{y:.0f}" {_FONT} fill="{colour}" {_HALO}>{escape(text)}</text>')
+
+    def _reach(self, top: float, bottom: float) -> None:
+        self._top, self._bottom = min(self._top, top), max(self._bottom, bottom)
 
 
 def _in_dot(text: str) -> str:

@@ -15,7 +15,7 @@ from ..automata.charsets import ALL, ASCII_DIGIT, ASCII_WORD, negate
 from ..syntax import Chars, Ranges
 from .casing import Folding, ignoring_case
 from .properties import property_ranges
-from .reader import DOTALL, IGNORECASE, MULTILINE, Reader
+from .reader import DOTALL, IGNORECASE, MULTILINE, PatternReader
 from .tree import TEXT_END, Look, Tree, boundary, no_boundary
 
 _LINE_ENDS: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
@@ -42,7 +42,7 @@ _END_HINT = "; the end of the text is $"
 _HINTS = {"A": "; the start of the text is ^", "Z": _END_HINT, "z": _END_HINT}
 
 
-class EcmaReader(Reader):
+class EcmaReader(PatternReader):
     """Reads ECMA-262 patterns as with the flag `u`."""
 
     counts_form = r"\{(?:([0-9]+)|([0-9]+),([0-9]*))\}"

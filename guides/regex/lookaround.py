@@ -24,7 +24,7 @@ from ..automata.minimise import minimise
 from ..automata.numbers import Numbers
 from ..limits import spend
 from ..syntax import NOTHING, Node
-from .machine import Ahead, Guard, Machine, Next, Previous, too_many_states
+from .machine import Ahead, Guard, Next, PatternMachine, Previous, too_many_states
 from .tree import Tree
 
 Run = frozenset["Thread"]
@@ -64,7 +64,7 @@ STEPS_PER_CLASS, STEPS_PER_THREAD = 200, 200
 
 def without_looking(tree: Tree, max_states: int) -> Node:
     """The language of a tree, taken as the whole text, as a table. Raises LimitError beyond `max_states`."""
-    machine = Machine(tree, max_states)
+    machine = PatternMachine(tree, max_states)
     transitions, accepting = _Explorer(machine, max_states).explore()
     transitions, accepting = minimise(transitions, accepting)
     if not accepting.any():
@@ -75,7 +75,7 @@ def without_looking(tree: Tree, max_states: int) -> Node:
 class _Explorer:
     """Subset construction from the start of the text on."""
 
-    def __init__(self, machine: Machine, max_states: int) -> None:
+    def __init__(self, machine: PatternMachine, max_states: int) -> None:
         self.machine = machine
         self.max_states = max_states
         self.steps = 0
@@ -143,7 +143,7 @@ class _Explorer:
 class Position:
     """A place in the text: what is known before it, and the class (a bit) that follows, 0 at the end."""
 
-    def __init__(self, machine: Machine, state: State, following: int) -> None:
+    def __init__(self, machine: PatternMachine, state: State, following: int) -> None:
         self.machine = machine
         self.state = state
         self.following = following
@@ -266,7 +266,7 @@ def _reduced(threads: set[Thread]) -> Run:
     )
 
 
-def _alike(machine: Machine) -> list[list[int]]:
+def _alike(machine: PatternMachine) -> list[list[int]]:
     """The classes (as bits) in groups that no condition on the next character tells apart."""
     asked = {guard.classes for links in machine.links for _, guard in links if isinstance(guard, Next)}
     groups: dict[tuple[bool, ...], list[int]] = {}

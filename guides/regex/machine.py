@@ -10,7 +10,7 @@ from ..automata.charsets import single
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Ranges, Repeat, Sequence
 from .measure import STEPS_PER_NODE
-from .tree import Concat, Either, Look, Loop, Tree
+from .tree import Concat, Either, Look, LookaroundLoop, Tree
 
 
 class Next(NamedTuple):
@@ -51,7 +51,7 @@ class Tracker(NamedTuple):
     goal: int
 
 
-class Machine:
+class PatternMachine:
     """States 0 to n - 1; `moves` read a character of some classes, `links` read nothing and may be guarded.
 
     atoms: the characters of each class; tests: for each set asked about a previous character, its classes
@@ -107,7 +107,7 @@ class Machine:
                 self._link(source, begin)
                 self._link(self._add(item, begin), end)
             return end
-        if isinstance(tree, (Repeat, Loop)):
+        if isinstance(tree, (Repeat, LookaroundLoop)):
             return self._repeat(tree, source)
         assert isinstance(tree, Look), "no references, no tables"
         end = self._state()
@@ -119,7 +119,7 @@ class Machine:
         self.moves[source].append((self._classes[ranges], end))
         return end
 
-    def _repeat(self, tree: Repeat | Loop, source: int) -> int:
+    def _repeat(self, tree: Repeat | LookaroundLoop, source: int) -> int:
         for _ in range(tree.min):
             source = self._add(tree.item, source)
         if tree.max is None:
@@ -187,7 +187,7 @@ def _sets_of(tree: Tree, found: set[Ranges]) -> None:
     """Add all sets of characters in the tree to `found`."""
     if isinstance(tree, Look):
         _sets_of(tree.body, found)
-    elif isinstance(tree, Loop):
+    elif isinstance(tree, LookaroundLoop):
         _sets_of(tree.item, found)
     elif isinstance(tree, (Concat, Either)):
         for item in tree.items:

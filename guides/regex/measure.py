@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Repeat, Sequence
-from .tree import Concat, Either, Loop, Tree
+from .tree import Concat, Either, LookaroundLoop, Tree
 
 ENDLESS = 2**60
 STEPS_PER_NODE = 50
@@ -43,7 +43,7 @@ def _lengths(tree: Tree, known: Known) -> Span:
         if not pairs:
             return 0, 0
         return min(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
-    if isinstance(tree, (Repeat, Loop)):
+    if isinstance(tree, (Repeat, LookaroundLoop)):
         low, high = lengths(tree.item, known)
         most = 0 if high == 0 else ENDLESS if tree.max is None else min(high * tree.max, ENDLESS)
         return min(low * tree.min, ENDLESS), most

@@ -11,7 +11,7 @@ from ...errors import LimitError, OptionError, PatternError
 from ..given import text_of
 from ..syntax import Node
 from .python_dialect import PythonReader
-from .reader import Reader
+from .reader import PatternReader
 from .tree import ANY_TEXT, TEXT_END, TEXT_START, Concat, Either, Looking, Tree, concat, either
 
 Dialect = Literal["python", "ecma"]
@@ -75,7 +75,7 @@ def flags_of(flags: Any) -> int:
     return number
 
 
-def _reader(dialect: Dialect) -> type[Reader]:
+def _reader(dialect: Dialect) -> type[PatternReader]:
     if dialect == "python":
         return PythonReader
     from .ecma_dialect import EcmaReader

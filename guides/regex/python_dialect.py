@@ -9,7 +9,7 @@ from ..automata.charsets import ascii_class, unicode_class
 from ..syntax import Ranges
 from .measure import lengths
 from .properties import property_ranges
-from .reader import ASCII, DOTALL, IGNORECASE, MAX_KNOWN, MULTILINE, VERBOSE, Reader
+from .reader import ASCII, DOTALL, IGNORECASE, MAX_KNOWN, MULTILINE, VERBOSE, PatternReader
 from .tree import (
     LINE_END,
     TEXT_END,
@@ -37,7 +37,7 @@ _FLAG_GROUP = r"([a-zA-Z]*)(?:-([a-zA-Z]*))?"
 _NO_BOUNDARY_IN_EMPTY_TEXT = re.search(r"\B", "") is not None
 
 
-class PythonReader(Reader):
+class PythonReader(PatternReader):
     """Reads the dialect of `re`, and `\\p{...}` as the `regex` package has it."""
 
     def literal(self, end: int) -> None:

@@ -33,7 +33,7 @@ _DOT_ALL = Chars(ALL)
 NOTHING_BEFORE, ATOM, LITERAL, QUANTIFIED = range(4)
 
 
-class Frame(NamedTuple):
+class OpenGroup(NamedTuple):
     """An open group: what was read before it, and how to finish it."""
 
     items: list[Tree]
@@ -44,7 +44,7 @@ class Frame(NamedTuple):
     names: int
 
 
-class Reader(ABC):
+class PatternReader(ABC):
     """Reads one pattern; dialects add escapes, sets, and what follows `(?`."""
 
     counts_form: ClassVar[str] = r"\{(?:([0-9]+)|([0-9]*),([0-9]*))\}"
@@ -56,7 +56,7 @@ class Reader(ABC):
         self.counts_pattern = re.compile(self.counts_form)
         self.items: list[Tree] = []
         self.branches: list[Tree] = []
-        self.stack: list[Frame] = []
+        self.stack: list[OpenGroup] = []
         self.names: dict[str, int] = {}
         self.before = NOTHING_BEFORE
         self.known_sets: dict[tuple[str, int], Tree] = {}
@@ -203,7 +203,7 @@ class Reader(ABC):
                 f"the pattern nests groups deeper than {MAX_DEPTH} levels (at offset {offset}); this limit "
                 "is fixed, so write the pattern with fewer levels"
             )
-        self.stack.append(Frame(self.items, self.branches, self.flags, look, offset, len(self.names)))
+        self.stack.append(OpenGroup(self.items, self.branches, self.flags, look, offset, len(self.names)))
         self.items, self.branches, self.flags = [], [], flags
         self.before = NOTHING_BEFORE
 

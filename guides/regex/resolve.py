@@ -16,7 +16,7 @@ from ..limits import spend
 from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from .lookaround import without_looking
 from .measure import ENDLESS, STEPS_PER_NODE, lengths
-from .tree import Concat, Either, Look, Looking, Loop, Tree, concat, either, repeat
+from .tree import Concat, Either, Look, LookaroundLoop, Looking, Tree, concat, either, repeat
 
 
 class Side(NamedTuple):
@@ -44,7 +44,7 @@ def simplify(tree: Tree, left: Side, right: Side) -> Tree:
         return tree if holds is None else EMPTY if holds else NOTHING
     if isinstance(tree, Either):
         return either([simplify(item, left, right) for item in tree.items])
-    if isinstance(tree, Loop):
+    if isinstance(tree, LookaroundLoop):
         if tree.max != 1:
             left = _join(tree.item, left, ahead=False, optional=True)
             right = _join(tree.item, right, ahead=True, optional=True)
@@ -98,7 +98,7 @@ def _edge(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
             ranges, nullable = _edge(item, ahead)
             found, empty = union(found, ranges), empty or nullable
         return found, empty
-    if isinstance(tree, (Repeat, Loop)):
+    if isinstance(tree, (Repeat, LookaroundLoop)):
         ranges, nullable = _edge(tree.item, ahead)
         return ranges, nullable or tree.min == 0
     return (), True
@@ -128,7 +128,7 @@ def _matches_empty(tree: Tree, left: Side, right: Side) -> bool | None:
     if isinstance(tree, (Alternation, Either)):
         parts = {_matches_empty(item, left, right) for item in tree.items}
         return True if True in parts else None if None in parts else False
-    if isinstance(tree, (Repeat, Loop)):
+    if isinstance(tree, (Repeat, LookaroundLoop)):
         return True if tree.min == 0 else _matches_empty(tree.item, left, right)
     return isinstance(tree, Literal) and not tree.data
 
@@ -183,7 +183,7 @@ class _Lowering:
         """Lowers a tree whose conditions see nothing beyond it, or beyond which there is nothing."""
         if isinstance(tree, Either):
             return _plain(either([self.lower(item) for item in tree.items]))
-        if isinstance(tree, Loop) and _reach(tree.item) == (0, 0):
+        if isinstance(tree, LookaroundLoop) and _reach(tree.item) == (0, 0):
             return _plain(repeat(self.lower(tree.item), tree.min, tree.max))
         if isinstance(tree, Concat):
             parts: list[Tree] = []
@@ -193,7 +193,7 @@ class _Lowering:
                 else:
                     parts.append(self._automaton(concat(tree.items[begin:end])))
             return _plain(concat(parts))
-        if isinstance(tree, (Look, Loop)):
+        if isinstance(tree, (Look, LookaroundLoop)):
             return self._automaton(tree)
         return tree
 
@@ -232,7 +232,7 @@ def _reach(tree: Tree) -> tuple[int, int]:
     if isinstance(tree, Either):
         reaches = [_reach(item) for item in tree.items]
         return max(reach[0] for reach in reaches), max(reach[1] for reach in reaches)
-    if isinstance(tree, Loop):
+    if isinstance(tree, LookaroundLoop):
         return _reach(tree.item)
     if isinstance(tree, Concat):
         behind = ahead = before = 0

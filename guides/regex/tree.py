@@ -1,6 +1,6 @@
 """What a pattern is read into: the shared syntax, and looking around, which that lacks.
 
-A tree without a `Look` is a plain `syntax.Node` and needs no further work; `Concat`, `Either` and `Loop`
+A tree without a `Look` is a plain `syntax.Node` and needs no further work; `Concat`, `Either` and `LookaroundLoop`
 stand for `Sequence`, `Alternation` and `Repeat` only above a `Look`. Every anchor and boundary is a `Look`:
 the start of the text is "no character before here".
 """
@@ -38,7 +38,7 @@ class Either:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LookaroundLoop:
     """The item, which looks around, `min` to `max` times."""
 
     item: Tree
@@ -46,7 +46,7 @@ class Loop:
     max: int | None
 
 
-Looking = Look | Concat | Either | Loop
+Looking = Look | Concat | Either | LookaroundLoop
 Tree = Node | Looking
 
 ANY = Chars(ALL)
@@ -161,7 +161,7 @@ def repeat(item: Tree, low: int, high: int | None) -> Tree:
     if low == 1 and high == 1:
         return item
     if isinstance(item, Looking):
-        return Loop(item, low, high)
+        return LookaroundLoop(item, low, high)
     return Repeat(item, low, high)
 
 

@@ -30,7 +30,7 @@ class Thought(NamedTuple):
     is_cut: bool
 
 
-class Moves(NamedTuple):
+class MarkerMoves(NamedTuple):
     """Where tokens lead from a place in the marker: places int32 [V], DEAD for none; the child's states of others."""
 
     places: NDArray[np.int32]
@@ -66,7 +66,7 @@ class AfterGuide(StateTableGuide):
         self.child = child
         self.free_tokens = whole(most, "the budget of the free text", 0, MOST_FREE)
         self._first_of_child = (self.free_tokens + 1) * len(self._text)
-        self._moves: dict[int, Moves] = {}
+        self._moves: dict[int, MarkerMoves] = {}
         self._lock = new_lock()
         self._meter = Meter(limits)
         self._made_of = {"child": child, "marker": self.marker, "most": self.free_tokens, "limits": limits}
@@ -205,14 +205,14 @@ class AfterGuide(StateTableGuide):
                 flags[token] = self._goes_along(place, token)
         return np.packbits(flags, bitorder="little").view(np.uint32)
 
-    def _moves_from(self, place: int) -> Moves:
+    def _moves_from(self, place: int) -> MarkerMoves:
         known = self._moves.get(place)
         if known is None:
             with self._lock, self._meter:
                 known = self._moves[place] = self._worked_out(place)
         return known
 
-    def _worked_out(self, place: int) -> Moves:
+    def _worked_out(self, place: int) -> MarkerMoves:
         """Only tokens are read that touch the marker: those that have its first byte, or go on where it stands."""
         tokens, size = self._vocabulary.tokens, self._vocabulary.size
         begun = place
@@ -236,7 +236,7 @@ class AfterGuide(StateTableGuide):
                 state = self._child_after(text[end:])
                 if state != DEAD:
                     beyond[token] = state
-        return Moves(places, beyond)
+        return MarkerMoves(places, beyond)
 
     def _child_after(self, rest: bytes) -> int:
         """The child's state after what a token has beyond the marker; DEAD where a child cannot say."""

@@ -15,7 +15,7 @@ from .markers import Markers, bytes_left, place_of, ways
 STEPS_PER_EDGE = 30
 
 
-class Key(NamedTuple):
+class FreeState(NamedTuple):
     """A state of free text.
 
     begun: the longest beginning of a marker that the text ends with; place: where in a character it is
@@ -61,13 +61,13 @@ class FreeText:
             spend(STEPS_PER_EDGE * len(text))
             for end in range(len(text)):
                 self._heads.setdefault(text[:end], set()).add(text[end])
-        self._nodes: dict[Key, int] = {}
+        self._nodes: dict[FreeState, int] = {}
 
     def start(self) -> int:
         """The node before the text."""
-        return self._node(Key(head=b"" if self._heads else None))
+        return self._node(FreeState(head=b"" if self._heads else None))
 
-    def _node(self, key: Key) -> int:
+    def _node(self, key: FreeState) -> int:
         node = self._nodes.get(key)
         if node is None:
             node = self._graph.lazy_node(
@@ -76,7 +76,7 @@ class FreeText:
             self._nodes[key] = node
         return node
 
-    def _define(self, node: int, key: Key) -> None:
+    def _define(self, node: int, key: FreeState) -> None:
         targets = self._markers.targets(key.begun)
         if key.begun[:1] == bytes((MARK,)):
             edges = [
@@ -92,7 +92,7 @@ class FreeText:
         links: list[Link] = [(EPSILON, self._target, 0)] if self._can_end(key) else []
         self._graph.define(node, edges, links)
 
-    def _can_end(self, key: Key) -> bool:
+    def _can_end(self, key: FreeState) -> bool:
         return self._may_end and key.place == 0 and key.begun[:1] != bytes((MARK,))
 
     def _edges(self, place: int, targets: dict[int, bytes]) -> list[Edge]:
@@ -102,12 +102,12 @@ class FreeText:
             begin = first
             for byte in sorted(byte for byte in targets if first <= byte <= last):
                 if begin < byte:
-                    edges.append((begin, byte - 1, self._node(Key(place=after))))
+                    edges.append((begin, byte - 1, self._node(FreeState(place=after))))
                 if targets[byte] not in self._refused:
                     edges.append((byte, byte, self._behind(targets[byte])))
                 begin = byte + 1
             if begin <= last:
-                edges.append((begin, last, self._node(Key(place=after))))
+                edges.append((begin, last, self._node(FreeState(place=after))))
         if place == 0 and MARK in targets and self._exits_below(targets[MARK]):
             edges.append((MARK, MARK, self._behind(targets[MARK])))
         return edges
@@ -124,7 +124,7 @@ class FreeText:
                 if head + bytes((byte,)) not in self._unlike:
                     begun = targets.get(byte, b"")
                     if begun not in self._markers.numbers:
-                        found.append((byte, byte, self._node(Key(begun, head=head + bytes((byte,))))))
+                        found.append((byte, byte, self._node(FreeState(begun, head=head + bytes((byte,))))))
                     elif begun not in self._refused:
                         found.append((byte, byte, self._matched(begun)))
                 begin = byte + 1
@@ -135,13 +135,13 @@ class FreeText:
     def _behind(self, text: bytes) -> int:
         if text in self._markers.numbers:
             return self._matched(text)
-        return self._node(Key(text, 0 if text[0] == MARK else place_of(text)))
+        return self._node(FreeState(text, 0 if text[0] == MARK else place_of(text)))
 
     def _exits_below(self, begun: bytes) -> list[bytes]:
         """The markers that begin so and may be there."""
         return [text for text in self._markers.below(begun) if text not in self._refused]
 
-    def _promise(self, key: Key) -> int:
+    def _promise(self, key: FreeState) -> int:
         """The fewest bytes to the end of the rule along a way that there is."""
         if self._can_end(key._replace(place=0)):
             return bytes_left(key.place)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.adapters import budget
+from trellm.adapters import session
 from trellm.guides import RegexGuide
 from trellm.guides.protocol import DEAD, mask_within
 
@@ -15,7 +15,7 @@ from .texts import MAKERS, SMALL, states_of
 
 
 def check(guide: Any, state: int, left: int) -> None:
-    found = budget.within_budget(guide, state, left)
+    found = session.within_budget(guide, state, left)
     np.testing.assert_array_equal(guide.mask(state) if found is None else found, mask_within(guide, state, left))
 
 
@@ -25,7 +25,7 @@ def test_masks_are_those_within_the_budget(name: str) -> None:
     states = [state for state in states_of(guide) if state != DEAD]
     for left in (40, 3, 0, -2, 9, 80, 5, 40, 1):
         for state in states:
-            found = budget.within_budget(guide, state, left)
+            found = session.within_budget(guide, state, left)
             np.testing.assert_array_equal(
                 guide.mask(state) if found is None else found, mask_within(guide, state, left)
             )
@@ -34,20 +34,20 @@ def test_masks_are_those_within_the_budget(name: str) -> None:
 def test_what_is_enough_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     guide = RegexGuide("[0-9]{2,5}", SMALL)
     asked: list[int] = []
-    monkeypatch.setattr(budget, "mask_within", lambda *what: asked.append(what[2]) or mask_within(*what))
+    monkeypatch.setattr(session, "mask_within", lambda *what: asked.append(what[2]) or mask_within(*what))
     for left in (64, 60, 40, 33, 31, 30, 2):
-        budget.within_budget(guide, guide.start, left)
+        session.within_budget(guide, guide.start, left)
     assert asked == [32, 15, 1, 2]
 
 
 def test_what_is_known_goes_with_the_guide() -> None:
     guide: Any = RegexGuide("[a-c]{2,5}", SMALL)
-    budget.within_budget(guide, guide.start, 50)
+    session.within_budget(guide, guide.start, 50)
     number = id(guide)
-    assert number in budget._KNOWN
+    assert number in session._KNOWN
     del guide
     gc.collect()
-    assert number not in budget._KNOWN
+    assert number not in session._KNOWN
 
 
 class Slotted:
@@ -63,9 +63,9 @@ class Slotted:
 
 def test_guides_that_nothing_is_remembered_of() -> None:
     guide = Slotted()
-    before = len(budget._KNOWN)
-    found = budget.within_budget(guide, guide.start, 3)
+    before = len(session._KNOWN)
+    found = session.within_budget(guide, guide.start, 3)
     np.testing.assert_array_equal(
         guide.mask(guide.start) if found is None else found, mask_within(guide, guide.start, 3)
     )
-    assert len(budget._KNOWN) == before
+    assert len(session._KNOWN) == before

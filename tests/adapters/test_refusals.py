@@ -13,7 +13,7 @@ import torch
 from transformers import LogitsProcessor, LogitsProcessorList
 from trellm import ModelError, OptionError, Vocabulary
 from trellm.adapters import BitmaskBuffer, DeviceMasks, Session, allocate_bitmask, fill_bitmask
-from trellm.adapters.rows import Rows
+from trellm.adapters.rows import TokenRows
 from trellm.adapters.session import packed
 from trellm.adapters.transformers import GuideLogitsProcessor, HealedPrompts, vocabulary_for
 from trellm.guides import RegexGuide
@@ -83,7 +83,7 @@ def test_where_nothing_is_left(network: Network, tokenizer: Any, forbidding: Any
 def test_one_beam_of_several_may_have_nothing_left() -> None:
     """Beams of a prompt are neighbours that began alike; what has ended, or gone astray, wants nothing."""
     guide = RegexGuide("ab?|c", BYTES)
-    rows, shape = Rows(guide), (4, 257)
+    rows, shape = TokenRows(guide), (4, 257)
     prompts = np.array([[7, 7], [7, 7], [8, 8], [8, 8]])
     rows.masks(prompts, shape)
     rows.check(np.array([NONE, FINE, FINE, NONE]))
@@ -95,7 +95,7 @@ def test_one_beam_of_several_may_have_nothing_left() -> None:
     rows.check(np.array([NONE, FINE, FINE, NAN]))
     rows.masks(np.c_[prompts, [*b"acax"], [256, 256, ord("b"), 256]], shape)
     rows.check(np.array([NONE, NONE, FINE, NONE]))
-    several = Rows([guide, guide])
+    several = TokenRows([guide, guide])
     several.masks(prompts[[0, 0]], (2, 257))
     with pytest.raises(OptionError, match="row 1"):
         several.check(np.array([FINE, NONE]))
@@ -103,18 +103,18 @@ def test_one_beam_of_several_may_have_nothing_left() -> None:
 
 def test_rows_that_are_none_of_those_before() -> None:
     guide = RegexGuide("[ab]{3,9}", BYTES)
-    rows = Rows(guide)
+    rows = TokenRows(guide)
     for length in range(5):
         rows.masks(np.array([[7, *b"abab"[:length]]]), (1, 257))
     with pytest.raises(OptionError, match="not the rows that this logits processor began with"):
         rows.masks(np.array([[7, *b"axb"]]), (1, 257))  # a prompt that goes on from the one before
-    chosen = Rows(guide, are_chosen=True)
+    chosen = TokenRows(guide, are_chosen=True)
     chosen.masks(np.array([[7]]), (1, 257))
     with pytest.raises(OptionError, match="token 120 was chosen, which the guide does not allow"):
         chosen.masks(np.array([[7, *b"x"]]), (1, 257))
     for ids, shape in (([[7]], (2, 257)), ([7], (257,)), (np.zeros((0, 3), int), (0, 257))):
         with pytest.raises(OptionError, match=r"these are to be \[rows, length\] and \[rows, vocabulary\]"):
-            Rows(guide).masks(np.array(ids), shape)
+            TokenRows(guide).masks(np.array(ids), shape)
 
 
 @pytest.mark.parametrize("how", ["pickle", "deepcopy"])

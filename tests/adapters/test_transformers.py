@@ -12,11 +12,11 @@ import transformers
 from transformers import GenerationConfig, LogitsProcessorList
 from transformers.generation import ContinuousBatchingConfig
 from trellm import BudgetError, OptionError, Vocabulary, generate, models
-from trellm.adapters.healing import heal
 from trellm.adapters.transformers import (
     ContinuousGuideProcessor,
     GuideLogitsProcessor,
     HealedPrompts,
+    heal,
     masked,
     vocabulary_for,
 )

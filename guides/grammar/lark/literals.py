@@ -9,14 +9,14 @@ from ...limits import spend
 from ...regex import parse
 from ...syntax import Chars, Literal, Node
 from ..combine import characters, is_character
-from .syntax import Range, Text
+from .syntax import LiteralText, Range
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[^xuU])")
 STEPS_PER_CHARACTER = 30
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", '"': '"', "\\": "\\"}
 
 
-def text_node(literal: Text, grammar: str) -> Node:
+def text_node(literal: LiteralText, grammar: str) -> Node:
     """The node of a string literal; with the suffix `i` in any mixture of cases (`re.IGNORECASE`)."""
     text = _unescape(literal, grammar)
     if not text:
@@ -34,14 +34,14 @@ def range_node(span: Range, grammar: str) -> Chars:
     return characters([(low, high)])
 
 
-def _one_character(literal: Text, grammar: str) -> int:
+def _one_character(literal: LiteralText, grammar: str) -> int:
     text = _unescape(literal, grammar)
     if len(text) != 1 or literal.source.endswith("i"):
         raise GrammarError("a range goes from one character to another, without suffix", grammar, literal.offset)
     return ord(text)
 
 
-def _unescape(literal: Text, grammar: str) -> str:
+def _unescape(literal: LiteralText, grammar: str) -> str:
     """The characters that a literal stands for; a backslash before an ordinary one stays, as in Lark."""
     body = literal.source[1 : literal.source.rindex('"')]
     if "\\" not in body:
@@ -62,7 +62,7 @@ def _unescape(literal: Text, grammar: str) -> str:
     return "".join(out)
 
 
-def _escaped(escape: str, literal: Text, grammar: str, at: int) -> str:
+def _escaped(escape: str, literal: LiteralText, grammar: str, at: int) -> str:
     if escape[0] not in "xuU" or len(escape) == 1:
         return _CONTROLS.get(escape, "\\" + escape)
     code = int(escape[1:], 16)

@@ -9,11 +9,11 @@ from ...limits import spend
 from .lexer import Token, tokenize
 from .syntax import (
     Alternatives,
-    Call,
     Definition,
     Expression,
     Ignore,
     Import,
+    LiteralText,
     Many,
     Name,
     Quotation,
@@ -21,7 +21,7 @@ from .syntax import (
     Regex,
     Series,
     Statement,
-    Text,
+    TemplateCall,
     Value,
 )
 
@@ -270,16 +270,16 @@ class _Parser:
             name = self.name()
             if name.name == "quote" and self.quotes and self.mark("("):
                 return self.quotation()
-            return Call(name, self.arguments(depth)) if self.mark("{") else name
+            return TemplateCall(name, self.arguments(depth)) if self.mark("{") else name
         if token.kind == "regex":
             self.at += 1
             return Regex(token.text, token.offset)
-        low = Text(self.take("string", "a name, a string or a regular expression").text, token.offset)
+        low = LiteralText(self.take("string", "a name, a string or a regular expression").text, token.offset)
         if not self.mark(".."):
             return low
         self.at += 1
         high = self.take("string", "a string of one character after '..'")
-        return Range(low, Text(high.text, high.offset))
+        return Range(low, LiteralText(high.text, high.offset))
 
     def quotation(self) -> Quotation:
         self.at += 1

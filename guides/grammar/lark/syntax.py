@@ -24,7 +24,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class LiteralText:
     """A string literal as written, quotes and suffix included."""
 
     source: str
@@ -43,8 +43,8 @@ class Regex:
 class Range:
     """One character between two others."""
 
-    low: Text
-    high: Text
+    low: LiteralText
+    high: LiteralText
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Quotation:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TemplateCall:
     """A template with its arguments."""
 
     name: Name
@@ -98,8 +98,8 @@ class Many:
 # Of work, to make a node of it
 STEPS_PER_PART = 60
 
-Pattern = Text | Regex | Range | Quotation
-Value = Name | Pattern | Call
+Pattern = LiteralText | Regex | Range | Quotation
+Value = Name | Pattern | TemplateCall
 Expression = Value | Series | Alternatives | Many
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ....errors import GrammarError
 from .names import Names
-from .syntax import Call, Definition, Name, Pattern, Range, Value
+from .syntax import Definition, Name, Pattern, Range, TemplateCall, Value
 
 Argument = Name | Pattern
 Arguments = Mapping[str, Argument]
@@ -32,7 +32,7 @@ class Templates:
 
     def resolve(self, value: Value, arguments: Arguments) -> Argument:
         """The pattern or the name of the rule or terminal that `value` is; GrammarError if it is none."""
-        if isinstance(value, Call):
+        if isinstance(value, TemplateCall):
             return self._instance(value, arguments)
         if not isinstance(value, Name):
             return value
@@ -43,7 +43,7 @@ class Templates:
                 raise self._wrong_number(definition, 0, found)
         return found
 
-    def _instance(self, call: Call, arguments: Arguments) -> Name:
+    def _instance(self, call: TemplateCall, arguments: Arguments) -> Name:
         template = arguments.get(call.name.name, call.name)
         if not isinstance(template, Name) or template.name in self._generated:
             raise GrammarError(f"{call.name.name!r} does not stand for a template", self.text, call.name.offset)

@@ -15,15 +15,15 @@ from .names import Names
 from .regexes import regex_node
 from .syntax import (
     STEPS_PER_PART,
-    Call,
     Expression,
     Ignore,
+    LiteralText,
     Name,
     Pattern,
     Quotation,
     Range,
     Regex,
-    Text,
+    TemplateCall,
     Value,
     fold,
     leaves,
@@ -56,7 +56,7 @@ class Terminals:
     def pattern(self, pattern: Pattern) -> Node:
         """The node of a string, a range, a regular expression or a quotation."""
         match pattern:
-            case Text():
+            case LiteralText():
                 return text_node(pattern, self.text)
             case Regex():
                 return regex_node(pattern, self.text)
@@ -96,10 +96,10 @@ class Terminals:
         return node
 
     def _leaf(self, leaf: Value) -> Node:
-        if isinstance(leaf, Text | Regex | Range | Quotation):
+        if isinstance(leaf, LiteralText | Regex | Range | Quotation):
             return self.pattern(leaf)
-        name = leaf.name if isinstance(leaf, Call) else leaf
-        if not name.is_terminal or isinstance(leaf, Call):
+        name = leaf.name if isinstance(leaf, TemplateCall) else leaf
+        if not name.is_terminal or isinstance(leaf, TemplateCall):
             raise GrammarError(f"the rule {name.name!r} cannot be used inside a terminal", self.text, name.offset)
         self.names.lookup(name)
         return Reference(name.name)

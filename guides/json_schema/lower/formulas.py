@@ -6,7 +6,7 @@ from typing import Any
 
 from ....kernels.chart.layout import CALL, EPSILON
 from ...graph.graph import Graph, Link
-from ...graph.later import HEAVY, Named
+from ...graph.later import HEAVY, NamedRule
 from ...graph.lowering import Lowering
 from ...syntax import Literal as Text
 from ...syntax import Node, Repeat
@@ -153,7 +153,7 @@ class FormulaLowering:
         return self.graph.literal(data, target)
 
     def weight_of(self, formula: Formula) -> int:
-        """As `Named.weight`, of the rule of a formula's values. Raises LimitError."""
+        """As `NamedRule.weight`, of the rule of a formula's values. Raises LimitError."""
         return HEAVY
 
     def define_value(self, start: int, formula: Formula, depth: int) -> None:
@@ -250,7 +250,7 @@ class FormulaLowering:
         return rule
 
 
-class LazyValue(Named):
+class LazyValue(NamedRule):
     """The rule of a formula's values in a container at a depth, as long as it is not reached: one object for each."""
 
     __slots__ = ("_depth", "_formula", "_lowering")

@@ -24,7 +24,7 @@ class SchemaLowering(FormulaLowering):
         return stencils(self.form)
 
     def weight_of(self, formula: Formula) -> int:
-        """As `Named.weight`, of the rule of a member with a formula's values. Raises LimitError."""
+        """As `NamedRule.weight`, of the rule of a member with a formula's values. Raises LimitError."""
         return self._weight(formula, is_member=True)
 
     def _weight(self, formula: Formula, *, is_member: bool) -> int:

@@ -8,7 +8,7 @@ import pytest
 from trellm.errors import LimitError
 from trellm.guides.graph import graph as graphs
 from trellm.guides.graph.graph import Graph
-from trellm.guides.graph.later import HEAVY, Named
+from trellm.guides.graph.later import HEAVY, NamedRule
 from trellm.guides.json_guide import JSONGuide
 from trellm.guides.json_schema.compiled import CompiledSchema
 from trellm.guides.json_schema.lower.form import Form
@@ -36,7 +36,7 @@ SCHEMA = {
 }
 
 
-class Rule(Named):
+class Rule(NamedRule):
     """A rule of a weight, or one whose weight is too much to find out."""
 
     def __init__(self, weight, has_siblings=True):

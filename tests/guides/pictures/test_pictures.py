@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from trellm import Vocabulary
 from trellm.errors import LimitError, OptionError, StateError
 from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
-from trellm.guides.pictures import Arrow, Node, Picture
+from trellm.guides.pictures import Arrow, Picture, PictureNode
 from trellm.guides.pictures.automata import Minimal
 from trellm.guides.pictures.charts import graph_in_words, state_in_words
-from trellm.guides.pictures.layout import crossings, layers
 
 VOCABULARY = Vocabulary([b"1", b"23", b".", b"<b>", b'"', b"#", b"&amp;", None], eos_ids=[7])
 GRAMMAR = """
@@ -99,7 +98,7 @@ def test_any_finite_automaton_can_be_made_small_and_drawn() -> None:
         for byte in part.encode():
             state = -1 if state < 0 else small.dfa.step(state, byte)
         assert (state >= 0) == (part in tree.states), part
-    assert small.picture(lambda state: tree.states[state]).nodes[0] == Node("0", "final", "")
+    assert small.picture(lambda state: tree.states[state]).nodes[0] == PictureNode("0", "final", "")
     with pytest.raises(LimitError, match="raise max_states"):
         Minimal.of(Substrings("abbb"), 4)
 
@@ -134,25 +133,17 @@ def test_each_state_has_a_state_of_the_whole_automaton_with_its_mask() -> None:
 )
 def test_layouts(graph: tuple[int, list[tuple[int, int]]]) -> None:
     count, pairs = graph
-    found = layers(count, pairs, 0)
+    picture = Picture(tuple(PictureNode(str(i), "state") for i in range(count)), tuple(Arrow(*pair) for pair in pairs))
+    found = picture.columns()
     layer = {node: at for at, nodes in enumerate(found) for node in nodes}
     assert sorted(node for nodes in found for node in nodes) == list(range(count))
     assert 0 in found[0]
     assert all(layer[target] <= layer[source] + 1 for source, target in pairs if layer[source] or source == 0)
-    picture = Picture(tuple(Node(str(i), "state") for i in range(count)), tuple(Arrow(*pair) for pair in pairs))
     root = ElementTree.fromstring(picture.to_svg())
     circles = [(float(c.get("cx", 0)), float(c.get("cy", 0))) for c in root.iter(f"{SVG}circle")]
     assert all((x - a) ** 2 + (y - b) ** 2 > 44**2 for i, (x, y) in enumerate(circles) for a, b in circles[:i])
     left, top, width, height = map(float, root.get("viewBox", "").split())
     assert all(left < x - 22 and x + 22 < left + width and top < y - 22 and y + 22 < top + height for x, y in circles)
-
-
-def test_crossings_are_taken_out_where_that_is_possible() -> None:
-    pairs = [(0, 1), (0, 2), (0, 3), (1, 6), (2, 5), (3, 4)]
-    targets = [[target for source, target in pairs if source == node] for node in range(7)]
-    found = layers(7, pairs, 0)
-    assert crossings([[0], [1, 2, 3], [4, 5, 6]], targets) == 3
-    assert crossings(found, targets) == 0
 
 
 def test_charts_in_words() -> None:

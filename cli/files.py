@@ -1,0 +1,352 @@
+"""Prompts from a file, results to a file: JSON Lines, one prompt or result a line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import sys
+from collections import defaultdict, deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+import click
+
+from .flags import lone_surrogate
+
+if TYPE_CHECKING:
+    from ..engine.results import Generation, TokenLogprob
+
+RESULT_KEYS = (
+    "output",
+    "finish_reason",
+    "thought",
+    "thought_cut",
+    "unmet",
+    "span",
+    "spans",
+    "unenforced",
+    "sample",
+    "token_ids",
+    "logprobs",
+    "raw_logprobs",
+    "top_logprobs",
+    "raw_top_logprobs",
+    "score",
+)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt, as generators take it, with what else its line said, which the result repeats."""
+
+    given: Any
+    record: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        """What a page shows of it: a text, or token ids and messages as JSON."""
+        return self.given if isinstance(self.given, str) else json.dumps(self.given, ensure_ascii=False)
+
+
+def read_prompts(file: TextIO) -> list[Prompt]:
+    """A line is a prompt, or an object with "prompt" and anything else; empty lines are skipped.
+
+    A prompt is a JSON string, a list of token ids, or one of messages.
+    """
+    try:
+        found = [_prompt(file.name, number, line) for number, line in enumerate(file, 1) if line.strip()]
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{file.name} is not text in UTF-8 ({error.reason})") from None
+    except OSError as error:
+        raise click.UsageError(f"{file.name} cannot be read: {error.strerror}") from None
+    if not found:
+        raise click.UsageError(f"{file.name} has no prompts; write one JSON string or object on each line")
+    return found
+
+
+def _prompt(name: str, number: int, line: str) -> Prompt:
+    try:
+        value: Any = json.loads(line, parse_constant=_no_number, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"{name}, line {number} is not JSON ({error}); expected {_EXAMPLE}") from None
+    record = cast("dict[str, Any]", value) if isinstance(value, dict) else {"prompt": value}
+    if not isinstance(record.get("prompt"), (str, list)):
+        raise click.UsageError(f"{name}, line {number} has no prompt; expected {_EXAMPLE}")
+    # What the results repeat must be text that can be written.
+    if lone_surrogate(json.dumps(record, ensure_ascii=False)) is not None:
+        raise click.UsageError(f"{name}, line {number} has a lone surrogate, such as \\ud800, which is no character")
+    taken = [key for key in RESULT_KEYS if key in record]
+    if taken:
+        raise click.UsageError(f"{name}, line {number} already has {taken[0]!r}, which the result needs; rename it")
+    from ..engine.prompts.given import prompt_of
+
+    return Prompt(prompt_of(record["prompt"], f"{name}, line {number}: the prompt"), record)
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number that results can repeat")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
+
+
+_EXAMPLE = '"a prompt" or {"prompt": "a prompt", "id": 7}, where lists are token ids or messages'
+
+
+def result_lines(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[str]:
+    """A JSON object for every finished text: what the prompt's line had, and the result."""
+    for prompt, sample, generation in _finished(prompts, results):
+        yield result_line(prompt, sample, generation)
+
+
+def plain_lines(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[str]:
+    """The finished texts alone."""
+    return (generation.text for _, _, generation in _finished(prompts, results))
+
+
+def report_page(prompts: Sequence[Prompt], results: Iterable[Any]) -> str:
+    """A web page with the diagnostics of every finished text, under its prompt."""
+    from ..engine.diagnostics.page import page
+
+    parts: list[tuple[str, str]] = []
+    for prompt, sample, generation in _finished(prompts, results):
+        assert generation.diagnostics is not None
+        parts.append(
+            (prompt.text if sample is None else f"{prompt.text} ({sample})", generation.diagnostics.to_section())
+        )
+    return page(parts)
+
+
+def _finished(
+    prompts: Sequence[Prompt], results: Iterable[Any]
+) -> Iterator[tuple[Prompt, int | None, Generation[Any]]]:
+    """Every finished text with its prompt, and its number where there are several for each prompt."""
+    for prompt, found in zip(prompts, results, strict=True):
+        if isinstance(found, list):
+            for sample, generation in enumerate(cast("list[Generation[Any] | None]", found)):
+                if generation is not None:
+                    yield prompt, sample, generation
+        elif found is not None:
+            yield prompt, None, found
+
+
+def _token(each: TokenLogprob) -> dict[str, Any]:
+    """A token that might have been chosen, as JSON has it."""
+    text = None if each.token is None else each.token.decode(errors="backslashreplace")
+    return {"token_id": each.token_id, "token": text, "logprob": each.logprob}
+
+
+def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any]) -> str:
+    """What the prompt's line had, and a finished text; sample: its number, where there are several for each prompt."""
+    from ..guides.quoting.source import Span
+
+    record = prompt.record if sample is None else {**prompt.record, "sample": sample}
+    result: dict[str, Any] = {**record, "output": generation.text, "finish_reason": generation.finish_reason}
+    if generation.thought is not None:
+        result |= {"thought": generation.thought, "thought_cut": generation.thought_cut}
+    if generation.unmet:
+        result["unmet"] = generation.unmet
+    if isinstance(generation.value, Span):
+        result["span"] = dataclasses.asdict(generation.value)
+    if generation.spans:
+        result["spans"] = {place: dataclasses.asdict(span) for place, span in generation.spans.items()}
+    if generation.unenforced:
+        result["unenforced"] = dict(generation.unenforced)
+    if generation.logprobs is not None:
+        result["token_ids"] = generation.token_ids
+        result["logprobs"] = generation.logprobs
+        result["raw_logprobs"] = generation.raw_logprobs
+        result["score"] = generation.score
+        for name in ("top_logprobs", "raw_top_logprobs"):
+            if (best := getattr(generation, name)) is not None:
+                result[name] = [[_token(each) for each in place] for place in best]
+    return json.dumps(result, ensure_ascii=False, allow_nan=False)
+
+
+def read_file(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+    """The text of a file, for an option that was given; what is wrong with it is the option's."""
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError too
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise click.BadParameter(f"{path!r} cannot be read: {reason}") from None
+
+
+class Output:
+    """A file to be, under its name from its first line on; until then an older file of that name stays as it is.
+
+    option: what named it, for messages. Raises click.UsageError for a place that cannot be written to.
+    """
+
+    def __init__(self, path: str, option: str) -> None:
+        self._target = Path(path)
+        if os.path.isdir(path):  # unlike a Path, it takes any text
+            raise click.UsageError(f"{option} {path} is a folder; name a file")
+        if not self._target.name:
+            raise click.UsageError(f"{option} {path!r} names no file")
+        # A device or a pipe is written to as it is; there is nothing there that could be replaced.
+        self._is_replaced = os.path.isfile(path) or not os.path.exists(path)
+        self._partial = self._target.with_name(f".{self._target.name[:200]}.{os.getpid()}.partial")
+        try:
+            self._file = self._open()
+        except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise click.UsageError(f"{option} {path} cannot be written: {reason}") from None
+        self._is_there = False
+
+    def _open(self) -> TextIO:
+        place = self._partial if self._is_replaced else self._target
+        return place.open("w", encoding="utf-8", newline="\n")
+
+    def begin(self, lines: Iterable[str]) -> None:
+        """Put lines before all others; they are an older file's, which stays until there is more."""
+        for line in lines:
+            self._file.write(line + "\n")
+
+    def add(self, line: str) -> None:
+        """Write a line that is not lost any more, whatever ends the process."""
+        if not self._is_replaced:
+            return
+        self._file.write(line + "\n")
+        self._file.flush()
+        if not self._is_there:
+            self._partial.replace(self._target)
+            self._is_there = True
+
+    def finish(self, lines: Iterable[str]) -> None:
+        """Write the whole, in place of what was added; nothing, if there is nothing."""
+        text = "".join(line + "\n" for line in lines)
+        if not text:
+            return
+        self._file.close()
+        with self._open() as whole:
+            whole.write(text)
+        if self._is_replaced:
+            self._partial.replace(self._target)
+
+    def close(self) -> None:
+        """Leave nothing behind but what is finished."""
+        self._file.close()
+        if self._is_replaced:
+            self._partial.unlink(missing_ok=True)
+
+
+class StandardOutput:
+    """Takes the whole at the end, in order."""
+
+    def begin(self, lines: Iterable[str]) -> None:
+        """Nothing: there is no older file."""
+
+    def add(self, line: str) -> None:
+        """Nothing: what is written there cannot be put in order any more."""
+
+    def finish(self, lines: Iterable[str]) -> None:
+        """Write all lines."""
+        for line in lines:
+            click.echo(line, sys.stdout)
+
+
+@contextmanager
+def writing(path: str, option: str = "--out") -> Generator[Output | StandardOutput]:
+    """Where to write, - for standard output; opened before the work, so that a wrong place costs nothing."""
+    if path == "-":
+        yield StandardOutput()
+        return
+    output = Output(path, option)
+    try:
+        yield output
+    finally:
+        output.close()
+
+
+@dataclass
+class Resumed:
+    """The prompts that are left, and the lines of those that are done.
+
+    prompts: all of them, in order; left: the numbers of those to run; done: the lines of the others, by number
+    """
+
+    prompts: Sequence[Prompt]
+    left: list[int] = field(default_factory=list[int])
+    done: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+
+    @classmethod
+    def of(cls, prompts: Sequence[Prompt], path: str | None, samples: int) -> Resumed:
+        """What the file at `path` has of `samples` texts for each prompt; None, or no file there: nothing.
+
+        A last line that was cut off is dropped, and a prompt with too few texts is run anew. Raises click.UsageError
+        for a file that has anything else than results of these prompts.
+        """
+        found = cls(prompts)
+        lines = [] if path is None else _lines(path)
+        places: dict[str, deque[int]] = defaultdict(deque)
+        for number, prompt in enumerate(prompts):
+            for sample in range(samples):
+                places[_key(prompt.record, sample if samples > 1 else None)].append(number)
+        for line_number, line in enumerate(lines, 1):
+            place = places.get(_key_of_result(line))
+            if not place:
+                raise click.UsageError(
+                    f"--resume: line {line_number} of {path} is no result of these prompts, or one too many; give the "
+                    "prompts and options of the run that wrote it, or name another file"
+                )
+            found.done.setdefault(place.popleft(), []).append(line)
+        found.done = {number: lines for number, lines in sorted(found.done.items()) if len(lines) == samples}
+        found.left = [number for number in range(len(prompts)) if number not in found.done]
+        return found
+
+    @property
+    def running(self) -> list[Prompt]:
+        """The prompts to run, in order."""
+        return [self.prompts[number] for number in self.left]
+
+    @property
+    def kept(self) -> list[str]:
+        """The lines of the prompts that are done, in order."""
+        return [line for lines in self.done.values() for line in lines]
+
+    def lines(self, results: Iterable[Any]) -> Iterator[str]:
+        """The lines of all prompts, in order, with what came of those that were run."""
+        came = dict(zip(self.left, results, strict=True))
+        for number, prompt in enumerate(self.prompts):
+            yield from self.done[number] if number in self.done else result_lines([prompt], [came[number]])
+
+
+def _lines(path: str) -> list[str]:
+    """The whole lines of a file; none of one that is not there."""
+    if not os.path.isfile(path):
+        if os.path.exists(path):
+            raise click.UsageError(f"--resume: {path} is no file that results could be read from")
+        return []
+    try:
+        text = Path(path).read_bytes().decode()
+    except OSError as error:
+        raise click.UsageError(f"--resume: {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise click.UsageError(f"--resume: {path} cannot be read: {error}") from None
+    return text.split("\n")[:-1]
+
+
+def _key(record: dict[str, Any], sample: Any) -> str:
+    return json.dumps([record, sample], sort_keys=True)
+
+
+def _key_of_result(line: str) -> str:
+    """What a line says of its prompt, as `_key` has it; "" if it is no result."""
+    try:
+        value: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(value, dict) or "output" not in value:
+        return ""
+    result = cast("dict[str, Any]", value)
+    return _key({name: said for name, said in result.items() if name not in RESULT_KEYS}, result.get("sample"))

@@ -1,1 +1,0 @@
-"""Prompts from files, results to files."""
