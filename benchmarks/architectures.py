@@ -47,7 +47,7 @@ NOT_TEXT = {
     "emu3",
 }
 KEPT = {
-    "PackedReader": "packed blocks", "FusedReader": "packed blocks", "PaddedReader": "padded blocks",
+    "PackedRunner": "packed blocks", "PaddedReader": "padded blocks",
     "AlignedReader": "blocks, padded in front", "EqualReader": "blocks, rows of equal lengths", "WholeReader": "none",
 }  # fmt: skip
 

@@ -18,9 +18,9 @@ from ...kernels.logits.triton_mask import Rows, on
 from ...kernels.logits.triton_select import argmax_rows, sample_rows
 from ..memory.tables import BLOCK
 from ..models.blocks.devices import DeviceRows
-from ..models.blocks.packed import PackedReader
 from ..models.blocks.storage import BlockStorage
 from ..models.head import Head
+from ..models.packed.runner import PackedRunner
 from .backend import FEW, LANES, TOP_K, TOP_P, WIDTHS, Launch
 from .capturing import WaitsError, WithoutWaiting
 from .characters import charsets
@@ -65,7 +65,7 @@ class GraphBackend:
     """
 
     def __init__(
-        self, reader: PackedReader, head: Head, storage: BlockStorage, records: Records, vocabulary: Any, device: Any
+        self, reader: PackedRunner, head: Head, storage: BlockStorage, records: Records, vocabulary: Any, device: Any
     ) -> None:
         self._reader = reader
         self._head = head

@@ -16,17 +16,17 @@ from ..memory.tables import BlockTable, Chunk
 from ..memory.weights import kind_of
 from ..sending.origin import Sendable
 from .blocks.masks import AttentionMasks
-from .blocks.packed import PackedReader
 from .blocks.padded import AlignedReader, EqualReader, PaddedReader, Reader, WholeReader
 from .blocks.reach import Kind, layer_kinds
 from .blocks.states import StateStorage
 from .blocks.storage import BlockStorage
 from .eos import eos_ids
-from .fused.reader import fused_reader
 from .generation_config import begin_of, forces_end, suppressed_of
 from .head import Head, HeadedModel, find_head
 from .nearness import check_numbers, distance, is_rounding, tolerance
 from .no_memory import NoMemory
+from .packed.decoder import DescribedDecoder
+from .packed.runner import PackedRunner
 from .protocol import Memory
 from .quick.twin import Twin
 from .rotary import unscaled_context
@@ -127,13 +127,10 @@ class DecoderModel(HeadedModel, Sendable):
         if self._keeps_states:
             yield from self._recurrent_ways()
             return
-        if (
-            self._head is not None
-            and not self._spread
-            and (fused := fused_reader(body, self._config, self._run)) is not None
-        ):
-            yield lambda: fused
-        yield lambda: PackedReader(body, self._config, self._run)
+        described = None if self._head is None or self._spread else DescribedDecoder.of(body, self._config)
+        if described is not None:
+            yield lambda: PackedRunner(body, self._config, self._run, described)
+        yield lambda: PackedRunner(body, self._config, self._run)
         takes_positions = "position_ids" in inspect.signature(body.forward).parameters
         # With windows under other names a model cuts them out by the number of columns, not by positions.
         if takes_positions and getattr(self._config, "attention_types", None) is None:
@@ -159,7 +156,7 @@ class DecoderModel(HeadedModel, Sendable):
             takes_positions="position_ids" in names, scans=Scans(self._body, self.device),
         )  # fmt: skip
         attends = any(kind.reach is not None for kind in self._kinds)
-        packed = PackedReader(self._body, self._config, self._run) if attends else None
+        packed = PackedRunner(self._body, self._config, self._run) if attends else None
         for alone, continues in ((False, True), (False, False), (True, True), (True, False)):
             for attention in (packed, None) if attends else (None,):
                 yield partial(make, packed=attention, continues=continues, alone=alone)
@@ -214,18 +211,18 @@ class DecoderModel(HeadedModel, Sendable):
     @property
     def reads_drafts(self) -> bool:
         """Whether the states of several tokens of a chunk can be had: in packed steps, where layers keep none."""
-        return isinstance(self._reader, PackedReader)
+        return isinstance(self._reader, PackedRunner)
 
     def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> Tensor:
         """Hidden states, as those of `forward`, [sum(ends), size] of the last tokens of each chunk, so many."""
-        assert isinstance(self._reader, PackedReader)
+        assert isinstance(self._reader, PackedRunner)
         return self._reader.read_ends(chunks, ends, memory)
 
     @property
-    def parts(self) -> tuple[PackedReader, Head] | None:
+    def parts(self) -> tuple[PackedRunner, Head] | None:
         """What reads packed steps, and the head, where they are apart, and on one device."""
         head, reader = None if self._spread else self._head, self._reader
-        return (reader, head) if head is not None and isinstance(reader, PackedReader) else None
+        return (reader, head) if head is not None and isinstance(reader, PackedRunner) else None
 
     def _run(self, ids: Tensor, **arguments: Any) -> Tensor:
         if self._head is not None:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from ...memory.tables import BlockTable, Chunk
+from ..packed.runner import PackedRunner
 from .carriers import Carrier
 from .key_values import Pass, in_passes
-from .packed import PackedReader
 from .padded import Run
 from .reach import Kind
 from .scans import Scans
@@ -33,7 +33,7 @@ class RecurrentReader:
 
     def __init__(
         self, kinds: Sequence[Kind], run: Run, *, carrier: Carrier, device: torch.device, takes_positions: bool,
-        packed: PackedReader | None, continues: bool, alone: bool, scans: Scans,
+        packed: PackedRunner | None, continues: bool, alone: bool, scans: Scans,
     ) -> None:  # fmt: skip
         self._kinds = kinds
         self._run = run

@@ -17,6 +17,7 @@ from ..blocks.storage import IN_PLACE
 from ..head import product
 
 _TOLERANCE = 1e-5
+_NONE = np.empty(0, np.float32)
 
 
 class QuickLinear(nn.Linear):
@@ -41,7 +42,7 @@ class QuickNorm(nn.Module):
             return super().forward(hidden_states)
         rows = hidden_states.reshape(-1, weight.shape[0]).contiguous().numpy()
         out = np.empty_like(rows)
-        normalise_rows(out, rows, self._scales(weight.numpy()), _eps(self))
+        normalise_rows(out, rows, self._scales(weight.numpy()), _NONE, _eps(self))
         return torch.as_tensor(out).view(hidden_states.shape)
 
     def _scales(self, weight: Any) -> Any:

@@ -15,10 +15,10 @@ from transformers.cache_utils import CacheLayerMixin
 from trellm import generate
 from trellm.engine.memory.tables import BLOCK, FREED, BlockTable, Chunk
 from trellm.engine.models.blocks import key_values
-from trellm.engine.models.blocks.packed import PackedReader
 from trellm.engine.models.blocks.padded import AlignedReader, EqualReader, PaddedReader
 from trellm.engine.models.blocks.storage import BlockStorage
 from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.models.packed.runner import PackedRunner
 from trellm.engine.models.source_values import SourceLayer
 
 from .architectures import CONFIGS, FEW, LATENT, NAMES, build
@@ -145,7 +145,7 @@ def last_state(network: Any, text: list[int]) -> torch.Tensor:
 def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, dtype: torch.dtype, tokenizer: Any) -> None:
     network = build(name, dtype)
     model = DecoderModel(network, tokenizer)
-    assert isinstance(model._reader, READERS.get(name, PackedReader))
+    assert isinstance(model._reader, READERS.get(name, PackedRunner))
     # Angles are float32 throughout, and another device's cosines may differ in their last bit.
     exact = 1e-9 if model.device.type == "cpu" else 1e-4
     tolerance = 1e-3 if dtype == torch.float32 else 1e-4 if name in NOT_EXACT else exact
@@ -184,7 +184,7 @@ def test_half_precision_is_near(name: str, tokenizer: Any) -> None:
 def test_long_chunks_are_read_in_tiles(name: str, tokenizer: Any, monkeypatch: Any) -> None:
     """By torch, as types are that kernels for the CPU do not read."""
     monkeypatch.setattr("trellm.engine.models.blocks.attention._TILE", 9)
-    for module in ("blocks.storage", "fused.host"):
+    for module in ("blocks.storage", "packed.host"):
         monkeypatch.setattr(f"trellm.engine.models.{module}.IN_PLACE", set())
     network = build(name)
     model = DecoderModel(network, tokenizer)
@@ -305,7 +305,7 @@ def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any)
     network = build("llama")
     model = DecoderModel(network, tokenizer)
     network = model.model
-    model._reader = PackedReader(model._body, model._config, model._run)
+    model._reader = PackedRunner(model._body, model._config, model._run)
     before = network.config._attn_implementation
 
     def read(line: int) -> bool:
@@ -323,7 +323,7 @@ def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any)
         table = BlockTable()
         table.blocks.append(0)
         names = ("read", "run", "_states", "_restore")
-        codes = {getattr(PackedReader, each).__code__ for each in names}
+        codes = {getattr(PackedRunner, each).__code__ for each in names}
         memory = model.make_memory(1)
         traced = sys.gettrace()
         sys.settrace(lambda frame, event, argument: within if frame.f_code in codes else None)
@@ -348,7 +348,7 @@ def test_a_copied_model_reads_as_the_first(tokenizer: Any) -> None:
     twin = copy.deepcopy(model)
     found = [generate.text(each)("a", max_tokens=5, min_tokens=5) for each in (model, twin)]
     assert found[0] == found[1]
-    assert isinstance(twin._reader, PackedReader) and twin._reader._lock is not model._reader._lock
+    assert isinstance(twin._reader, PackedRunner) and twin._reader._lock is not model._reader._lock
     assert twin._reader._configs[0] is vars(twin.model.config)
 
 
