@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import is_
+from collections.abc import Sequence
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from ....kernels.decoder.plain import HeadNorms
-from ..stock import strangeness_of
+from ..stock import Links, strangeness_of
 from .architectures import CONV, NotDescribedError, Part, architecture_of
 from .description import DTYPES, DecoderDescription, DecoderWeights, LayerWeights, Norm, Product, Rotary
 
-_get: Any = dict[str, Any].get
 _locks: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
 _ALONE = ("before", "after", "last")
 _JOINED = {"attention": ("queries", "keys", "values"), "up": ("gates", "up")}
@@ -39,37 +37,14 @@ class ModuleSource:
             found, layers = _parts_of(body, architecture.body, self.description)
             _check(body, found, layers, self.description)
             self.weights: DecoderWeights = _weights_of(found, layers, self.description)
-            links = list(_links_of(body))
-            self._holders = [link.holder for link in links]
-            self._names = [link.name for link in links]
-            self._parts = [link.part for link in links]
+            self._links = Links(body)
             self._parameters = list(body.parameters())
             self._places = [parameter.data_ptr() for parameter in self._parameters]
 
     @property
     def is_intact(self) -> bool:
         """Whether modules and parameters are the same, and where they were. Waits for nothing on the device."""
-        found: Any = map(_get, self._holders, self._names)
-        same = all(map(is_, found, self._parts))
-        return same and [parameter.data_ptr() for parameter in self._parameters] == self._places
-
-
-class _Link(NamedTuple):
-    """Where a part of a body hangs: `holder[name]` is `part`, a module, a parameter or a buffer."""
-
-    holder: dict[str, Any]
-    name: str
-    part: Any
-
-
-def _links_of(module: Any) -> Iterator[_Link]:
-    """Where each module, parameter and buffer below one hangs."""
-    for held in (module._parameters, module._buffers):
-        for name, tensor in held.items():
-            yield _Link(held, name, tensor)
-    for name, child in module._modules.items():
-        yield _Link(module._modules, name, child)
-        yield from _links_of(child)
+        return self._links.are_intact and [parameter.data_ptr() for parameter in self._parameters] == self._places
 
 
 Roles = dict[str, Any]

@@ -164,7 +164,7 @@ def recorded() -> Iterator[Device]:
     from trellm.engine.models import head
     from trellm.engine.models.packed import decoder as packed_decoder
     from trellm.engine.models.packed.device import DeviceKernels
-    from trellm.engine.models.quick.twin import Twin
+    from trellm.engine.models.quick import QuickBody
     from trellm.kernels.decoder import operations, triton_gate, triton_heads, triton_matvec, triton_norm
     from triton.runtime.interpreter import InterpretedFunction
 
@@ -205,7 +205,7 @@ def recorded() -> Iterator[Device]:
         patch.setattr(graphs.GraphBackend, "launch", late)
         patch.setattr(head, "product", torch.nn.functional.linear)
         patch.setitem(packed_decoder.BACKENDS, "cpu", DeviceKernels)
-        patch.setattr(Twin, "suits", lambda body: False)
+        patch.setattr(QuickBody, "suits", lambda body: False)
         # transformers leaves out what it only warns of.
         patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: device.tape is not None)
         for name, module in (("norm", triton_norm), ("place", triton_heads), ("gate", triton_gate)):

@@ -125,8 +125,8 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(
 ) -> None:
     network = network_of(name, dtype)
     model = DecoderModel(network, tokenizer)
-    assert isinstance(model._reader, PackedRunner) and model._reader.described is not None
-    assert type(model._reader.described.kernels) is everywhere
+    assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
+    assert type(model._runner.described.kernels) is everywhere
     tolerance = 1e-3 if dtype == torch.float32 else 1e-5  # norms are float32
     with torch.inference_mode():
         seen = random_history(model, seed=int(dtype == torch.float64))
@@ -151,8 +151,8 @@ def test_the_same_tokens_through_the_engine(
 
     def tokens() -> list[Any]:
         model = DecoderModel(copy.deepcopy(hugging_face(name)), tokenizer)
-        assert isinstance(model._reader, PackedRunner)
-        made: list[Any] = [model._reader.described is not None]
+        assert isinstance(model._runner, PackedRunner)
+        made: list[Any] = [model._runner.described is not None]
         for generator in (generate.text(model), generate.regex(model, r"[a-z]+ \d{3}( [a-z]+)*")):
             made += [each.token_ids for each in generator.run(prompts, max_tokens=24, search=Greedy())]
         return made
@@ -173,10 +173,10 @@ def test_small_steps_are_one_call(name: str, threads: int, tokenizer: Any, monke
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     network = hub.GPT2LMHeadModel(hub.GPT2Config(**OLD, **NAMES)).eval() if name == "gpt2" else network_of(name)
     model = DecoderModel(network, tokenizer)
-    assert isinstance(model._reader, PackedRunner) and model._reader.described is not None
+    assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     found: list[list[torch.Tensor]] = []
     calls = Counter[bool]()
-    fused = model._reader.described
+    fused = model._runner.described
     run = fused.run_at_once
 
     def run_at_once(*arguments: Any) -> torch.Tensor | None:
@@ -198,8 +198,8 @@ def test_small_steps_are_one_call(name: str, threads: int, tokenizer: Any, monke
 def test_weights_stay_while_a_kernel_reads_them(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread, that finds the weights moved, may lay them out anew in the midst of a step."""
     model = DecoderModel(network_of("qwen3"), tokenizer)
-    assert isinstance(model._reader, PackedRunner) and model._reader.described is not None
-    fused = model._reader.described
+    assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
+    fused = model._runner.described
     assert isinstance(fused.kernels, HostKernels)
     known = [weakref.ref(array) for own in fused.kernels.arrays for array in own]
     seen: list[int] = []
@@ -486,7 +486,7 @@ def test_a_body_that_is_changed_is_given_up() -> None:
 def test_a_model_that_is_changed_runs_its_own_code(tokenizer: Any) -> None:
     model = DecoderModel(network_of("llama"), tokenizer)
     network = model.model
-    assert isinstance(model._reader, PackedRunner) and model._reader.described is not None
+    assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     old = network.model.layers[0].self_attn.q_proj
     new = Wrapped(32, 32, bias=False, device=network.device)
     new.weight = nn.Parameter(old.weight.data * -1)
@@ -495,7 +495,7 @@ def test_a_model_that_is_changed_runs_its_own_code(tokenizer: Any) -> None:
         seen = random_history(model, 0)
         for state, _, text in seen:
             torch.testing.assert_close(state, last_state(network, text).to(state), rtol=1e-3, atol=1e-3)
-    assert model._reader.described.prepare() is None
+    assert model._runner.described.prepare() is None
 
 
 @pytest.mark.parametrize("kind", [HostKernels, DeviceKernels])

@@ -58,7 +58,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(
 ) -> None:
     network = network_of(dtype, n_inner=inner)
     model = DecoderModel(network, tokenizer)
-    assert isinstance(model._reader, PackedRunner) and model._reader.described is not None
+    assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     tolerance = 1e-3 if dtype == torch.float32 else 1e-9
     with torch.inference_mode():
         for seed in range(2):
@@ -82,8 +82,8 @@ def test_the_tokens_of_transformers(dtype: torch.dtype, tokenizer: Any, monkeypa
 
     def tokens() -> list[Any]:
         model = DecoderModel(copy.deepcopy(network), tokenizer)
-        assert isinstance(model._reader, PackedRunner)
-        found: list[Any] = [model._reader.described is not None]
+        assert isinstance(model._runner, PackedRunner)
+        found: list[Any] = [model._runner.described is not None]
         for generator in (generate.text(model), generate.regex(model, r"[a-z]+ \d{3}( [a-z]+)*")):
             found += [list(each.token_ids) for each in generator.run(prompts, max_tokens=24, search=Greedy())]
         return found
