@@ -47,8 +47,8 @@ NOT_TEXT = {
     "emu3",
 }
 KEPT = {
-    "PackedReader": "packed blocks", "FusedReader": "packed blocks", "PaddedReader": "padded blocks",
-    "AlignedReader": "blocks, padded in front", "EqualReader": "blocks, rows of equal lengths", "WholeReader": "none",
+    "packed": "packed blocks", "padded": "padded blocks", "aligned": "blocks, padded in front",
+    "equal": "blocks, rows of equal lengths", "whole": "none", "alone": "none",
 }  # fmt: skip
 
 
@@ -125,15 +125,14 @@ def ours(generator: Any, prompts: list[list[int]], count: int, **options: Any) -
 
 def kept(model: Any) -> str:
     """How a text's past is kept."""
-    reader = getattr(model, "_reader", None)
-    if reader is None:
+    runner = getattr(model, "_runner", None)
+    if runner is None:
         return "blocks, rows of equal lengths"
-    name = type(reader).__name__
-    if name != "RecurrentReader":
-        return KEPT[name]
+    if type(runner).__name__ != "StatesRunner":
+        return KEPT[getattr(runner, "rows", "packed")]
     attends = any(kind.reach is not None for kind in model._kinds)
-    blocks = "" if not attends else " and packed blocks" if reader._packed is not None else " and blocks"
-    return f"slots{blocks}{', texts alone' if reader._alone else ''}"
+    blocks = "" if not attends else " and packed blocks" if runner._packed is not None else " and blocks"
+    return f"slots{blocks}{', texts alone' if runner._alone else ''}"
 
 
 def correct(network: Any, model: Any) -> dict[str, Any]:

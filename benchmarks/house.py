@@ -45,6 +45,7 @@ NAMED = {
     "implementations of streaming": "engine:Handle.pieces serve:Begun.pieces",
     "caches of transitions in Python": "guides:LiftedGuide._steps engine:KnownStates engine:Records",
     "ways to run a body": """
+        engine:PackedRunner engine:StatesRunner engine:BodyRunner engine:DescribedDecoder engine:QuickBody
         engine:FusedReader engine:PackedReader engine:PaddedReader engine:AlignedReader engine:EqualReader
         engine:RecurrentReader engine:WholeReader engine:Twin
     """,

@@ -31,9 +31,9 @@ from ...kernels.logits.triton_mask import Rows, on
 from ...kernels.logits.triton_select import argmax_rows, sample_rows
 from ..memory.tables import BLOCK
 from ..models.blocks.devices import DeviceRows
-from ..models.blocks.packed import PackedReader
 from ..models.blocks.storage import BlockStorage
 from ..models.head import Head
+from ..models.packed.runner import PackedRunner
 from .backend import FEW, LANES, TOP_K, TOP_P, WIDTHS, Launch
 from .state_table import DENSE, DeviceStateTable, News, charsets
 
@@ -77,7 +77,7 @@ class GraphBackend:
 
     def __init__(
         self,
-        reader: PackedReader,
+        reader: PackedRunner,
         head: Head,
         storage: BlockStorage,
         records: DeviceStateTable,

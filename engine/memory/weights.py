@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Self
 from weakref import ReferenceType, ref
@@ -58,7 +58,7 @@ class Parts:
         self._adapted: list[dict[str, Any]] = []
         self._modules: list[dict[str, Any]] = []
         self._structure: list[int] = []
-        self._tensors: list[ReferenceType[Tensor]] = []
+        self._seen = Seen(())
         self._replaced = 0
 
     def structure(self) -> list[int]:
@@ -95,10 +95,8 @@ class Parts:
     def replaced(self) -> int:
         """Count of times that tensors were seen to be others: those that are gone leave their memory to new ones."""
         tensors = list(self.tensors)
-        if len(tensors) != len(self._tensors) or any(
-            was() is not own for was, own in zip(self._tensors, tensors, strict=True)
-        ):
-            self._tensors, self._replaced = list(map(ref, tensors)), self._replaced + 1
+        if not self._seen.are(tensors):
+            self._seen, self._replaced = Seen(tensors), self._replaced + 1
         return self._replaced
 
     @property
@@ -118,30 +116,42 @@ class Parts:
         return [id(child) for held in self._children for child in held.values()]
 
 
+class Seen:
+    """Some tensors, held weakly, and told apart from new ones in the memory that those leave which are gone."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._references: list[ReferenceType[Tensor]] = list(map(ref, tensors))
+
+    def are(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether these are the same, in the same order."""
+        return len(tensors) == len(self._references) and all(
+            was() is own for was, own in zip(self._references, tensors, strict=True)
+        )
+
+
 class Loaded:
     """The parameters of a network as they were loaded, but for those that are brought only when they are needed."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
-        self._seen = [(ref(each), _version(each)) for each in self._parameters()]
+        parameters = self._parameters()
+        self._seen, self._versions = Seen(parameters), list(map(_version, parameters))
+        self._was_changed = False
 
     @property
     def is_changed(self) -> bool:
         """True once any was written, or is another one."""
-        now = list(self._parameters())
-        return len(now) != len(self._seen) or any(
-            was() is not own or version != _version(own) for (was, version), own in zip(self._seen, now, strict=True)
-        )
+        now = self._parameters()
+        return self._was_changed or not self._seen.are(now) or list(map(_version, now)) != self._versions
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy together with the network; the copy is changed if this one is."""
         made = type(self)(copy.deepcopy(self._network, memo))
-        if self.is_changed:
-            made._seen = []
+        made._was_changed = self.is_changed
         return made
 
-    def _parameters(self) -> Iterator[nn.Parameter]:
-        return (each for each in self._network.parameters() if each.device.type != "meta")
+    def _parameters(self) -> list[nn.Parameter]:
+        return [each for each in self._network.parameters() if each.device.type != "meta"]
 
 
 def kind_of(network: nn.Module) -> str | None:

@@ -15,21 +15,21 @@ from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
 from ..memory.weights import kind_of
 from ..sending.origin import Sendable
-from .blocks.masks import AttentionMasks
-from .blocks.packed import PackedReader
-from .blocks.padded import AlignedReader, EqualReader, PaddedReader, Reader, WholeReader
-from .blocks.reach import Kind, layer_kinds
-from .blocks.states import StateStorage
-from .blocks.storage import BlockStorage
-from .eos import eos_ids
-from .fused.reader import fused_reader
-from .generation_config import begin_of, forces_end, suppressed_of
+from .blocks.reach import Kind, layer_kinds, unscaled_context
+from .blocks.storage import BlockStorage, NoMemory
+from .body.runner import AttentionMasks, BodyRunner
+from .generation_config import begin_of, eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, find_head
 from .nearness import check_numbers, distance, is_rounding, tolerance
-from .no_memory import NoMemory
-from .protocol import Memory
-from .quick.twin import Twin
-from .rotary import unscaled_context
+from .packed.decoder import DescribedDecoder
+from .packed.runner import PackedRunner
+from .protocol import Memory, Runner
+from .quick import QuickBody
+from .states.carriers import Carrier, find_carrier
+from .states.runner import Scans, StatesRunner
+from .states.storage import StateStorage
+from .stock import strangeness
+from .ways import Way, is_to_be_verified, way_of
 from .wrapped import entry_device, is_spread
 
 _TEXT = [0, 1, 2, 3, 1, 0, 3]
@@ -65,12 +65,13 @@ class DecoderModel(HeadedModel, Sendable):
         self._config = config
         self._layers: int = config.num_hidden_layers
         self._kinds = self._layer_kinds() if cache else []
-        self._twin: Twin | None = None
+        self._quick: QuickBody | None = None
+        self._carrier: Carrier | None = None
         self._keeps_states = any(kind.states for kind in self._kinds)
         sizes = [kind.reach.longest for kind in self._kinds if kind.reach is not None]
         known = [size for size in sizes if size is not None]
         self.window = max(known) if known and len(known) == len(sizes) else None
-        self._reader = self._probe()
+        self._runner = self._probe()
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
         self.suppressed = suppressed_of(model, self._width)
         self.forces_end = forces_end(model, tokenizer)
@@ -83,12 +84,8 @@ class DecoderModel(HeadedModel, Sendable):
         return layer_kinds(self._config)
 
     @torch.inference_mode()
-    def _probe(self) -> Reader:
-        """Run a few tokens, to learn the width of the logits and whether the head can be called apart.
-
-        With a cache, also find a way to read the same tokens in two rows of different lengths: the first that gives
-        the same logits.
-        """
+    def _probe(self) -> Runner:
+        """Run a few tokens, to learn the width of the logits and whether the head can be called apart."""
         text = _LONGER_TEXT if self._keeps_states else _TEXT
         ids = torch.tensor([text], device=self.device)
         logits: Tensor = self.model(input_ids=ids, use_cache=False).logits[0]
@@ -100,73 +97,108 @@ class DecoderModel(HeadedModel, Sendable):
         self.sparse_head_limit = (
             self._head.sparse_head_limit if self._head is not None and self.device.type == "cpu" else 0
         )
-        if not self._cached:
-            # Where attention chooses some of all columns, padding might be among them.
-            singly = getattr(self._config, "index_topk", None) is not None
-            return WholeReader(self.device, singly, self._run)
+        if self._cached:
+            return self._choose(text, logits)
+        # Where attention chooses some of all columns, padding might be among them.
+        rows = "whole" if getattr(self._config, "index_topk", None) is None else "alone"
+        return BodyRunner(partial(self._run, self._body), self.device, rows)
+
+    def _choose(self, text: list[int], logits: Tensor) -> Runner:
+        """What runs the model with a cache: as its architecture is known to be run, or else as gives the same logits.
+
+        A model is known by what it is: a body that is described, or one that is of transformers' own modules, whose
+        architecture and options were compared. Of any other a few tokens are read in two rows of different lengths, and
+        their logits compared with those of the whole text; so they are where a known way raises an error.
+        """
+        described = self._described()
+        self._quick = None if described is not None else self._quick_body()
+        known = Way("packed") if described is not None else way_of(self.model)
+        trusted = None if is_to_be_verified() else known
         causes: list[str] = []
-        has_twin = hidden is not None and not self._spread and Twin.suits(self._body)
-        twins = (Twin(self._body), None) if has_twin else (None,)
-        for way in self._ways():
-            for self._twin in twins:
-                try:
-                    reader = way()
-                    if self._is_right(reader, text, logits):
-                        return reader
-                    causes.append("other logits than without a cache")
-                except Exception as error:  # architectures raise whatever they come upon
-                    causes.append(f"{type(error).__name__}: {' '.join(str(error).split())}")
+        for way in (*([] if known is None else [known]), *self._ways()):
+            self._way = way
+            try:
+                runner = self._made(way, described)
+                if way is trusted:
+                    self._measure(runner, text)
+                    return runner
+                if self._is_right(runner, text, logits):
+                    return runner
+                causes.append("other logits than without a cache")
+            except Exception as error:  # architectures raise whatever they come upon
+                causes.append(f"{type(error).__name__}: {' '.join(str(error).split())}")
         raise OptionError(
             f"{type(self.model).__name__} cannot be run from a cache ({causes[-1]:.300}); "
             "pass cache=False to run it, slowly, without a cache"
         )
 
-    def _ways(self) -> Iterator[Callable[[], Reader]]:
-        """The ways to run the model with a cache, best first."""
-        body = self._body
+    def _quick_body(self) -> QuickBody | None:
+        """The body with quick parts, where there are some for it."""
+        known = self._head is not None and not self._spread and QuickBody.suits(self._body)
+        return QuickBody(self._body) if known and strangeness(self._body) is None else None
+
+    def _described(self) -> DescribedDecoder | None:
+        apart = self._head is not None and not self._spread and not self._keeps_states
+        return DescribedDecoder.of(self._body, self._config) if apart else None
+
+    def _ways(self) -> Iterator[Way]:
+        """Ways in which a model of unknown architecture may be run, best first."""
         if self._keeps_states:
-            yield from self._recurrent_ways()
+            attends = any(kind.reach is not None for kind in self._kinds)
+            for alone, continues in ((False, True), (False, False), (True, True), (True, False)):
+                for blocks in (True, False) if attends else (False,):
+                    yield Way("states", blocks, continues, alone)
             return
-        if (
-            self._head is not None
-            and not self._spread
-            and (fused := fused_reader(body, self._config, self._run)) is not None
-        ):
-            yield lambda: fused
-        yield lambda: PackedReader(body, self._config, self._run)
-        takes_positions = "position_ids" in inspect.signature(body.forward).parameters
+        yield Way("packed")
         # With windows under other names a model cuts them out by the number of columns, not by positions.
-        if takes_positions and getattr(self._config, "attention_types", None) is None:
-            implementation = self._config._attn_implementation
-            yield lambda: PaddedReader(
-                self.device, AttentionMasks(self._config, implementation, self.model.dtype), self._run
-            )
+        if self._takes_positions and getattr(self._config, "attention_types", None) is None:
+            yield Way("padded")
         if self.window is None:  # else blocks are given up, and columns would be missing
-            yield lambda: AlignedReader(self.device, takes_positions, self._run)
-        yield lambda: EqualReader(self.device, takes_positions, self._run)
+            yield Way("aligned")
+        yield Way("equal")
 
-    def _recurrent_ways(self) -> Iterator[Callable[[], Reader]]:
-        """The ways to run a model whose layers keep states, best first."""
-        from .blocks.carriers import find_carrier  # for which transformers must have caches of states
-        from .blocks.recurrent import RecurrentReader
-        from .blocks.scans import Scans
+    def _made(self, way: Way, described: DescribedDecoder | None = None) -> Runner:
+        """What runs the model in a way, by the body with quick parts if there is one."""
+        body: Any = self._body if self._quick is None else self._quick.network
+        run = partial(self._run, body)
+        if way.rows == "packed":
+            return PackedRunner(self._body, self._config, run, described)
+        if way.rows == "states":
+            return self._states_runner(way, body, run)
+        masks = None
+        if way.rows == "padded":
+            masks = AttentionMasks(self._config, self._config._attn_implementation, self.model.dtype)
+        return BodyRunner(run, self.device, way.rows, self._takes_positions, masks)
 
-        names = inspect.signature(self._body.forward).parameters
+    def _states_runner(self, way: Way, body: Any, run: Callable[..., Tensor]) -> StatesRunner:
+        names = inspect.signature(body.forward).parameters
         name = next((name for name in ("past_key_values", "cache_params") if name in names), "state")
-        carrier = find_carrier(self._body, self._kinds, name, torch.tensor([_TEXT[:2]] * 3, device=self.device))
-        make = partial(
-            RecurrentReader, self._kinds, self._run, carrier=carrier, device=self.device,
-            takes_positions="position_ids" in names, scans=Scans(self._body, self.device),
-        )  # fmt: skip
         attends = any(kind.reach is not None for kind in self._kinds)
-        packed = PackedReader(self._body, self._config, self._run) if attends else None
-        for alone, continues in ((False, True), (False, False), (True, True), (True, False)):
-            for attention in (packed, None) if attends else (None,):
-                yield partial(make, packed=attention, continues=continues, alone=alone)
+        if self._carrier is None:
+            few = torch.tensor([_TEXT[:2]] * 3, device=self.device)
+            self._carrier = find_carrier(body, self._kinds, name, few)
+        return StatesRunner(
+            body, self._kinds, run, carrier=self._carrier, device=self.device, takes_positions="position_ids" in names,
+            packed=PackedRunner(self._body, self._config, run) if attends and way.blocks else None,
+            continues=way.continues, alone=way.alone, scans=Scans(body, self.device),
+        )  # fmt: skip
 
-    def _is_right(self, reader: Reader, text: list[int], logits: Tensor) -> bool:
+    @property
+    def _takes_positions(self) -> bool:
+        return "position_ids" in inspect.signature(self._body.forward).parameters
+
+    def _measure(self, runner: Runner, text: list[int]) -> None:
+        """Read the beginning of a text, to learn how much of it is kept."""
+        storage, table = self._storage(1), BlockTable()
+        table.blocks.append(0)
+        table.slot = 0
+        runner.read([Chunk(table, text[:2])], storage)
+        self.block_bytes = storage.bytes
+        self.state_bytes = storage.state_bytes if isinstance(storage, StateStorage) else 0
+
+    def _is_right(self, runner: Runner, text: list[int], logits: Tensor) -> bool:
         """Read the text in two rows of different lengths, and compare with its logits."""
-        storage = (StateStorage if self._keeps_states else BlockStorage)(2, self._layers)
+        storage = self._storage(2)
         tables = [BlockTable(), BlockTable()]
         for number, table in enumerate(tables):
             table.blocks.append(1 - number)
@@ -176,11 +208,11 @@ class DecoderModel(HeadedModel, Sendable):
         # The second time the longer text is the one that is padded, where rows are padded. Where layers keep states a
         # text also goes on with a single token, which models do in another way.
         ends_of_both = ((1, 4), (5, 7), (6, 8), (8, 11)) if self._keeps_states else ((1, 4), (5, 7))
-        if isinstance(reader, AlignedReader):
+        if self._way.rows == "aligned":
             ends_of_both = ((1, 4), (3, 6), (4, 7))
         for ends in ends_of_both:
             chunks = [Chunk(table, text[len(table.tokens) : end]) for table, end in zip(tables, ends, strict=True)]
-            found.append(self.logits(reader.read(chunks, storage), [0, 1], None))
+            found.append(self.logits(runner.read(chunks, storage), [0, 1], None))
             expected.append(logits[[end - 1 for end in ends]].float())
             for table, tokens in chunks:
                 table.tokens.extend(tokens)
@@ -204,35 +236,45 @@ class DecoderModel(HeadedModel, Sendable):
         """Room for `blocks` blocks of keys and values, taken when the first is written, and for states as they come."""
         if not self._cached:
             return NoMemory()
+        return self._storage(blocks)
+
+    def _storage(self, blocks: int) -> BlockStorage:
         return (StateStorage if self._keeps_states else BlockStorage)(blocks, self._layers)
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
         """Hidden states [chunks, size] of the last tokens; logits [chunks, V] if the head is not apart."""
-        states = self._reader.read(chunks, memory)
+        states = self._now().read(chunks, memory)
         return states.to(self.device) if self._spread else states
 
     @property
     def reads_drafts(self) -> bool:
         """Whether the states of several tokens of a chunk can be had: in packed steps, where layers keep none."""
-        return isinstance(self._reader, PackedReader)
+        return isinstance(self._runner, PackedRunner)
 
     def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> Tensor:
         """Hidden states, as those of `forward`, [sum(ends), size] of the last tokens of each chunk, so many."""
-        assert isinstance(self._reader, PackedReader)
-        return self._reader.read_ends(chunks, ends, memory)
+        runner = self._now()
+        assert isinstance(runner, PackedRunner)
+        return runner.read_ends(chunks, ends, memory)
+
+    def _now(self) -> Runner:
+        """The runner of the model as it is: made anew, of the same way, where its modules are not what they were."""
+        if self._quick is not None and not self._quick.is_intact:
+            self._quick = self._quick_body()
+            self._runner = self._made(self._way)
+        return self._runner
 
     @property
-    def parts(self) -> tuple[PackedReader, Head] | None:
+    def parts(self) -> tuple[PackedRunner, Head] | None:
         """What reads packed steps, and the head, where they are apart, and on one device."""
-        head, reader = None if self._spread else self._head, self._reader
-        return (reader, head) if head is not None and isinstance(reader, PackedReader) else None
+        head, runner = None if self._spread else self._head, self._now()
+        return (runner, head) if head is not None and isinstance(runner, PackedRunner) else None
 
-    def _run(self, ids: Tensor, **arguments: Any) -> Tensor:
+    def _run(self, body: Any, ids: Tensor, **arguments: Any) -> Tensor:
+        """States of the body, or logits of the whole model where the head is not apart."""
         if self._head is not None:
-            if self._twin is None:
-                return self._body(input_ids=ids, **arguments).last_hidden_state
             with torch.no_grad():  # kernels leave nothing behind that gradients could follow
-                return self._twin.body(input_ids=ids, **arguments).last_hidden_state
+                return body(input_ids=ids, **arguments).last_hidden_state
         logits: Tensor = self.model(input_ids=ids, **arguments).logits
         if logits.shape[-1] != self._width:
             raise ModelError(f"the model returned {logits.shape[-1]} logits; it began with {self._width}")

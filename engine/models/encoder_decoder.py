@@ -14,13 +14,12 @@ from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
 from ..memory.weights import kind_of
 from ..sending.origin import Sendable
-from .blocks.key_values import Pass, by_cut, in_passes
-from .eos import eos_ids
-from .generation_config import forces_end, suppressed_of
+from .body.passes import Pass, by_cut, in_passes
+from .body.sources import Shown, Source, SourceStorage
+from .generation_config import eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, find_head
 from .nearness import check_numbers
 from .protocol import Memory
-from .source_values import Shown, Source, SourceStorage
 from .wrapped import entry_device
 
 

@@ -15,7 +15,7 @@ from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import Chunk
 from ..scores import as_list
 from ..sending.origin import Sendable
-from .no_memory import NoMemory
+from .blocks.storage import NoMemory
 from .protocol import BEGIN, Memory, Tokenizer
 
 Prefix = tuple[int, ...]

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, cast
 
 from ...guides.protocol import Mask, mask_of
 from ...tokenizers_adapter import Vocabulary
-from .eos import eos_ids
 
 _NEUTRAL: Mapping[str, Any] = {
     "temperature": 1.0, "top_p": 1.0, "min_p": 0.0, "num_beams": 1, "length_penalty": 1.0, "early_stopping": False,
@@ -58,6 +57,16 @@ FIELDS = frozenset(
 """The fields of which it is known what becomes of them. Any other that a config has is named."""
 _TOP_K = 50
 """What transformers takes where a config asks for random choice and has no top_k."""
+
+
+def eos_ids(model: Any, tokenizer: Any) -> list[int] | None:
+    """The ids at which the model's own `generate` ends a text; None to leave it to the tokenizer."""
+    configured: Any = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    if configured is None:
+        return None
+    ids: list[int] = [configured] if isinstance(configured, int) else list(configured)
+    own: int | None = getattr(tokenizer, "eos_token_id", None)
+    return ids if own is None or own in ids else [*ids, own]
 
 
 def suppressed_of(model: Any, size: int) -> Suppressed:

@@ -40,6 +40,14 @@ class Memory(Protocol):
         ...
 
 
+class Runner(Protocol):
+    """Runs a decoder over chunks: packed (packed/), with states (states/), or by transformers' attention (body/)."""
+
+    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
+        """The states [chunks, size] of the last tokens."""
+        ...
+
+
 class Model(Protocol):
     """A language model; `forward` reads tokens, `logits` says what may come next.
 

@@ -1,7 +1,8 @@
-"""A layer of a decoder of the Llama family on a CPU, in two kernels: what lies before its attention, and behind it.
+"""A layer of a decoder on a CPU, in two kernels: what lies before its attention, and behind it.
 
 They do what plain.py does with torch operations, and the products between, for some tokens at a time, whose states stay
-in the processor's caches all the way.
+in the processor's caches all the way. Which arrays are empty says what a decoder is without: biases, norms of heads,
+rotation. A norm with a bias is a layer norm, one without is an RMS norm.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from .products import FAST, multiply
 
 Reals = NDArray[np.floating[Any]]
 
+_SLOPE, _CUBE = 2 * (2 / np.pi) ** 0.5, 0.044715
+
 
 @njit(fastmath=FAST, error_model="numpy")
 def begin_layer(
@@ -29,6 +32,7 @@ def begin_layer(
     cos: Reals,
     sin: Reals,
     norm: Reals,
+    norm_bias: Reals,
     eps: Float,
     weight: Reals,
     bias: Reals,
@@ -45,9 +49,10 @@ def begin_layer(
     queries: [n, heads, size], written
     keys, values: [blocks, heads, places, size], written where `slots` [n] says, -1 for nowhere
     residual: [n, hidden]
-    cos, sin: [n, size / 2]
-    norm, eps; query_norm, key_norm, head_eps: weights of norms, or none for heads, and what is added to mean squares
-    weight, bias: [all heads * size, hidden]; none, or as many
+    cos, sin: [n, size / 2], or [n, 0] where heads are not turned
+    norm, norm_bias, eps: weights of the norm, its bias if it has one, and what is added to mean squares or variances
+    weight, bias: [all heads * size, hidden]; as many as rows, or none
+    query_norm, key_norm, head_eps: the same of RMS norms of heads, if there are any
     states, product: room for as many tokens as are multiplied at once, hidden and all heads * size numbers each
     across, sums: see `multiply`
     """
@@ -55,7 +60,7 @@ def begin_layer(
     for first in range(0, residual.shape[0], lanes):
         tokens = min(lanes, residual.shape[0] - first)
         for token in range(tokens):
-            normalise(states[token], residual[first + token], norm, eps)
+            normalise(states[token], residual[first + token], norm, norm_bias, eps)
         multiply(product, states, tokens, weight, bias, across, sums)
         for token in range(tokens):
             at = first + token
@@ -71,9 +76,10 @@ def end_layer(
     out: Reals,
     out_bias: Reals,
     norm: Reals,
+    norm_bias: Reals,
     eps: Float,
-    gates: Reals,
-    gates_bias: Reals,
+    up: Reals,
+    up_bias: Reals,
     down: Reals,
     down_bias: Reals,
     states: Reals,
@@ -81,12 +87,13 @@ def end_layer(
     across: Reals,
     sums: Reals,
 ) -> None:
-    """The product of what attention found, norm, SwiGLU, and the last product; both sums go to the residual.
+    """The product of what attention found, norm, and an MLP; both sums go to the residual.
 
     residual: [n, hidden], changed
     mixed: [n, heads * size]
-    out, gates, down and their biases, if any: weights of the products
-    The rest as `begin_layer` has it; `product` has room for what `gates` gives.
+    out, up, down and their biases, if any: weights of the products; where `up` has twice as many rows as `down` has
+        columns, gates and what they are multiplied with, the MLP is SwiGLU, else it has GELU between its products
+    The rest as `begin_layer` has it; `product` has room for what `up` gives.
     """
     lanes = across.shape[1]
     for first in range(0, residual.shape[0], lanes):
@@ -94,20 +101,23 @@ def end_layer(
         multiply(states, mixed[first:], tokens, out, out_bias, across, sums)
         for token in range(tokens):
             add(residual[first + token], states[token])
-            normalise(states[token], residual[first + token], norm, eps)
-        multiply(product, states, tokens, gates, gates_bias, across, sums)
+            normalise(states[token], residual[first + token], norm, norm_bias, eps)
+        multiply(product, states, tokens, up, up_bias, across, sums)
         for token in range(tokens):
-            gate(product[token], down.shape[1])
+            if up.shape[0] > down.shape[1]:
+                gate(product[token], down.shape[1])
+            else:
+                bend(product[token], down.shape[1])
         multiply(states, product, tokens, down, down_bias, across, sums)
         for token in range(tokens):
             add(residual[first + token], states[token])
 
 
 @njit(fastmath=FAST, error_model="numpy")
-def normalise_rows(out: Reals, rows: Reals, weight: Reals, eps: Float) -> None:
-    """RMS norm of each row [n, width]."""
+def normalise_rows(out: Reals, rows: Reals, weight: Reals, bias: Reals, eps: Float) -> None:
+    """Norm of each row [n, width]: layer norm with a bias, RMS norm without."""
     for row in range(rows.shape[0]):
-        normalise(out[row], rows[row], weight, eps)
+        normalise(out[row], rows[row], weight, bias, eps)
 
 
 @inner_njit
@@ -118,8 +128,20 @@ def add(row: Reals, more: Reals) -> None:
 
 
 @inner_njit
-def normalise(out: Reals, row: Reals, weight: Reals, eps: Float) -> None:
-    """RMS norm of a row, whose squares are summed in float32; `out` may be the row, and longer."""
+def normalise(out: Reals, row: Reals, weight: Reals, bias: Reals, eps: Float) -> None:
+    """Norm of a row, as `normalise_rows` has it."""
+    if bias.size > 0:
+        standardise(out, row, weight, bias, eps)
+    else:
+        scale_by_root(out, row, weight, eps)
+
+
+@inner_njit
+def scale_by_root(out: Reals, row: Reals, weight: Reals, eps: Float) -> None:
+    """RMS norm (Zhang and Sennrich, 2019, arXiv:1910.07467) of a row; `out` may be the row, and longer.
+
+    Squares are summed in float32.
+    """
     kind = row.dtype.type
     total = np.float32(0)
     for i in range(weight.size):
@@ -128,6 +150,23 @@ def normalise(out: Reals, row: Reals, weight: Reals, eps: Float) -> None:
     scale = np.float32(1) / np.sqrt(total / np.float32(weight.size) + np.float32(eps))
     for i in range(weight.size):
         out[i] = weight[i] * kind(np.float32(row[i]) * scale)
+
+
+@inner_njit
+def standardise(out: Reals, row: Reals, weight: Reals, bias: Reals, eps: Float) -> None:
+    """Layer norm (Ba, Kiros and Hinton, 2016, arXiv:1607.06450) of a row; `out` may be the row, and longer."""
+    kind = row.dtype.type
+    total = kind(0)
+    for i in range(weight.size):
+        total += row[i]
+    mean = total / kind(weight.size)
+    total = kind(0)
+    for i in range(weight.size):
+        far = row[i] - mean
+        total += far * far
+    scale = kind(1) / np.sqrt(total / kind(weight.size) + kind(eps))
+    for i in range(weight.size):
+        out[i] = (row[i] - mean) * scale * weight[i] + bias[i]
 
 
 @inner_njit
@@ -149,14 +188,14 @@ def place_heads(
     for head in range(heads):
         part = product[head * size : (head + 1) * size]
         if query_norm.size > 0:
-            normalise(part, part, query_norm, eps)
+            scale_by_root(part, part, query_norm, eps)
         rotate(queries[head], part, cos, sin)
     if slot < 0:
         return
     for head in range(stored):
         part = product[(heads + head) * size : (heads + head + 1) * size]
         if key_norm.size > 0:
-            normalise(part, part, key_norm, eps)
+            scale_by_root(part, part, key_norm, eps)
         rotate(keys[slot // room, head, slot % room], part, cos, sin)
         value = values[slot // room, head, slot % room]
         for i in range(size):
@@ -165,8 +204,11 @@ def place_heads(
 
 @inner_njit
 def rotate(out: Reals, part: Reals, cos: Reals, sin: Reals) -> None:
-    """The halves of a head turned against each other."""
+    """The halves of a head turned against each other; the head as it is where there are no angles."""
     half = cos.size
+    if half == 0:
+        for i in range(part.size):
+            out[i] = part[i]
     for i in range(half):
         left, right = part[i], part[half + i]
         out[i] = left * cos[i] - right * sin[i]
@@ -178,6 +220,16 @@ def gate(row: Reals, width: Int) -> None:
     """SwiGLU, in place: SiLU of the left half of a row of 2 width numbers times the right one."""
     for i in range(width):
         row[i] = row[i] * logistic(row[i], row) * row[width + i]
+
+
+@inner_njit
+def bend(row: Reals, width: Int) -> None:
+    """GELU of a row's first numbers, in place, in the form with tanh (Hendrycks and Gimpel, 2016, arXiv:1606.08415)."""
+    kind = row.dtype.type
+    for i in range(width):
+        x = row[i]
+        slope = kind(_SLOPE) * (x + kind(_CUBE) * x * x * x)
+        row[i] = x * logistic(slope, row)  # (1 + tanh(y / 2)) / 2 = 1 / (1 + e^-y)
 
 
 @inner_njit

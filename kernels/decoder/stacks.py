@@ -13,7 +13,6 @@ from ..jit.addresses import array_at
 from ..jit.aliases import Float, Int, Ints
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
-from .biased_layers import begin_biased_layer, end_biased_layer, standardise_rows
 from .layers import begin_layer, end_layer, normalise_rows
 
 Reals = NDArray[np.floating[Any]]
@@ -58,6 +57,7 @@ def read_layers(
     stack: Stack,
     texts: Texts,
     norm: Reals,
+    norm_bias: Reals,
     eps: Float,
     settings: Reals,
     scratch: Reals,
@@ -71,7 +71,7 @@ def read_layers(
     residual: [n, hidden], changed to what comes of it
     queries, mixed: [n, heads, size], room
     slots, cos, sin, states, product, across, sums: as `begin_layer` has them
-    norm, eps: the last one
+    norm, norm_bias, eps: the last one
     settings, scratch: as `attend_blocks` has them
     """
     flat = mixed.reshape(mixed.shape[0], mixed.shape[1] * mixed.shape[2])
@@ -79,61 +79,21 @@ def read_layers(
         keys, values = stored_at(texts, layer, residual)
         begin_layer(
             queries, keys, values, residual, slots, cos, sin,
-            vector_of(stack, layer, 0, residual), stack.eps[layer, 0],
-            matrix_of(stack, layer, 1, residual), vector_of(stack, layer, 2, residual),
-            vector_of(stack, layer, 3, residual), vector_of(stack, layer, 4, residual), stack.eps[layer, 2],
+            vector_of(stack, layer, 0, residual), vector_of(stack, layer, 1, residual), stack.eps[layer, 0],
+            matrix_of(stack, layer, 2, residual), vector_of(stack, layer, 3, residual),
+            vector_of(stack, layer, 4, residual), vector_of(stack, layer, 5, residual), stack.eps[layer, 2],
             states, product, across, sums,
         )  # fmt: skip
         attend_texts(mixed, queries, keys, values, texts, layer, settings, scratch)
         end_layer(
             residual, flat,
-            matrix_of(stack, layer, 5, residual), vector_of(stack, layer, 6, residual),
-            vector_of(stack, layer, 7, residual), stack.eps[layer, 1],
-            matrix_of(stack, layer, 8, residual), vector_of(stack, layer, 9, residual),
+            matrix_of(stack, layer, 6, residual), vector_of(stack, layer, 7, residual),
+            vector_of(stack, layer, 8, residual), vector_of(stack, layer, 9, residual), stack.eps[layer, 1],
             matrix_of(stack, layer, 10, residual), vector_of(stack, layer, 11, residual),
+            matrix_of(stack, layer, 12, residual), vector_of(stack, layer, 13, residual),
             states, product, across, sums,
         )  # fmt: skip
-    normalise_rows(residual, residual, norm, eps)
-
-
-@njit
-def read_biased_layers(
-    residual: Reals,
-    queries: Reals,
-    mixed: Reals,
-    slots: Ints,
-    stack: Stack,
-    texts: Texts,
-    norm: Reals,
-    norm_bias: Reals,
-    eps: Float,
-    settings: Reals,
-    scratch: Reals,
-    states: Reals,
-    product: Reals,
-    across: Reals,
-    sums: Reals,
-) -> None:
-    """Layers as `begin_biased_layer` and `end_biased_layer` have them, the rest as `read_layers` has it."""
-    flat = mixed.reshape(mixed.shape[0], mixed.shape[1] * mixed.shape[2])
-    for layer in range(stack.weights.shape[0]):
-        keys, values = stored_at(texts, layer, residual)
-        begin_biased_layer(
-            queries, keys, values, residual, slots,
-            vector_of(stack, layer, 0, residual), vector_of(stack, layer, 1, residual), stack.eps[layer, 0],
-            matrix_of(stack, layer, 2, residual), vector_of(stack, layer, 3, residual),
-            states, product, across, sums,
-        )  # fmt: skip
-        attend_texts(mixed, queries, keys, values, texts, layer, settings, scratch)
-        end_biased_layer(
-            residual, flat,
-            matrix_of(stack, layer, 4, residual), vector_of(stack, layer, 5, residual),
-            vector_of(stack, layer, 6, residual), vector_of(stack, layer, 7, residual), stack.eps[layer, 1],
-            matrix_of(stack, layer, 8, residual), vector_of(stack, layer, 9, residual),
-            matrix_of(stack, layer, 10, residual), vector_of(stack, layer, 11, residual),
-            states, product, across, sums,
-        )  # fmt: skip
-    standardise_rows(residual, residual, norm, norm_bias, eps)
+    normalise_rows(residual, residual, norm, norm_bias, eps)
 
 
 @inner_njit

@@ -11,7 +11,7 @@ import numpy as np
 def thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels on masks, logits, and keys and values, each called once on one short row."""
     from ..attention import paged, panels
-    from ..decoder import biased_layers, layers, products, recurrent, stacks
+    from ..decoder import layers, products, recurrent, stacks
     from . import bitmask, mask, select
 
     logits = np.zeros((1, 8), np.float32)
@@ -27,7 +27,7 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
     states, heads, single = square[None], square[None, None], np.zeros((1, 1), np.float32)
     rows = paged.Rows(zero, zero, zero, np.ones(1, np.int32), zero)
     # Of no layers: what each of them takes is compiled above.
-    no_stack = stacks.Stack(np.zeros((0, 12), np.int64), np.zeros((12, 2), np.int64), np.zeros((0, 3)))
+    no_stack = stacks.Stack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
     no_texts = stacks.Texts(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
     return [
         ("apply_mask", lambda: mask.apply_mask(logits, masks)),
@@ -43,41 +43,24 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ("write_blocks", lambda: paged.write_blocks(stored, token, zero)),
         ("multiply_rows", lambda: products.product_of(logits, square, None)),
         ("multiply_some", lambda: products.products_of_some(logits, square, None, [ones])),
-        ("normalise_rows", lambda: layers.normalise_rows(logits, logits, norm, 1.0)),
+        ("normalise_rows", lambda: layers.normalise_rows(logits, logits, norm, none, 1.0)),
         (
             "begin_layer",
             lambda: layers.begin_layer(
-                *(token, stored, stored, logits, zero, turns, turns, norm, 1.0),
+                *(token, stored, stored, logits, zero, turns, turns, norm, none, 1.0),
                 *(many, none, none, none, 1.0, *work),
             ),
         ),
         (
             "end_layer",
-            lambda: layers.end_layer(logits, logits, square, none, norm, 1.0, many[:16], none, square, none, *work),
-        ),
-        ("standardise_rows", lambda: biased_layers.standardise_rows(logits, logits, norm, norm, 1.0)),
-        (
-            "begin_biased_layer",
-            lambda: biased_layers.begin_biased_layer(
-                *(token, stored, stored, logits, zero, norm, norm, 1.0), *(many, many[:, 0], *work)
-            ),
-        ),
-        (
-            "end_biased_layer",
-            lambda: biased_layers.end_biased_layer(
-                logits, logits, square, norm, norm, norm, 1.0, square, norm, square, norm, *work
+            lambda: layers.end_layer(
+                logits, logits, square, none, norm, none, 1.0, many[:16], none, square, none, *work
             ),
         ),
         (
             "read_layers",
             lambda: stacks.read_layers(
-                *(logits, token, token, zero, turns, turns, no_stack, no_texts, norm, 1.0, norm, logits), *work
-            ),
-        ),
-        (
-            "read_biased_layers",
-            lambda: stacks.read_biased_layers(
-                *(logits, token, token, zero, no_stack, no_texts, norm, norm, 1.0, norm, logits), *work
+                *(logits, token, token, zero, turns, turns, no_stack, no_texts, norm, none, 1.0, norm, logits), *work
             ),
         ),
         (

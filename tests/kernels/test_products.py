@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch.nn.functional import gelu, layer_norm, linear
 from trellm.kernels.decoder import plain
-from trellm.kernels.decoder.biased_layers import begin_biased_layer, end_biased_layer, standardise_rows
 from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from trellm.kernels.decoder.plain import HeadNorms, Heads
 from trellm.kernels.decoder.products import few_of, lanes_of, product_of, products_of_some, room_of
@@ -124,9 +123,9 @@ def test_layers(tokens: int, heads: Heads, extras: bool, kind: Any) -> None:
     product = linear(plain.norm(residual, None, norm, 1e-6), *layer.tensors(0))
     angles = torch.from_numpy(layer.angles[0]), torch.from_numpy(layer.angles[1])
     expected = plain.place(product, angles, norms, torch.from_numpy(layer.slots), stored, heads)
-    queries = np.empty((tokens, heads.queries, heads.size), kind)
+    queries, none = np.empty((tokens, heads.queries, heads.size), kind), np.empty(0, kind)
     begin_layer(
-        queries, *kept, layer.residual, layer.slots, *layer.angles, layer.norms[0], 1e-6, layer.weights[0],
+        queries, *kept, layer.residual, layer.slots, *layer.angles, layer.norms[0], none, 1e-6, layer.weights[0],
         layer.biases[0], *layer.head_norms, 1e-5, *layer.room,
     )  # fmt: skip
     layer.near(queries, expected)
@@ -136,19 +135,19 @@ def test_layers(tokens: int, heads: Heads, extras: bool, kind: Any) -> None:
     inner = plain.norm(residual, linear(torch.from_numpy(layer.mixed), *layer.tensors(1)), after, 1e-6)
     residual += linear(plain.gate(linear(inner, *layer.tensors(2))), *layer.tensors(3))
     end_layer(
-        layer.residual, layer.mixed, layer.weights[1], layer.biases[1], layer.norms[1], 1e-6,
+        layer.residual, layer.mixed, layer.weights[1], layer.biases[1], layer.norms[1], none, 1e-6,
         layer.weights[2], layer.biases[2], layer.weights[3], layer.biases[3], *layer.room,
     )  # fmt: skip
     layer.near(layer.residual, residual)
-    normalise_rows(layer.residual, layer.residual, layer.norms[0], 1e-6)
+    normalise_rows(layer.residual, layer.residual, layer.norms[0], none, 1e-6)
     layer.near(layer.residual, plain.norm(residual, None, norm, 1e-6))
 
 
 @pytest.mark.parametrize("kind", TOLERANCES)
 @pytest.mark.parametrize("tokens", [0, 1, 5, 19, 70])
 @pytest.mark.parametrize("heads", [Heads(2, 2, 8), Heads(3, 3, 10)])
-def test_biased_layers(tokens: int, heads: Heads, kind: Any) -> None:
-    """GPT-2's layers, whose norms have biases, beside torch's operations."""
+def test_layers_with_layer_norms(tokens: int, heads: Heads, kind: Any) -> None:
+    """GPT-2's layers, whose heads are not turned and whose MLP has no gates, beside torch's operations."""
     width = heads.queries * heads.size
     layer = Layer(tokens, heads, width, 52, kind, True)
     residual = torch.from_numpy(layer.residual.copy())
@@ -157,9 +156,10 @@ def test_biased_layers(tokens: int, heads: Heads, kind: Any) -> None:
     parts = product.reshape(tokens, 3, heads.queries, heads.size)
     kept = [np.full(layer.shape, 9, kind) for _ in range(2)]
     queries = np.empty((tokens, heads.queries, heads.size), kind)
-    begin_biased_layer(
-        queries, *kept, layer.residual, layer.slots, layer.norms[0], layer.norms[1], 1e-5, layer.weights[0],
-        layer.biases[0], *layer.room,
+    none, still = np.empty(0, kind), np.empty((tokens, 0), kind)
+    begin_layer(
+        queries, *kept, layer.residual, layer.slots, still, still, layer.norms[0], layer.norms[1], 1e-5,
+        layer.weights[0], layer.biases[0], none, none, 1e-5, *layer.room,
     )  # fmt: skip
     layer.near(queries, torch.from_numpy(parts[:, 0]))
     for number, stored in enumerate(kept):
@@ -173,12 +173,12 @@ def test_biased_layers(tokens: int, heads: Heads, kind: Any) -> None:
     residual += linear(torch.from_numpy(layer.mixed), *layer.tensors(1))
     inner = linear(layer_norm(residual, (width,), after, shifts[1], 1e-5), *layer.tensors(2))
     residual += linear(gelu(inner, approximate="tanh"), torch.from_numpy(down), torch.from_numpy(down_bias))
-    end_biased_layer(
+    end_layer(
         layer.residual, layer.mixed, layer.weights[1], layer.biases[1], layer.norms[1], layer.norms[0], 1e-5,
         layer.weights[2], layer.biases[2], down, down_bias, *layer.room[:2], *room_of(104, 104, kind),
     )  # fmt: skip
     layer.near(layer.residual, residual)
-    standardise_rows(layer.residual, layer.residual, layer.norms[0], layer.norms[1], 1e-5)
+    normalise_rows(layer.residual, layer.residual, layer.norms[0], layer.norms[1], 1e-5)
     layer.near(layer.residual, layer_norm(residual, (width,), norm, shifts[0], 1e-5))
 
 
@@ -190,7 +190,7 @@ def test_gelu_far_from_zero() -> None:
     residual, mixed = np.zeros((1, count), np.float32), np.zeros((1, count), np.float32)
     room = [np.empty((lanes_of(np.float32), count), np.float32) for _ in range(2)]
     with np.errstate(over="ignore"):
-        end_biased_layer(
+        end_layer(
             residual, mixed, none, nowhere, nowhere, nowhere, 1e-5, none, x, np.eye(count, dtype=np.float32), nowhere,
             *room, *room_of(count, count, np.float32),
         )  # fmt: skip
@@ -210,7 +210,7 @@ def test_gates_far_from_zero() -> None:
         room = np.empty((lanes_of(np.float32), width), np.float32), np.empty((lanes_of(np.float32), 2 * count), "f4")
         out, one = np.zeros((width, width), np.float32), np.ones(width, np.float32)
         end_layer(
-            residual, mixed, out, none, one, 0.0, gates, none, down, none, *room, *room_of(count, 2 * count, "f4")
+            residual, mixed, out, none, one, none, 0.0, gates, none, down, none, *room, *room_of(count, 2 * count, "f4")
         )
         silu = torch.nn.functional.silu(torch.tensor(x[place])).item()
         np.testing.assert_allclose(residual[0, 0], np.float32(1) + np.float32(silu), rtol=1e-5, atol=1e-6)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from trellm.kernels.attention.paged import Rows, attend_blocks
 from trellm.kernels.attention.panels import attend_panels
-from trellm.kernels.decoder.biased_layers import begin_biased_layer, end_biased_layer, standardise_rows
 from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from trellm.kernels.decoder.products import lanes_of, room_of
-from trellm.kernels.decoder.stacks import Stack, Texts, read_biased_layers, read_layers
+from trellm.kernels.decoder.stacks import Stack, Texts, read_layers
 
 LAYERS, BLOCKS, PLACES = 3, 7, 16
 HIDDEN, INNER, QUERIES, KEYS, SIZE = 24, 20, 4, 2, 8
@@ -85,53 +84,40 @@ KINDS = pytest.mark.parametrize("kind", [np.float32, np.float64])
 
 @TEXTS
 @KINDS
+@pytest.mark.parametrize("gpt2", [False, True], ids=["rotated and gated", "with layer norms"])
 @pytest.mark.parametrize("extras", [False, True])
-def test_layers(kind: Any, which: str, extras: bool) -> None:
+def test_layers(kind: Any, which: str, extras: bool, gpt2: bool) -> None:
     def bias(count: int) -> tuple[int]:
-        return (count * extras,)
+        return (count * (extras or gpt2),)
 
-    asked = (QUERIES + 2 * KEYS) * SIZE
-    before = [(HIDDEN,), (asked, HIDDEN), bias(asked), bias(SIZE), bias(SIZE)]
-    after = [(HIDDEN, QUERIES * SIZE), bias(HIDDEN), (HIDDEN,), (2 * INNER, HIDDEN), bias(2 * INNER)]
+    def shift() -> tuple[int]:
+        return (HIDDEN * gpt2,)
+
+    asked, norms = (QUERIES + 2 * KEYS) * SIZE, (SIZE * (extras and not gpt2),)
+    wide = INNER if gpt2 else 2 * INNER
+    before = [(HIDDEN,), shift(), (asked, HIDDEN), bias(asked), norms, norms]
+    after = [(HIDDEN, QUERIES * SIZE), bias(HIDDEN), (HIDDEN,), shift(), (wide, HIDDEN), bias(wide)]
     shapes = [*before, *after, (HIDDEN, INNER), bias(HIDDEN)]
+
+    def angles(step: Step) -> tuple[Any, Any]:
+        return (step.cos[:, :0], step.sin[:, :0]) if gpt2 else (step.cos, step.sin)
+
+    def last(step: Step) -> tuple[Any, Any]:
+        return step.last[0], step.last[1][: HIDDEN * gpt2]
 
     def read(step: Step) -> None:
         read_layers(
-            step.residual, *step.heads, step.slots, step.cos, step.sin, step.stack, step.texts, step.last[0], 1e-5,
-            step.settings, step.scratch, *step.room,
+            step.residual, *step.heads, step.slots, *map(np.ascontiguousarray, angles(step)), step.stack, step.texts,
+            *last(step), 1e-5, step.settings, step.scratch, *step.room,
         )  # fmt: skip
 
     def one_by_one(step: Step) -> None:
         for number, (own, eps) in enumerate(zip(step.layers, step.eps, strict=True)):
             begin_layer(
-                step.heads[0], *step.stored[number], step.residual, step.slots, step.cos, step.sin,
-                own[0], eps[0], *own[1:5], eps[2], *step.room,
+                step.heads[0], *step.stored[number], step.residual, step.slots,
+                *map(np.ascontiguousarray, angles(step)), *own[:2], eps[0], *own[2:6], eps[2], *step.room,
             )  # fmt: skip
-            end_layer(step.residual, step.attend(number), *own[5:8], eps[1], *own[8:], *step.room)
-        normalise_rows(step.residual, step.residual, step.last[0], 1e-5)
+            end_layer(step.residual, step.attend(number), *own[6:10], eps[1], *own[10:], *step.room)
+        normalise_rows(step.residual, step.residual, *last(step), 1e-5)
 
     same(kind, shapes, KEYS, which, read, one_by_one)
-
-
-@TEXTS
-@KINDS
-def test_biased_layers(kind: Any, which: str) -> None:
-    width = QUERIES * SIZE
-    before = [(HIDDEN,), (HIDDEN,), (3 * width, HIDDEN), (3 * width,)]
-    after = [(HIDDEN, width), (HIDDEN,), (HIDDEN,), (HIDDEN,), (INNER, HIDDEN), (INNER,), (HIDDEN, INNER), (HIDDEN,)]
-
-    def read(step: Step) -> None:
-        read_biased_layers(
-            step.residual, *step.heads, step.slots, step.stack, step.texts, *step.last, 1e-5, step.settings,
-            step.scratch, *step.room,
-        )  # fmt: skip
-
-    def one_by_one(step: Step) -> None:
-        for number, (own, eps) in enumerate(zip(step.layers, step.eps, strict=True)):
-            begin_biased_layer(
-                step.heads[0], *step.stored[number], step.residual, step.slots, *own[:2], eps[0], *own[2:4], *step.room
-            )
-            end_biased_layer(step.residual, step.attend(number), *own[4:8], eps[1], *own[8:], *step.room)
-        standardise_rows(step.residual, step.residual, *step.last, 1e-5)
-
-    same(kind, [*before, *after], QUERIES, which, read, one_by_one)

@@ -86,6 +86,16 @@ class BlockStorage:
         """There are none."""
 
 
+class NoMemory:
+    """The memory of models that compute every step from the whole text: nothing, the token ids are in the tables."""
+
+    def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """There is nothing to copy."""
+
+    def copy_states(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """There is nothing to copy."""
+
+
 class Places:
     """Where the new tokens of a pass go.
 

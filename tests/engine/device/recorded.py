@@ -162,9 +162,9 @@ class _Torch:
 def recorded() -> Iterator[Device]:
     """While this lasts GraphBackend, made on the CPU, runs on such a device, with the kernels of a GPU."""
     from trellm.engine.models import head
-    from trellm.engine.models.fused import reader
-    from trellm.engine.models.fused.decoder import FusedDecoder
-    from trellm.engine.models.quick.twin import Twin
+    from trellm.engine.models.packed import decoder as packed_decoder
+    from trellm.engine.models.packed.device import DeviceKernels
+    from trellm.engine.models.quick import QuickBody
     from trellm.kernels.decoder import operations, triton_gate, triton_heads, triton_matvec, triton_norm
     from triton.runtime.interpreter import InterpretedFunction
 
@@ -204,14 +204,14 @@ def recorded() -> Iterator[Device]:
         patch.setattr(graphs, "on", on)
         patch.setattr(graphs.GraphBackend, "launch", late)
         patch.setattr(head, "product", torch.nn.functional.linear)
-        patch.setitem(reader.DECODERS, "cpu", (FusedDecoder,))
-        patch.setattr(Twin, "suits", lambda body: False)
+        patch.setitem(packed_decoder.BACKENDS, "cpu", DeviceKernels)
+        patch.setattr(QuickBody, "suits", lambda body: False)
         # transformers leaves out what it only warns of.
         patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: device.tape is not None)
         for name, module in (("norm", triton_norm), ("place", triton_heads), ("gate", triton_gate)):
             patch.setattr(operations, name, getattr(module, name))
-        patch.setattr("trellm.engine.models.fused.decoder.norm", triton_norm.norm)
-        patch.setattr("trellm.engine.models.fused.decoder.place", triton_heads.place)
+        patch.setattr("trellm.engine.models.packed.device.norm", triton_norm.norm)
+        patch.setattr("trellm.engine.models.packed.device.place", triton_heads.place)
         patch.setattr(operations, "_matvec", few)
         for module in ("attention", "step", "storage"):
             patch.setattr(f"trellm.engine.models.blocks.{module}.has_kernels", lambda _: True)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from trellm import SMC, Exact, Generator, Importance, OptionError, SamplingError, Vocabulary, generate, models
 from trellm.engine import importance
-from trellm.engine.drawing import attempts, distribution, particles
+from trellm.engine.drawing import distribution, particles
 from trellm.engine.drawing.particles import Particle, Particles
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.search import Target

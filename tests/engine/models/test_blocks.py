@@ -14,22 +14,16 @@ import transformers
 from transformers.cache_utils import CacheLayerMixin
 from trellm import generate
 from trellm.engine.memory.tables import BLOCK, FREED, BlockTable, Chunk
-from trellm.engine.models.blocks import key_values
-from trellm.engine.models.blocks.packed import PackedReader
-from trellm.engine.models.blocks.padded import AlignedReader, EqualReader, PaddedReader
 from trellm.engine.models.blocks.storage import BlockStorage
+from trellm.engine.models.body import passes
+from trellm.engine.models.body.sources import SourceLayer
 from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.source_values import SourceLayer
+from trellm.engine.models.packed.runner import PackedRunner
+from trellm.engine.models.ways import Way
 
 from .architectures import CONFIGS, FEW, LATENT, NAMES, build
 
-READERS = {
-    "bloom": AlignedReader,
-    "gpt_neo": AlignedReader,
-    "mpt": AlignedReader,
-    "gptj": PaddedReader,
-    "falcon": PaddedReader,
-}
+ROWS = {"bloom": "aligned", "gpt_neo": "aligned", "mpt": "aligned", "gptj": "padded", "falcon": "padded"}
 # Where a layer computes in float32 whatever the model's type is.
 NOT_EXACT = {"gemma2", "gpt_oss", "llama4", "deepseek_v2", "deepseek_v3", "bloom", "gpt_neo", "gptj", "mpt"}
 
@@ -145,7 +139,8 @@ def last_state(network: Any, text: list[int]) -> torch.Tensor:
 def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, dtype: torch.dtype, tokenizer: Any) -> None:
     network = build(name, dtype)
     model = DecoderModel(network, tokenizer)
-    assert isinstance(model._reader, READERS.get(name, PackedReader))
+    runner = model._runner
+    assert isinstance(runner, PackedRunner) if name not in ROWS else runner.rows == ROWS[name]  # type: ignore[attr-defined]
     # Angles are float32 throughout, and another device's cosines may differ in their last bit.
     exact = 1e-9 if model.device.type == "cpu" else 1e-4
     tolerance = 1e-3 if dtype == torch.float32 else 1e-4 if name in NOT_EXACT else exact
@@ -164,7 +159,7 @@ def test_rows_of_equal_lengths(tokenizer: Any) -> None:
     """What is left for models that can be shown no padding at all."""
     network = build("bloom")
     model = DecoderModel(network, tokenizer)
-    model._reader = EqualReader(model.device, False, model._run)
+    model._runner = model._made(Way("equal"))
     for state, _, text in random_history(model, 1):
         torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=1e-3, atol=1e-3)
 
@@ -184,7 +179,7 @@ def test_half_precision_is_near(name: str, tokenizer: Any) -> None:
 def test_long_chunks_are_read_in_tiles(name: str, tokenizer: Any, monkeypatch: Any) -> None:
     """By torch, as types are that kernels for the CPU do not read."""
     monkeypatch.setattr("trellm.engine.models.blocks.attention._TILE", 9)
-    for module in ("blocks.storage", "fused.host"):
+    for module in ("blocks.storage", "packed.host"):
         monkeypatch.setattr(f"trellm.engine.models.{module}.IN_PLACE", set())
     network = build(name)
     model = DecoderModel(network, tokenizer)
@@ -305,7 +300,7 @@ def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any)
     network = build("llama")
     model = DecoderModel(network, tokenizer)
     network = model.model
-    model._reader = PackedReader(model._body, model._config, model._run)
+    model._runner = model._made(Way("packed"))
     before = network.config._attn_implementation
 
     def read(line: int) -> bool:
@@ -323,7 +318,7 @@ def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any)
         table = BlockTable()
         table.blocks.append(0)
         names = ("read", "run", "_states", "_restore")
-        codes = {getattr(PackedReader, each).__code__ for each in names}
+        codes = {getattr(PackedRunner, each).__code__ for each in names}
         memory = model.make_memory(1)
         traced = sys.gettrace()
         sys.settrace(lambda frame, event, argument: within if frame.f_code in codes else None)
@@ -348,11 +343,11 @@ def test_a_copied_model_reads_as_the_first(tokenizer: Any) -> None:
     twin = copy.deepcopy(model)
     found = [generate.text(each)("a", max_tokens=5, min_tokens=5) for each in (model, twin)]
     assert found[0] == found[1]
-    assert isinstance(twin._reader, PackedReader) and twin._reader._lock is not model._reader._lock
-    assert twin._reader._configs[0] is vars(twin.model.config)
+    assert isinstance(twin._runner, PackedRunner) and twin._runner._lock is not model._runner._lock
+    assert twin._runner._configs[0] is vars(twin.model.config)
 
 
-@pytest.mark.parametrize("layer", [SourceLayer, key_values._BlockLayer])
+@pytest.mark.parametrize("layer", [SourceLayer, passes._BlockLayer])
 def test_a_layer_is_what_any_release_of_transformers_5_calls_one(layer: type[CacheLayerMixin]) -> None:
     """Abstract there: a layer without the older name cannot be made up to 5.9, one without the newer from 5.14 on."""
 

@@ -97,7 +97,7 @@ def test_a_model_reads_static_tensors(name: str, tokenizer: Any) -> None:
     """Prompts of two texts, then their next tokens; between them a row that waits, and a token that belongs to none."""
     network = build(name)
     model = DecoderModel(network, tokenizer)
-    reader: Any = model._reader
+    reader: Any = model._runner
     memory: Any = model.make_memory(12)
     texts = [list(range(3, 40)), [7, 8, 9]]
     tables = [BlockTable(), BlockTable()]

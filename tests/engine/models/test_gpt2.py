@@ -14,14 +14,15 @@ from torch import nn
 from trellm import Greedy, generate
 from trellm.engine.models.blocks.storage import LayerBlocks
 from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.fused import host
-from trellm.engine.models.fused import reader as fused_reader
-from trellm.engine.models.fused.gpt2 import Gpt2Decoder
-from trellm.engine.models.fused.reader import FusedReader
+from trellm.engine.models.packed import decoder as packed_decoder
+from trellm.engine.models.packed import host
+from trellm.engine.models.packed.decoder import DescribedDecoder
+from trellm.engine.models.packed.host import HostKernels
+from trellm.engine.models.packed.runner import PackedRunner
 
 from .architectures import CONFIGS, NAMES, OLD
 from .test_blocks import last_state, random_history
-from .test_fused import states_of
+from .test_described import described_of, is_described, states_of
 
 pytestmark = pytest.mark.skipif("TRELLM_TEST_DEVICE" in os.environ, reason="these kernels are for the CPU")
 BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
@@ -39,10 +40,8 @@ def network_of(dtype: torch.dtype = torch.float32, **options: Any) -> Any:
     return model.to(dtype)
 
 
-def fused_of(network: Any) -> Gpt2Decoder:
-    found = Gpt2Decoder.of(network.transformer, network.config)
-    assert found is not None
-    return found
+def fused_of(network: Any) -> DescribedDecoder:
+    return described_of(network, HostKernels)
 
 
 def agrees(network: Any, fused: Any, tolerance: float = 1e-4) -> None:
@@ -59,8 +58,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(
 ) -> None:
     network = network_of(dtype, n_inner=inner)
     model = DecoderModel(network, tokenizer)
-    assert type(model._reader) is FusedReader
-    assert type(model._reader.fused) is Gpt2Decoder
+    assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     tolerance = 1e-3 if dtype == torch.float32 else 1e-9
     with torch.inference_mode():
         for seed in range(2):
@@ -84,15 +82,16 @@ def test_the_tokens_of_transformers(dtype: torch.dtype, tokenizer: Any, monkeypa
 
     def tokens() -> list[Any]:
         model = DecoderModel(copy.deepcopy(network), tokenizer)
-        found: list[Any] = [type(model._reader)]
+        assert isinstance(model._runner, PackedRunner)
+        found: list[Any] = [model._runner.described is not None]
         for generator in (generate.text(model), generate.regex(model, r"[a-z]+ \d{3}( [a-z]+)*")):
             found += [list(each.token_ids) for each in generator.run(prompts, max_tokens=24, search=Greedy())]
         return found
 
     fused = tokens()
-    monkeypatch.setattr(fused_reader, "DECODERS", {})
+    monkeypatch.setattr(packed_decoder, "BACKENDS", {})
     stock = tokens()
-    assert fused[0] is FusedReader is not stock[0]
+    assert (fused[0], stock[0]) == (True, False)
     assert fused[1:] == stock[1:]
     texts = generate.text(DecoderModel(network, tokenizer)).run(prompts, max_tokens=24, search=Greedy(), heal=False)
     assert [list(each.token_ids) for each in texts] == expected
@@ -128,8 +127,8 @@ def test_what_is_changed_is_not_known(change: str) -> None:
     network = network_of()
     fused = fused_of(network)
     CHANGES[change](network)
-    assert Gpt2Decoder.of(network.transformer, network.config) is None
-    moves = change in ("types that are mixed", "half the precision", "a shared weight") or not fused._is_intact()
+    assert not is_described(network, HostKernels)
+    moves = change in ("types that are mixed", "half the precision", "a shared weight") or not fused._source.is_intact
     assert not moves or fused.prepare() is None
 
 
@@ -146,22 +145,22 @@ def test_what_is_changed_is_not_known(change: str) -> None:
 )
 def test_what_configurations_may_ask_for_is_not_known(options: dict[str, Any]) -> None:
     network = network_of(**options)
-    assert Gpt2Decoder.of(network.transformer, network.config) is None
+    assert not is_described(network, HostKernels)
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt_neo", "bloom", "gptj"])
+@pytest.mark.parametrize("name", ["gpt_neo", "bloom", "gptj"])
 def test_other_architectures_are_not_known(name: str) -> None:
     network = hub.AutoModelForCausalLM.from_config(CONFIGS[name]()).eval()
-    assert Gpt2Decoder.of(getattr(network, "model", network.base_model), network.config) is None
+    assert not is_described(network, HostKernels)
 
 
-def test_what_is_patched_is_found_by_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_that_are_patched_are_not_described(monkeypatch: pytest.MonkeyPatch) -> None:
     from transformers.models.gpt2 import modeling_gpt2
 
     network = network_of()
     stock = modeling_gpt2.GPT2MLP.forward
     monkeypatch.setattr(modeling_gpt2.GPT2MLP, "forward", lambda self, states: stock(self, states) * 1.5)
-    assert Gpt2Decoder.of(network.transformer, network.config) is None
+    assert not is_described(network, HostKernels)
 
 
 def test_weights_lie_in_memory_once_and_are_seen() -> None:
@@ -172,7 +171,7 @@ def test_weights_lie_in_memory_once_and_are_seen() -> None:
     fused = fused_of(network)
     number = fused.prepare()
     conv = network.transformer.h[0].mlp.c_fc
-    assert fused._layers[0].up.weight.ctypes.data == conv.weight.data_ptr()
+    assert fused._source.weights.layers[0].up.weight.data_ptr() == conv.weight.data_ptr()
     for key, value in network.state_dict().items():
         torch.testing.assert_close(value, before[key], rtol=0, atol=0)
     with torch.no_grad():
@@ -212,7 +211,7 @@ def test_large_layers_are_left_to_several_threads(monkeypatch: pytest.MonkeyPatc
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        assert Gpt2Decoder.of(network.transformer, network.config) is None
+        assert not is_described(network, HostKernels)
         torch.set_num_threads(2)
         assert fused_of(network)
     finally:

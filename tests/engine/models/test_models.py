@@ -10,11 +10,10 @@ import pytest
 import torch
 import transformers
 from trellm import Generator, ModelError, OptionError, VocabularyError, generate, models
-from trellm.engine.models.blocks.masks import AttentionMasks
-from trellm.engine.models.blocks.reach import Reach, layer_kinds
+from trellm.engine.models.blocks.reach import Reach, layer_kinds, unscaled_context
+from trellm.engine.models.body.runner import AttentionMasks
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.head import Head, find_head
-from trellm.engine.models.rotary import unscaled_context
 
 PROMPTS = ["the 12th", "x", "an inning then on"]
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}

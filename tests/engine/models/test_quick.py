@@ -1,16 +1,17 @@
-"""Twins of bodies: quick parts, the same weights and attributes, the same states."""
+"""Bodies with quick parts: the same weights, the same states, and no change to the body itself."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import transformers
 from torch import nn
+from trellm.engine.memory.tables import BlockTable, Chunk
 from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.quick.parts import QuickLinear, QuickNorm, QuickShiftedNorm, norm_like
-from trellm.engine.models.quick.steps import quick_steps_of
-from trellm.engine.models.quick.twin import Twin
+from trellm.engine.models.quick import QuickBody, norm_shift
+from trellm.engine.models.quick_steps import quick_forward
 
 from .recurrent_architectures import CONFIGS, build
 
@@ -28,16 +29,17 @@ def states(body: Any, ids: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name != "recurrent_gemma"])
 @torch.inference_mode()
-def test_a_twin_goes_on_as_its_body_does(name: str) -> None:
+def test_a_quick_body_goes_on_as_the_body_does(name: str) -> None:
     """From a prompt with single tokens, of a cache that the model hands out, as all but RecurrentGemma do."""
     network = build(name, torch.float32)
     body: Any = network.base_model
-    twin = Twin(body).body
-    assert any(isinstance(module, QuickLinear) for module in _children(twin))
+    quick = QuickBody(body).network
+    assert any(type(module) is nn.Linear and "forward" in vars(module) for module in quick.modules())
+    assert not any("forward" in vars(module) for module in body.modules())
     kept = "past_key_values" if name not in ("mamba", "mamba2", "falcon_mamba", "rwkv") else "cache_params"
     kept = "state" if name == "rwkv" else kept
     found: list[list[torch.Tensor]] = []
-    for each in (body, twin):
+    for each in (body, quick):
         out = each(input_ids=IDS[:, :2], use_cache=True)
         parts = [out.last_hidden_state]
         for place in range(2, IDS.shape[1]):
@@ -46,10 +48,6 @@ def test_a_twin_goes_on_as_its_body_does(name: str) -> None:
         found.append(parts)
     for mine, its in zip(*found, strict=True):
         assert (mine - its).norm() <= 1e-4 * its.norm()
-
-
-def _children(module: Any) -> list[Any]:
-    return [each for child in module._modules.values() if child is not None for each in (child, *_children(child))]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +63,7 @@ def _children(module: Any) -> list[Any]:
 def test_single_tokens_go_through_the_quick_steps(
     name: str, functions: set[str], monkeypatch: pytest.MonkeyPatch, tokenizer: Any
 ) -> None:
-    from trellm.engine.models.quick import steps
+    from trellm.engine.models import quick_steps as steps
 
     called: set[str] = set()
     kernels = {
@@ -86,71 +84,87 @@ def test_single_tokens_go_through_the_quick_steps(
         monkeypatch.setattr(steps, kernel, watched(kernel, getattr(steps, kernel)))
     network = build(name, torch.float32)
     model: Any = DecoderModel(network, tokenizer)
-    assert model._twin is not None and called == functions
+    table, memory = BlockTable(), model.make_memory(1)
+    table.blocks.append(0)
+    table.slot = 0
+    for tokens in ([5, 9, 2], [7]):
+        model.forward([Chunk(table, tokens)], memory)
+        table.tokens.extend(tokens)
+    assert model._quick is not None and called == functions
 
 
 @torch.inference_mode()
-def test_a_twin_has_the_weights_attributes_and_hooks_of_its_body() -> None:
+def test_weights_are_those_of_the_body() -> None:
     body = qwen()
-    twin = Twin(body)
-    mlp = body.layers[0].mlp
-    mlp.up_proj.weight.mul_(3)
-    mlp.down_proj.weight = nn.Parameter(torch.randn_like(mlp.down_proj.weight))
+    quick = QuickBody(body)
+    assert all(mine is its for mine, its in zip(quick.network.parameters(), body.parameters(), strict=True))
+    before = states(quick.network, IDS)
+    body.layers[0].mlp.up_proj.weight.mul_(3)
     body.norm.weight.add_(1)
-    seen: list[torch.Tensor] = []
+    assert quick.is_intact and not torch.allclose(states(quick.network, IDS), before, 1e-3, 1e-3)
+    assert torch.allclose(states(quick.network, IDS), states(body, IDS), 1e-4, 1e-4)
 
-    def look(module: Any, given: Any, out: torch.Tensor) -> None:
-        seen.append(out)
 
-    hook = mlp.register_forward_hook(look)
-    assert torch.allclose(states(twin.body, IDS), states(body, IDS), 1e-4, 1e-4)
-    assert len(seen) == 2
-    hook.remove()
-    mlp.colour = "blue"
-    assert twin.body.layers[0].mlp.colour == "blue" and twin.body.layers[0].mlp is not mlp
+class Negated(nn.Linear):
+    """What somebody puts in place of a linear layer."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return -super().forward(input)
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "a parameter": lambda mlp: setattr(mlp.down_proj, "weight", nn.Parameter(torch.randn_like(mlp.down_proj.weight))),
+    "a module": lambda mlp: setattr(mlp, "up_proj", copy.deepcopy(mlp.gate_proj)),
+    "a module from elsewhere": lambda mlp: setattr(mlp, "up_proj", Negated(32, 48, bias=False)),
+    "a hook": lambda mlp: mlp.register_forward_hook(lambda module, given, out: out + 1),
+    "a hook before": lambda mlp: mlp.register_forward_pre_hook(lambda module, given: (given[0] * 2,)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", ["qwen3_5", "olmo2"])
+@torch.inference_mode()
+def test_a_model_that_is_changed_later_is_run_as_it_is_then(change: str, name: str, tokenizer: Any) -> None:
+    network: Any = build(name, torch.float32) if name == "qwen3_5" else olmo()
+    model: Any = DecoderModel(network, tokenizer)
+    assert model._quick is not None
+    text = [5, 9, 2, 7, 11]
+    before = read(model, text)
+    torch.testing.assert_close(before, states(network.model, torch.tensor([text]))[0, -1], rtol=1e-3, atol=1e-3)
+    CHANGES[change](network.model.layers[0].mlp)
+    after = read(model, text)
+    assert not torch.allclose(before, after, 1e-2, 1e-2)
+    torch.testing.assert_close(after, states(network.model, torch.tensor([text]))[0, -1], rtol=1e-3, atol=1e-3)
+    assert (model._quick is None) == (change not in ("a parameter", "a module"))
+
+
+def read(model: Any, text: list[int]) -> torch.Tensor:
+    table = BlockTable()
+    table.blocks.append(0)
+    table.slot = 0
+    return model.forward([Chunk(table, text)], model.make_memory(1))[0]
 
 
 @torch.inference_mode()
-def test_modules_that_are_put_in_place_are_seen() -> None:
+def test_a_copied_model_has_a_quick_body_of_its_own(tokenizer: Any) -> None:
+    model: Any = DecoderModel(build("qwen3_5", torch.float32), tokenizer)
+    other = copy.deepcopy(model)
+    assert other._quick.is_intact and other._quick.network is not model._quick.network
+    other.model.model.layers[0].mlp.up_proj.weight.mul_(2)
+    text = [5, 9, 2, 7, 11]
+    for each in (model, other):
+        expected = states(each.model.model, torch.tensor([text]))[0, -1]
+        torch.testing.assert_close(read(each, text), expected, rtol=1e-3, atol=1e-3)
+    assert not torch.allclose(read(model, text), read(other, text), 1e-3, 1e-3)
+
+
+def test_a_body_of_another_type_or_from_elsewhere_has_no_quick_parts(tokenizer: Any) -> None:
     body = qwen()
-    twin = Twin(body)
-    before = states(twin.body, IDS)
-    made = twin.body
-    assert twin.body is made
-    body.layers[1].mlp = copy.deepcopy(body.layers[0].mlp)
-    after = states(twin.body, IDS)
-    assert twin.body is not made and not torch.allclose(before, after, 1e-3, 1e-3)
-    assert torch.allclose(after, states(body, IDS), 1e-4, 1e-4)
-
-
-@torch.inference_mode()
-def test_a_copy_of_a_twin_is_one_of_the_copied_body() -> None:
-    body = qwen()
-    both = copy.deepcopy((body, Twin(body)))
-    both[0].layers[0].mlp.up_proj.weight.mul_(2)
-    assert torch.allclose(states(both[1].body, IDS), states(both[0], IDS), 1e-4, 1e-4)
-    assert not torch.allclose(states(both[1].body, IDS), states(body, IDS), 1e-3, 1e-3)
-
-
-def test_a_body_of_another_type_or_from_elsewhere_has_no_twin() -> None:
-    body = qwen()
-    assert Twin.suits(body)
-    assert not Twin.suits(body.to(torch.bfloat16))
-
-    class Mine(nn.Linear):
-        pass
-
-    assert not Twin.suits(Mine(2, 2))
-
-
-def test_modules_from_elsewhere_stay_what_they_are() -> None:
-    body = qwen()
-
-    class Mine(nn.Linear):
-        pass
-
-    body.layers[0].mlp.up_proj = Mine(32, 48)
-    assert type(Twin(body).body.layers[0].mlp.up_proj) is Mine
+    assert QuickBody.suits(body)
+    assert not QuickBody.suits(body.to(torch.bfloat16))
+    network: Any = olmo()
+    network.model.layers[0].mlp.up_proj = Negated(32, 48, bias=False)
+    assert DecoderModel(network.eval(), tokenizer)._quick is None
 
 
 class _RMSNorm(nn.Module):
@@ -166,12 +180,13 @@ class _RMSNorm(nn.Module):
         return root * factors[self.form]
 
 
-@pytest.mark.parametrize(("form", "kind"), [("plain", QuickNorm), ("shifted", QuickShiftedNorm), ("squared", None)])
-def test_norms_are_known_by_what_they_do(form: str, kind: Any) -> None:
+@pytest.mark.parametrize(("form", "shift"), [("plain", 0.0), ("shifted", 1.0), ("squared", None)])
+def test_norms_are_known_by_what_they_do(form: str, shift: Any) -> None:
     norm = _RMSNorm(form)
-    assert norm_like(norm) is kind
-    if kind is not None:
-        quick = type("Both", (kind, _RMSNorm), {})(form)
+    assert norm_shift(norm) == shift
+    if shift is not None:
+        quick = QuickBody(norm).network
+        assert "forward" in vars(quick)
         rows = torch.randn(2, 3, 8)
         with torch.inference_mode():
             torch.testing.assert_close(quick(rows), norm(rows), rtol=1e-5, atol=1e-5)
@@ -184,7 +199,8 @@ def test_what_quick_steps_do_not_know_is_left_to_the_model() -> None:
     """Several tokens at once, another activation, another type."""
     conv: Any = build("lfm2", torch.float32).model.layers[0].conv
     kind: Any = conv.__class__
-    quick: Any = quick_steps_of(kind)["forward"].__globals__["causal_conv1d_update"]
+    forward: Any = quick_forward(kind)
+    quick: Any = forward.__globals__["causal_conv1d_update"]
     own: Any = __import__(kind.__module__, fromlist=["x"]).causal_conv1d_update
     weight = torch.randn(4, 3)
     for width, activation, dtype in ((2, None, torch.float32), (1, "gelu", torch.float32), (1, None, torch.bfloat16)):
@@ -194,11 +210,16 @@ def test_what_quick_steps_do_not_know_is_left_to_the_model() -> None:
         assert torch.equal(mine, own(new, its, weight.to(dtype), None, activation)) and torch.equal(state, its)
 
 
-@torch.inference_mode()
-def test_attention_in_blocks_runs_on_a_twin_too(tokenizer: Any) -> None:
+def olmo() -> Any:
     config = transformers.Olmo2Config(
         vocab_size=128, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_hidden_layers=2,
-        max_position_embeddings=64, bos_token_id=0, eos_token_id=1, pad_token_id=1,
+        max_position_embeddings=64, bos_token_id=0, eos_token_id=1, pad_token_id=1, initializer_range=0.4,
     )  # fmt: skip
-    model: Any = DecoderModel(transformers.Olmo2ForCausalLM(config).eval(), tokenizer)
-    assert model._twin is not None and model.reads_drafts
+    torch.manual_seed(1)
+    return transformers.Olmo2ForCausalLM(config).eval()
+
+
+@torch.inference_mode()
+def test_attention_in_blocks_runs_on_a_quick_body_too(tokenizer: Any) -> None:
+    model: Any = DecoderModel(olmo(), tokenizer)
+    assert model._quick is not None and model.reads_drafts

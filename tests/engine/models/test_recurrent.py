@@ -13,8 +13,8 @@ import transformers
 from trellm import Beam, Engine, Generator, ModelError, OptionError, Sample, generate, models
 from trellm.engine.memory.pool import BlockPool
 from trellm.engine.memory.tables import BlockTable, Chunk
-from trellm.engine.models.blocks.recurrent import RecurrentReader
 from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.models.states.runner import StatesRunner
 from trellm.engine.schedule.scheduler import Scheduler
 
 from .recurrent_architectures import CONFIGS, build
@@ -96,10 +96,10 @@ def assert_near(found: torch.Tensor, expected: torch.Tensor) -> None:
 def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, tokenizer: Any) -> None:
     network = build(name, torch.float64)
     model = DecoderModel(network, tokenizer)
-    assert isinstance(model._reader, RecurrentReader) and model.state_bytes > 0
-    assert model._reader._continues == (name not in ONE_BY_ONE) and model._reader._alone == (name == "rwkv")
+    assert isinstance(model._runner, StatesRunner) and model.state_bytes > 0
+    assert model._runner._continues == (name not in ONE_BY_ONE) and model._runner._alone == (name == "rwkv")
     attends = any(kind.reach is not None for kind in model._kinds)
-    assert (model.block_bytes > 0) == attends and (model._reader._packed is not None) == attends
+    assert (model.block_bytes > 0) == attends and (model._runner._packed is not None) == attends
     for seed in range(2):
         history = History(model, seed)
         history.run()
@@ -114,7 +114,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, tokenize
 def test_attention_of_their_own_needs_texts_that_are_as_long(name: str, tokenizer: Any) -> None:
     """Where attention cannot be ours, its keys and values are in blocks all the same."""
     model = DecoderModel(build(name, torch.float64), tokenizer)
-    reader: Any = model._reader
+    reader: Any = model._runner
     reader._packed, reader._is_cut = None, True
     history = History(model, 3)
     history.run()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin, LinearAttentionCacheLayerMixin, LinearAttentionLayer
 
-from .states import States
-from .step import Step
+from ..blocks.step import Step
+from .storage import States
 
 
 class NoLayer:

@@ -1,4 +1,4 @@
-"""Models that run packed steps: their attention goes through the interface of transformers, for which there is ours."""
+"""Decoders that run packed steps: by kernels where they are described, else by their own modules with our attention."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from transformers import AttentionInterface
 
 from ...memory.tables import Chunk
 from ...memory.weights import Parts
+from ..blocks.attention import Scoring, attend
+from ..blocks.devices import DeviceRows
+from ..blocks.reach import Reach, layer_kinds
+from ..blocks.step import DeviceStep, Step
+from ..blocks.storage import BlockStorage
 from ..wrapped import entry_device
-from .attention import Scoring, attend
-from .devices import DeviceRows
-from .reach import Reach, layer_kinds
-from .step import DeviceStep, Step
-from .storage import BlockStorage
+from .decoder import DescribedDecoder
 
 _NAME = "trellm_blocks"
 _HARMLESS = {"position_ids", "use_cache", "return_dict", "cache_position", "output_hidden_states", "logits_to_keep"}
@@ -30,10 +31,18 @@ class NotPackedError(Exception):
     """An attention layer that asks for what packed steps do not have."""
 
 
-class PackedReader:
-    """Runs a decoder on packed steps. `run` takes ids and keyword arguments and returns states [1, tokens, size]."""
+class PackedRunner:
+    """Runs a decoder on packed steps.
 
-    def __init__(self, body: Any, config: Any, run: Callable[..., Tensor]) -> None:
+    run: takes ids and keyword arguments, and returns states [1, tokens, size]: the body's modules, whose attention goes
+        through the interface of transformers, for which there is ours
+    described: what runs the body in place of its modules; these do once it is changed
+    """
+
+    def __init__(
+        self, body: Any, config: Any, run: Callable[..., Tensor], described: DescribedDecoder | None = None
+    ) -> None:
+        self.described = described
         self._body = body
         self._config = config
         self._run = run
@@ -47,7 +56,7 @@ class PackedReader:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is one of the copied model, with that one's configurations and a lock of its own."""
-        return type(self), (self._body, self._config, self._run)
+        return type(self), (self._body, self._config, self._run, self.described)
 
     def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
         """The states [chunks, size] of the last tokens."""
@@ -66,7 +75,12 @@ class PackedReader:
         """The states [tokens, size] of all tokens, behind one another as the step has them."""
         step = self.step(chunks, storage)
         ids, positions = torch.tensor([step.ids, step.positions], device=self._device)
-        return self._states(ids, positions, step), step
+        described = self._prepared()
+        if described is None:
+            return self._states(ids, positions, step), step
+        slots = step.places.on(self._device)
+        states = described.run_at_once(ids, positions, slots, step)
+        return (_by_kernels(described, ids, positions, slots, step) if states is None else states), step
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
         """The states [tokens, size] of all tokens of a step that is on the device only; capturable in a CUDA graph.
@@ -74,12 +88,20 @@ class PackedReader:
         ids, positions: int64 [tokens]; those of tokens that are nobody's are read, and their states mean nothing
         storage: in which something was written before
         """
-        return self._states(ids, positions, DeviceStep(storage.layers, self._reaches, rows))
+        step, described = DeviceStep(storage.layers, self._reaches, rows), self._prepared()
+        if described is None:
+            return self._states(ids, positions, step)
+        return _by_kernels(described, ids, positions, rows.slots, step)
 
     @property
     def baked(self) -> tuple[Any, ...]:
         """What graphs that were captured rely on: where weights lie, and which modules and adapters read them."""
-        return self._parts.baked()
+        number = None if self.described is None else self.described.prepare()
+        return self._parts.baked() if number is None else (number,)
+
+    def _prepared(self) -> DescribedDecoder | None:
+        """The described decoder, for as long as the body is what it was."""
+        return None if self.described is None or self.described.prepare() is None else self.described
 
     def step(self, chunks: Sequence[Chunk], storage: Any) -> Step:
         """What attention has to know of chunks that are read together."""
@@ -114,6 +136,18 @@ class PackedReader:
         """Give the model its own attention back."""
         for config, name in zip(self._configs, names, strict=True):
             config["_attn_implementation_internal"] = name
+
+
+def _by_kernels(
+    described: DescribedDecoder, ids: Tensor, positions: Tensor, slots: Tensor, step: Step | DeviceStep
+) -> Tensor:
+    """The states [tokens, size] of a step's tokens."""
+    scoring = Scoring(described.scale, None, None)
+
+    def mix(number: int, queries: Tensor) -> Tensor:
+        return attend(step, step.layers[number], step.reaches[number], (queries, None, None), scoring)
+
+    return described.run_prepared(ids, positions, slots, step.layers, mix)
 
 
 class _Positions:

@@ -16,27 +16,27 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu, softplus
 
-from ....kernels.decoder.recurrent import step_convolution, step_delta, step_heads, step_selective
-from ..blocks.storage import IN_PLACE
+from ...kernels.decoder.recurrent import step_convolution, step_delta, step_heads, step_selective
+from .blocks.storage import IN_PLACE
 
 _BENDS = {None: False, "silu": True, "swish": True}
 
 
-def quick_steps_of(kind: type[Any]) -> dict[str, Any]:
-    """What a class of modules gets: a `forward` that calls the functions here, if it calls any of those."""
+def quick_forward(kind: type[Any]) -> FunctionType | None:
+    """A class's `forward` that calls the functions here, None if it calls none of those that they stand for."""
     forward: Any = unwrap(kind.forward)
     if type(forward) is not FunctionType:
-        return {}
+        return None
     names = forward.__code__.co_names
     known = {name: make(forward.__globals__[name]) for name, make in _MAKERS.items()
              if name in names and callable(forward.__globals__.get(name))}  # fmt: skip
     if not known:
-        return {}
+        return None
     more = FunctionType(
         forward.__code__, {**forward.__globals__, **known}, forward.__name__, forward.__defaults__, forward.__closure__
     )
     more.__kwdefaults__ = forward.__kwdefaults__
-    return {"forward": more}
+    return more
 
 
 def _convolution(otherwise: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from .blocks.storage import BlockStorage
+from ..blocks.storage import BlockStorage
 
 
 @dataclass(frozen=True, eq=False)

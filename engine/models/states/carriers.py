@@ -9,9 +9,9 @@ from typing import Any, Protocol, cast
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from .reach import Kind
-from .state_layers import BothLayer, NoLayer, StateLayer
-from .states import States
+from ..blocks.reach import Kind
+from .layers import BothLayer, NoLayer, StateLayer
+from .storage import States
 
 
 class Shown:
@@ -25,8 +25,8 @@ class Shown:
 class Carrier(Protocol):
     """Shows states to a model."""
 
-    def shown(self, attention: Sequence[Any], states: States | None) -> Any:
-        """A context in which the model may be called, as Shown; states: of all rows, None where they begin."""
+    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Any:
+        """A context in which the body may be called, as Shown; states: of all rows, None where they begin."""
         ...
 
 
@@ -38,7 +38,7 @@ class CacheCarrier:
         self._name = name
 
     @contextmanager
-    def shown(self, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
+    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
         """The cache of a pass: of each layer what it keeps, its attention being one of those given."""
         layers: list[Any] = []
         for number, kind in enumerate(self._kinds):
@@ -65,7 +65,7 @@ class ListCarrier:
         self._lists = lists
 
     @contextmanager
-    def shown(self, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
+    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
         """The cache of a pass; entries of layers that have not begun are None."""
         cache: Any = self._class()
         cache.layers = [
@@ -82,40 +82,44 @@ class ListCarrier:
 class ModuleCarrier:
     """States in attributes of the model's modules: RecurrentGemma. Between two passes they are as they were.
 
-    places: modules, and the names of their attributes
+    places: names of modules, and of their attributes
     """
 
-    def __init__(self, caches: CacheCarrier, places: Sequence[tuple[Any, str]]) -> None:
+    def __init__(self, caches: CacheCarrier, places: Sequence[tuple[str, str]]) -> None:
         self._caches = caches
         self._places = places
+        self._held: tuple[Any, list[tuple[Any, str]]] = None, []
 
     @contextmanager
-    def shown(self, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
+    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
         """The attributes as they are for the rows of a pass, None where these begin."""
-        before = [getattr(module, name) for module, name in self._places]
+        known, places = self._held
+        if known is not body:
+            places = [(body.get_submodule(module), name) for module, name in self._places]
+            self._held = body, places
+        before = [getattr(module, name) for module, name in places]
         try:
-            for number, (module, name) in enumerate(self._places):
+            for number, (module, name) in enumerate(places):
                 setattr(module, name, None if states is None else states[number])
-            with self._caches.shown(attention, None) as now:
+            with self._caches.shown(body, attention, None) as now:
                 yield now
-            now.found = {number: getattr(module, name) for number, (module, name) in enumerate(self._places)}
+            now.found = {number: getattr(module, name) for number, (module, name) in enumerate(places)}
         finally:
-            for (module, name), value in zip(self._places, before, strict=True):
+            for (module, name), value in zip(places, before, strict=True):
                 setattr(module, name, value)
 
 
 class OutputCarrier:
     """States that the model takes and returns as a list of tensors: RWKV.
 
-    body: the model; name: of its argument, and of what it returns
+    name: of the argument, and of what the model returns
     """
 
-    def __init__(self, body: Any, name: str) -> None:
-        self._body = body
+    def __init__(self, name: str) -> None:
         self._name = name
 
     @contextmanager
-    def shown(self, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
+    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
         """The list, None where rows begin."""
         now = Shown({self._name: None if states is None else [states[number] for number in range(len(states))]})
         outputs: list[Any] = []
@@ -123,7 +127,7 @@ class OutputCarrier:
         def keep(module: Any, given: Any, output: Any) -> None:
             outputs.append(output)
 
-        hook = self._body.register_forward_hook(keep)
+        hook = body.register_forward_hook(keep)
         try:
             yield now
         finally:
@@ -138,14 +142,14 @@ def find_carrier(body: Any, kinds: Sequence[Kind], name: str, ids: Tensor) -> Ca
     name: of the argument that it takes them by
     """
     if name == "state":
-        return OutputCarrier(body, name)
+        return OutputCarrier(name)
     before = dict(_attributes(body))
     try:
         cache = getattr(body(input_ids=ids, use_cache=True), name, None)
         changed = [place for place, value in _attributes(body) if value is not before.get(place)]
     finally:
         for (module, attribute), value in before.items():
-            setattr(module, attribute, value)
+            setattr(body.get_submodule(module), attribute, value)
     caches = CacheCarrier(kinds, name)
     if changed:
         return ModuleCarrier(caches, changed)
@@ -153,12 +157,12 @@ def find_carrier(body: Any, kinds: Sequence[Kind], name: str, ids: Tensor) -> Ca
     return ListCarrier(kinds, name, cache, lists) if lists else caches
 
 
-def _attributes(body: Any) -> Iterator[tuple[tuple[Any, str], Any]]:
-    """What modules hold beside parameters and buffers that is a tensor, or may become one."""
-    for module in body.modules():
+def _attributes(body: Any) -> Iterator[tuple[tuple[str, str], Any]]:
+    """What modules hold beside parameters and buffers that is a tensor, or may become one, by names of both."""
+    for path, module in body.named_modules():
         for name, value in _held(module):
             if value is None or isinstance(value, Tensor):
-                yield (module, name), value
+                yield (path, name), value
 
 
 def _held(what: Any) -> list[tuple[str, Any]]:

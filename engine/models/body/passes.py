@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ...memory.tables import Chunk
-from .storage import BlockStorage, Gathered, LayerBlocks, Places, RightAligned, slots_of
+from ..blocks.storage import BlockStorage, Gathered, LayerBlocks, Places, RightAligned, slots_of
 
 
 class Pass:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from .storage import BlockStorage
+from ..blocks.storage import BlockStorage
 
 States = dict[Hashable, Tensor]
 """Tensors [rows, ...], by which state of which layer they are."""

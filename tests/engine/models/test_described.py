@@ -1,8 +1,9 @@
-"""Fused decoders: the states and tokens of transformers' own code, for the bodies that are known and no others."""
+"""Described decoders: the states and tokens of transformers' own code, for bodies that are described and no others."""
 
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import os
 import pickle
@@ -18,20 +19,18 @@ from torch import nn
 from trellm import Greedy, generate
 from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
 from trellm.engine.models.blocks.attention import is_undivided
-from trellm.engine.models.blocks.packed import PackedReader
 from trellm.engine.models.blocks.reach import Reach
 from trellm.engine.models.blocks.step import Step
 from trellm.engine.models.blocks.storage import BlockStorage, LayerBlocks
 from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.fused import at_once as fused_at_once
-from trellm.engine.models.fused import decoder as fused_decoder
-from trellm.engine.models.fused import host as fused_host
-from trellm.engine.models.fused import reader as fused_reader
-from trellm.engine.models.fused.decoder import FusedDecoder
-from trellm.engine.models.fused.host import HostDecoder
-from trellm.engine.models.fused.probe import is_right
-from trellm.engine.models.fused.reader import FusedReader
-from trellm.engine.models.fused.structure import UnknownBodyError, structure_of
+from trellm.engine.models.packed import decoder as packed_decoder
+from trellm.engine.models.packed import device, host
+from trellm.engine.models.packed.architectures import NotDescribedError
+from trellm.engine.models.packed.decoder import Backend, DescribedDecoder
+from trellm.engine.models.packed.device import DeviceKernels
+from trellm.engine.models.packed.host import HostKernels
+from trellm.engine.models.packed.runner import PackedRunner
+from trellm.engine.models.packed.source import ModuleSource
 from trellm.errors import ModelError
 
 from .architectures import CONFIGS, FEW, GROUPED, NAMES, OLD
@@ -70,27 +69,31 @@ def network_of(name: str, dtype: torch.dtype = torch.float32) -> Any:
     return model.to(dtype)
 
 
-def fused_of(network: Any, kind: type[FusedDecoder] = FusedDecoder) -> FusedDecoder:
-    found = kind.of(network.model, network.config)
-    assert type(found) is kind
+def described_of(network: Any, kind: type[Backend] = DeviceKernels) -> DescribedDecoder:
+    found = DescribedDecoder.of(network.base_model, network.config, kind)
+    assert found is not None and type(found.kernels) is kind
     return found
 
 
+def is_described(network: Any, kind: type[Backend] = DeviceKernels) -> bool:
+    return DescribedDecoder.of(network.base_model, network.config, kind) is not None
+
+
 @pytest.fixture(params=["at once", "kernels", "torch"])
-def everywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[FusedDecoder]:
-    """What runs fused on the CPU: by a kernel of all layers, by those of each, or by torch operations, as on a GPU."""
+def everywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Backend]:
+    """What runs on the CPU: a kernel of all layers, those of each, or torch operations, as on a GPU."""
     if "TRELLM_TEST_DEVICE" in os.environ:
         pytest.skip("models are on a device")
     if request.param == "kernels":
-        monkeypatch.setattr(fused_at_once, "_MUCH", 0)
-    kind = FusedDecoder if request.param == "torch" else HostDecoder
-    monkeypatch.setitem(fused_reader.DECODERS, "cpu", (kind,))
+        monkeypatch.setattr(host, "_MUCH", 0)
+    kind = DeviceKernels if request.param == "torch" else HostKernels
+    monkeypatch.setitem(packed_decoder.BACKENDS, "cpu", kind)
     return kind
 
 
-def states_of(fused: FusedDecoder, body: Any, text: list[int], layers: list[LayerBlocks] | None = None) -> Any:
+def states_of(fused: DescribedDecoder, body: Any, text: list[int], layers: list[LayerBlocks] | None = None) -> Any:
     """The states of one text, in the first blocks, by attention to everything before."""
-    layers = layers or [LayerBlocks(1 + len(text) // BLOCK) for _ in fused.layers]
+    layers = layers or [LayerBlocks(1 + len(text) // BLOCK) for _ in fused.description.reaches]
     size = len(text)
 
     def attend(number: int, queries: torch.Tensor) -> torch.Tensor:
@@ -101,14 +104,14 @@ def states_of(fused: FusedDecoder, body: Any, text: list[int], layers: list[Laye
         scores = queries.transpose(0, 1) @ keys.mT * fused.scale
         return (scores.masked_fill(later, -torch.inf).softmax(-1) @ values).transpose(0, 1)
 
-    group = fused.heads.queries // fused.heads.keys
+    group = fused.description.heads.queries // fused.description.heads.keys
     later = torch.ones(size, size, dtype=torch.bool, device=body.device).triu(1)
     places = torch.arange(size, device=body.device)
     ids = torch.tensor(text, device=body.device)
     return fused.run(ids, places, places.to(torch.int32), layers, attend)
 
 
-def agrees(network: Any, fused: FusedDecoder, tolerance: float = 1e-4) -> None:
+def agrees(network: Any, fused: DescribedDecoder, tolerance: float = 1e-4) -> None:
     text = [7, 3, 99, 0, 21]
     with torch.no_grad():
         expected = network.model(torch.tensor([text], device=network.device), use_cache=False).last_hidden_state[0]
@@ -118,12 +121,12 @@ def agrees(network: Any, fused: FusedDecoder, tolerance: float = 1e-4) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("name", KNOWN)
 def test_any_history_of_texts_gives_what_the_text_alone_does(
-    name: str, dtype: torch.dtype, tokenizer: Any, everywhere: type[FusedDecoder]
+    name: str, dtype: torch.dtype, tokenizer: Any, everywhere: type[Backend]
 ) -> None:
     network = network_of(name, dtype)
     model = DecoderModel(network, tokenizer)
-    assert type(model._reader) is FusedReader
-    assert type(model._reader.fused) is everywhere
+    assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
+    assert type(model._runner.described.kernels) is everywhere
     tolerance = 1e-3 if dtype == torch.float32 else 1e-5  # norms are float32
     with torch.inference_mode():
         seen = random_history(model, seed=int(dtype == torch.float64))
@@ -136,7 +139,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(
 @pytest.mark.parametrize("name", ["llama with biases", "qwen3"])
 def test_short_types(name: str, dtype: torch.dtype) -> None:
     network = network_of(name, dtype)
-    agrees(network, fused_of(network), 0.1 if dtype == torch.bfloat16 else 0.02)
+    agrees(network, described_of(network), 0.1 if dtype == torch.bfloat16 else 0.02)
 
 
 @pytest.mark.usefixtures("everywhere")
@@ -148,16 +151,16 @@ def test_the_same_tokens_through_the_engine(
 
     def tokens() -> list[Any]:
         model = DecoderModel(copy.deepcopy(hugging_face(name)), tokenizer)
-        assert isinstance(model._reader, PackedReader)
-        made: list[Any] = [type(model._reader)]
+        assert isinstance(model._runner, PackedRunner)
+        made: list[Any] = [model._runner.described is not None]
         for generator in (generate.text(model), generate.regex(model, r"[a-z]+ \d{3}( [a-z]+)*")):
             made += [each.token_ids for each in generator.run(prompts, max_tokens=24, search=Greedy())]
         return made
 
     fused = tokens()
-    monkeypatch.setattr(fused_reader, "DECODERS", {})
+    monkeypatch.setattr(packed_decoder, "BACKENDS", {})
     stock = tokens()
-    assert (fused[0], stock[0]) == (FusedReader, PackedReader)
+    assert (fused[0], stock[0]) == (True, False)
     assert fused[1:] == stock[1:]
     assert max(map(len, stock[1:])) > 10
 
@@ -170,10 +173,10 @@ def test_small_steps_are_one_call(name: str, threads: int, tokenizer: Any, monke
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     network = hub.GPT2LMHeadModel(hub.GPT2Config(**OLD, **NAMES)).eval() if name == "gpt2" else network_of(name)
     model = DecoderModel(network, tokenizer)
-    assert isinstance(model._reader, FusedReader)
+    assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     found: list[list[torch.Tensor]] = []
     calls = Counter[bool]()
-    fused = model._reader.fused
+    fused = model._runner.described
     run = fused.run_at_once
 
     def run_at_once(*arguments: Any) -> torch.Tensor | None:
@@ -182,8 +185,8 @@ def test_small_steps_are_one_call(name: str, threads: int, tokenizer: Any, monke
         return states
 
     monkeypatch.setattr(fused, "run_at_once", run_at_once)
-    for much in (fused_at_once._MUCH, 0):
-        monkeypatch.setattr(fused_at_once, "_MUCH", much)
+    for much in (host._MUCH, 0):
+        monkeypatch.setattr(host, "_MUCH", much)
         with torch.inference_mode():
             found.append([state for state, _, _ in random_history(model, 1)])
     assert calls[True] == calls[False] > 10
@@ -195,18 +198,18 @@ def test_small_steps_are_one_call(name: str, threads: int, tokenizer: Any, monke
 def test_weights_stay_while_a_kernel_reads_them(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread, that finds the weights moved, may lay them out anew in the midst of a step."""
     model = DecoderModel(network_of("qwen3"), tokenizer)
-    assert isinstance(model._reader, FusedReader)
-    fused = model._reader.fused
-    assert isinstance(fused, HostDecoder)
-    known = [weakref.ref(array) for both in fused._arrays for part in both for array in part if hasattr(array, "shape")]
+    assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
+    fused = model._runner.described
+    assert isinstance(fused.kernels, HostKernels)
+    known = [weakref.ref(array) for own in fused.kernels.arrays for array in own]
     seen: list[int] = []
 
     def read_layers(*arguments: Any) -> None:
-        assert fused._arrange()
+        fused._arrange()
         gc.collect()
         seen.append(sum(each() is not None for each in known))
 
-    monkeypatch.setattr(fused_host, "read_layers", read_layers)
+    monkeypatch.setattr(host, "read_layers", read_layers)
     generate.text(model).run("the", max_tokens=1)
     assert seen and seen[0] == len(known) > 0
 
@@ -232,11 +235,11 @@ def test_attention_that_is_worth_threads_has_them(monkeypatch: pytest.MonkeyPatc
     assert is_undivided(step(*[(4000, 1)] * 8), 256, 1024)
 
 
-@pytest.mark.parametrize("kind", [HostDecoder, FusedDecoder])
-def test_a_token_without_a_slot_is_not_kept(kind: type[FusedDecoder]) -> None:
+@pytest.mark.parametrize("kind", [HostKernels, DeviceKernels])
+def test_a_token_without_a_slot_is_not_kept(kind: type[Backend]) -> None:
     network = network_of("qwen3")
-    fused = fused_of(network, kind)
-    layers = [LayerBlocks(2) for _ in fused.layers]
+    fused = described_of(network, kind)
+    layers = [LayerBlocks(2) for _ in fused.description.reaches]
     ids, positions = torch.tensor([5, 9, 5]), torch.tensor([0, 0, 1])
 
     def attend(number: int, queries: torch.Tensor) -> torch.Tensor:
@@ -244,7 +247,7 @@ def test_a_token_without_a_slot_is_not_kept(kind: type[FusedDecoder]) -> None:
 
     slots = torch.tensor([BLOCK + 2, -1, 3], dtype=torch.int32)
     states = fused.run(ids, positions, slots, layers, attend)
-    alone = fused.run(ids[:1], positions[:1], slots[:1], [LayerBlocks(2) for _ in fused.layers], attend)
+    alone = fused.run(ids[:1], positions[:1], slots[:1], [LayerBlocks(2) for _ in fused.description.reaches], attend)
     torch.testing.assert_close(states[:1], alone)
     for layer in layers:
         assert layer.keys.abs().sum((1, 3)).nonzero().tolist() == [[0, 3], [1, 2]]
@@ -253,11 +256,11 @@ def test_a_token_without_a_slot_is_not_kept(kind: type[FusedDecoder]) -> None:
 
 def test_how_often_a_layer_calls_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     network = network_of("qwen3")
-    fused = fused_of(network)
+    fused = described_of(network)
     calls: Counter[str] = Counter()
 
     def counted(name: str) -> Any:
-        function = getattr(fused_decoder, name)
+        function = getattr(device, name)
 
         def call(*arguments: Any) -> Any:
             calls[name] += 1
@@ -266,9 +269,9 @@ def test_how_often_a_layer_calls_anything(monkeypatch: pytest.MonkeyPatch) -> No
         return call
 
     for name in ("norm", "place", "multiply_normed", "multiply_gated", "multiply_onto"):
-        monkeypatch.setattr(fused_decoder, name, counted(name))
+        monkeypatch.setattr(device, name, counted(name))
     states_of(fused, network.model, [1, 2, 3])
-    layers = len(fused.layers)
+    layers = fused.description.layers
     each = dict.fromkeys(("place", "multiply_normed", "multiply_gated"), layers)
     assert calls == {**each, "multiply_onto": 2 * layers, "norm": 1}
 
@@ -277,14 +280,17 @@ def test_how_often_a_layer_calls_anything(monkeypatch: pytest.MonkeyPatch) -> No
 CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "in training": ("training", lambda model: model.train()),
     "another activation": (
-        "the activation GELU",
+        "act_fn: GELU",
         lambda model: setattr(model.model.layers[1].mlp, "act_fn", nn.GELU()),
     ),
     "a wrapped linear layer": (
         "q_proj: Wrapped",
         lambda model: setattr(model.model.layers[0].self_attn, "q_proj", Wrapped(8, 8)),
     ),
-    "an adapter beside": ("parts of an MLP", lambda model: model.model.layers[0].mlp.add_module("lora", nn.Identity())),
+    "an adapter beside": (
+        "parts of layer 0 mlp",
+        lambda model: model.model.layers[0].mlp.add_module("lora", nn.Identity()),
+    ),
     "a hook": ("hooks", lambda model: model.model.layers[1].mlp.register_forward_hook(print)),
     "a hook before": ("hooks", lambda model: model.model.norm.register_forward_pre_hook(print)),
     "another forward": ("another forward", lambda model: setattr(model.model.layers[0], "forward", print)),
@@ -297,10 +303,10 @@ CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     ),
     "types that are mixed": ("several types", lambda model: model.model.norm.double()),
     "a bias of one product": (
-        "biases of some",
+        "biases of up",
         lambda model: setattr(model.model.layers[0].mlp.up_proj, "bias", nn.Parameter(torch.zeros(48))),
     ),
-    "a shape that does not fit": ("a product of shape", lambda model: model.config.update({"hidden_size": 64})),
+    "a shape that does not fit": ("queries of shape", lambda model: model.config.update({"hidden_size": 64})),
     "a shared weight": (
         "share",
         lambda model: setattr(
@@ -326,25 +332,24 @@ class Wrapped(nn.Linear):
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_changed_is_not_known(change: str) -> None:
     network = network_of("llama")
-    assert structure_of(network.model, network.config)
+    assert ModuleSource(network.model, network.config).weights
     reason, make = CHANGES[change]
     make(network)
-    with pytest.raises(UnknownBodyError, match=reason):
-        structure_of(network.model, network.config)
-    assert FusedDecoder.of(network.model, network.config) is None
+    with pytest.raises(NotDescribedError, match=reason):
+        ModuleSource(network.model, network.config)
+    assert not is_described(network)
 
 
-@pytest.mark.parametrize("name", sorted(CONFIGS.keys() - {"llama", "mistral", "qwen3"}))
+@pytest.mark.parametrize("name", sorted(CONFIGS.keys() - {"llama", "mistral", "qwen3", "gpt2"}))
 def test_other_architectures_are_not_known(name: str) -> None:
     network = hub.AutoModelForCausalLM.from_config(CONFIGS[name](), experts_implementation="eager").eval()
-    body = getattr(network, "model", network.base_model)
-    assert FusedDecoder.of(body, network.config) is None and HostDecoder.of(body, network.config) is None
+    assert not is_described(network, DeviceKernels) and not is_described(network, HostKernels)
 
 
 def test_configurations_may_have_a_size_for_each_layer() -> None:
     network = network_of("llama")
     network.config.__dict__["intermediate_size"] = [48, 48]
-    assert HostDecoder.of(network.model, network.config) is not None
+    assert is_described(network, HostKernels)
 
 
 def test_a_subclass_is_not_known() -> None:
@@ -353,17 +358,18 @@ def test_a_subclass_is_not_known() -> None:
 
     torch.manual_seed(0)
     body = LlamaModel(KNOWN["llama"]()).eval()
-    assert FusedDecoder.of(body, body.config) is None
+    assert DescribedDecoder.of(body, body.config, DeviceKernels) is None
 
 
 @pytest.mark.parametrize("part", ["LlamaRMSNorm", "LlamaMLP", "LlamaAttention", "LlamaRotaryEmbedding"])
-def test_what_is_patched_is_found_by_the_probe(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_classes_that_are_patched_are_not_described(
+    part: str, is_wrapped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from transformers.models.llama import modeling_llama
 
     network = network_of("llama")
-    fused = fused_of(network)
-    assert is_right(fused.run, fused.scale, network.model, network.config)
-    assert not is_right(fused.run, fused.scale * 2, network.model, network.config)
+    agrees(network, described_of(network))
     which = getattr(modeling_llama, part)
     stock = which.forward
 
@@ -371,15 +377,41 @@ def test_what_is_patched_is_found_by_the_probe(part: str, monkeypatch: pytest.Mo
         made = stock(self, *arguments, **named)
         return (made[0] * 1.5, *made[1:]) if isinstance(made, tuple) else made * 1.5
 
-    monkeypatch.setattr(which, "forward", forward)
-    assert structure_of(network.model, network.config)
-    assert FusedDecoder.of(network.model, network.config) is None
+    monkeypatch.setattr(which, "forward", functools.wraps(stock)(forward) if is_wrapped else forward)
+    with pytest.raises(NotDescribedError, match=f"another forward of {part}"):
+        ModuleSource(network.model, network.config)
+
+
+def test_functions_of_a_file_that_are_patched_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers.models.llama import modeling_llama
+
+    network = network_of("llama")
+    monkeypatch.setattr(modeling_llama, "apply_rotary_pos_emb", lambda query, key, *others: (key, query))
+    with pytest.raises(NotDescribedError, match="another forward of LlamaAttention"):
+        ModuleSource(network.model, network.config)
+
+
+def test_parametrizations_are_seen() -> None:
+    network = network_of("llama")
+    nn.utils.parametrize.register_parametrization(network.model.layers[0].mlp.up_proj, "weight", nn.Identity())
+    with pytest.raises(NotDescribedError, match="up_proj: ParametrizedLinear"):
+        ModuleSource(network.model, network.config)
+
+
+@pytest.mark.parametrize("name", [*KNOWN, "gpt2"])
+def test_descriptions_say_what_weights_there_are(name: str) -> None:
+    network = hub.GPT2LMHeadModel(hub.GPT2Config(**OLD, **NAMES)).eval() if name == "gpt2" else network_of(name)
+    source = ModuleSource(network.base_model, network.config)
+    said = source.description
+    assert (said.tied_head, said.layers) == (network.config.tie_word_embeddings, network.config.num_hidden_layers)
+    assert len(said.reaches) == len(source.weights.layers) == said.layers
+    assert tuple(source.weights.embedding.shape) == (said.vocabulary, said.hidden)
 
 
 def test_hooks_that_transformers_leaves_do_no_harm() -> None:
     network = network_of("llama")
     network.model(torch.tensor([[1, 2]]), output_hidden_states=True, output_attentions=True)
-    agrees(network, fused_of(network))
+    agrees(network, described_of(network))
 
 
 def storages(network: Any) -> Counter[int]:
@@ -392,9 +424,9 @@ def test_weights_lie_in_memory_once(name: str) -> None:
     network = network_of(name)
     before = copy.deepcopy(network.state_dict())
     trained = [parameter.requires_grad for parameter in network.parameters()]
-    fused = fused_of(network)
-    own = {layer.attention.weight.untyped_storage().data_ptr() for layer in fused.layers}
-    own |= {layer.gates.weight.untyped_storage().data_ptr() for layer in fused.layers}
+    layers = ModuleSource(network.model, network.config).weights.layers
+    own = {layer.attention.weight.untyped_storage().data_ptr() for layer in layers}
+    own |= {layer.up.weight.untyped_storage().data_ptr() for layer in layers}
     shared = storages(network)
     assert {shared[place] for place in own} == {2, 3}
     size = sum(parameter.nbytes for parameter in network.parameters())
@@ -405,13 +437,13 @@ def test_weights_lie_in_memory_once(name: str) -> None:
         torch.testing.assert_close(value, before[key], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("kind", [HostDecoder, FusedDecoder])
-def test_weights_that_are_written_are_seen(kind: type[FusedDecoder]) -> None:
+@pytest.mark.parametrize("kind", [HostKernels, DeviceKernels])
+def test_weights_that_are_written_are_seen(kind: type[Backend]) -> None:
     network, other = network_of("llama with biases"), network_of("llama with biases")
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.mul_(1.25)
-    fused = fused_of(network, kind)
+    fused = described_of(network, kind)
     number = fused.prepare()
     network.load_state_dict(other.state_dict())
     assert fused.prepare() == number
@@ -429,10 +461,10 @@ def test_weights_that_are_written_are_seen(kind: type[FusedDecoder]) -> None:
     ],
     ids=["another dtype", "assigned", "a weight", "a module", "data"],
 )
-@pytest.mark.parametrize("kind", [HostDecoder, FusedDecoder])
-def test_weights_that_are_moved_are_laid_anew(move: Callable[[Any], Any], kind: type[FusedDecoder]) -> None:
+@pytest.mark.parametrize("kind", [HostKernels, DeviceKernels])
+def test_weights_that_are_moved_are_laid_anew(move: Callable[[Any], Any], kind: type[Backend]) -> None:
     network = network_of("llama")
-    fused = fused_of(network, kind)
+    fused = described_of(network, kind)
     number = fused.prepare()
     agrees(network, fused)
     move(network)
@@ -443,7 +475,7 @@ def test_weights_that_are_moved_are_laid_anew(move: Callable[[Any], Any], kind: 
 
 def test_a_body_that_is_changed_is_given_up() -> None:
     network = network_of("llama")
-    fused = fused_of(network)
+    fused = described_of(network)
     network.model.layers[0].self_attn.q_proj = Wrapped(32, 32)
     assert fused.prepare() is None
     with pytest.raises(ModelError, match="the layers of LlamaModel were changed"):
@@ -454,7 +486,7 @@ def test_a_body_that_is_changed_is_given_up() -> None:
 def test_a_model_that_is_changed_runs_its_own_code(tokenizer: Any) -> None:
     model = DecoderModel(network_of("llama"), tokenizer)
     network = model.model
-    assert type(model._reader) is FusedReader
+    assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     old = network.model.layers[0].self_attn.q_proj
     new = Wrapped(32, 32, bias=False, device=network.device)
     new.weight = nn.Parameter(old.weight.data * -1)
@@ -463,13 +495,13 @@ def test_a_model_that_is_changed_runs_its_own_code(tokenizer: Any) -> None:
         seen = random_history(model, 0)
         for state, _, text in seen:
             torch.testing.assert_close(state, last_state(network, text).to(state), rtol=1e-3, atol=1e-3)
-    assert model._reader.fused.prepare() is None
+    assert model._runner.described.prepare() is None
 
 
-@pytest.mark.parametrize("kind", [HostDecoder, FusedDecoder])
-def test_two_decoders_of_one_body_leave_each_other_alone(kind: type[FusedDecoder]) -> None:
+@pytest.mark.parametrize("kind", [HostKernels, DeviceKernels])
+def test_two_decoders_of_one_body_leave_each_other_alone(kind: type[Backend]) -> None:
     network = network_of("llama with biases")
-    first, second = fused_of(network, kind), fused_of(network, kind)
+    first, second = described_of(network, kind), described_of(network, kind)
     numbers = first.prepare(), second.prepare()
     agrees(network, first)
     agrees(network, second)
@@ -481,16 +513,17 @@ def test_two_decoders_of_one_body_leave_each_other_alone(kind: type[FusedDecoder
     assert after == (first.prepare(), second.prepare())
 
 
-def copies(fused: FusedDecoder) -> Iterator[FusedDecoder]:
+def copies(fused: DescribedDecoder) -> Iterator[DescribedDecoder | None]:
     yield copy.deepcopy(fused)
     yield pickle.loads(pickle.dumps(fused))
 
 
-@pytest.mark.parametrize("kind", [HostDecoder, FusedDecoder])
-def test_copies_are_of_a_body_of_their_own(kind: type[FusedDecoder]) -> None:
+@pytest.mark.parametrize("kind", [HostKernels, DeviceKernels])
+def test_copies_are_of_a_body_of_their_own(kind: type[Backend]) -> None:
     network = network_of("qwen3")
-    fused = fused_of(network, kind)
+    fused = described_of(network, kind)
     for other in copies(fused):
+        assert other is not None
         with torch.no_grad():
             for parameter in other._body.parameters():
                 parameter.mul_(1.5)
@@ -500,13 +533,13 @@ def test_copies_are_of_a_body_of_their_own(kind: type[FusedDecoder]) -> None:
         agrees(twin, other)
     network.model.layers[0].mlp.act_fn = nn.GELU()
     assert fused.prepare() is None
-    assert all(other.prepare() is None for other in copies(fused))
+    assert not any(copies(fused))
 
 
 def test_a_model_is_saved_and_loaded(tmp_path: Any) -> None:
     network = network_of("qwen3")
     before = copy.deepcopy(network.state_dict())
-    fused_of(network)
+    described_of(network)
     network.save_pretrained(tmp_path)
     torch.save(network.state_dict(), tmp_path / "weights.pt")
     loaded = hub.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
@@ -514,13 +547,13 @@ def test_a_model_is_saved_and_loaded(tmp_path: Any) -> None:
         assert state.keys() == before.keys()
         for key, value in state.items():
             torch.testing.assert_close(value, before[key], rtol=0, atol=0)
-    agrees(loaded, fused_of(loaded))
+    agrees(loaded, described_of(loaded))
 
 
 def test_a_model_can_be_trained_further() -> None:
     network = network_of("llama with biases")
     with torch.inference_mode():
-        fused = fused_of(network)
+        fused = described_of(network)
     optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
     before = network.model.layers[0].self_attn.k_proj.weight.detach().clone()
     network(torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss.backward()
@@ -532,23 +565,23 @@ def test_a_model_can_be_trained_further() -> None:
 def test_what_is_loaded_in_inference_mode_is_left_alone() -> None:
     with torch.inference_mode():
         network = network_of("llama")
-        assert FusedDecoder.of(network.model, network.config) is None
+        assert not is_described(network)
 
 
 def test_what_the_kernels_are_not_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert HostDecoder.of(network_of("llama", torch.bfloat16).model, KNOWN["llama"]()) is None
+    assert not is_described(network_of("llama", torch.bfloat16), HostKernels)
     network = network_of("llama")
-    fused = fused_of(network, HostDecoder)
+    fused = described_of(network, HostKernels)
     network.half()
     assert fused.prepare() is None
     network.float()
-    monkeypatch.setattr(fused_host, "_LARGE", 32 * 48)
+    monkeypatch.setattr(host, "_LARGE", 32 * 48)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        assert HostDecoder.of(network.model, network.config) is None
+        assert not is_described(network, HostKernels)
         torch.set_num_threads(2)
-        assert fused_of(network, HostDecoder)
+        assert described_of(network, HostKernels)
     finally:
         torch.set_num_threads(threads)
 
@@ -559,7 +592,7 @@ def test_states_on_a_gpu(name: str) -> None:
     tolerances = {torch.float32: 1e-3, torch.float64: 1e-5, torch.bfloat16: 0.1, torch.float16: 0.02}
     for dtype, tolerance in tolerances.items():
         network = network_of(name, dtype).to("cuda")
-        agrees(network, fused_of(network), tolerance)
+        agrees(network, described_of(network), tolerance)
 
 
 @pytest.mark.skipif(not CUDA, reason="this needs a GPU")
@@ -571,8 +604,8 @@ def test_launches_of_a_layer_on_a_gpu(tokens: int, most: int) -> None:
         config = KNOWN["qwen3"]()
         config.num_hidden_layers, config.layer_types = layers, ["full_attention"] * layers
         network = hub.AutoModelForCausalLM.from_config(config).eval().to("cuda", torch.bfloat16)
-        fused = fused_of(network)
-        storage = [LayerBlocks(1) for _ in fused.layers]
+        fused = described_of(network)
+        storage = [LayerBlocks(1) for _ in fused.description.reaches]
         ids = torch.arange(tokens, device="cuda")
         slots = ids.to(torch.int32)
 
@@ -594,8 +627,8 @@ def test_launches_of_a_layer_on_a_gpu(tokens: int, most: int) -> None:
 @pytest.mark.parametrize("tokens", [1, 3, 9])
 def test_a_step_is_captured_in_a_graph(dtype: torch.dtype, tokens: int) -> None:
     network = network_of("qwen3", dtype).to("cuda")
-    fused = fused_of(network)
-    layers = [LayerBlocks(4) for _ in fused.layers]
+    fused = described_of(network)
+    layers = [LayerBlocks(4) for _ in fused.description.reaches]
     ids = torch.arange(tokens, device="cuda")
     positions, slots = ids.clone(), ids.to(torch.int32)
 

@@ -1,0 +1,163 @@
+"""The decoders of transformers that are described: what they compute and are made of, by the type of configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....kernels.decoder.plain import Heads
+from ..blocks.reach import layer_reaches
+from .description import DecoderDescription
+
+LINEAR, EMBEDDING = "torch.nn.modules.linear.Linear", "torch.nn.modules.sparse.Embedding"
+CONV = "transformers.pytorch_utils.Conv1D"
+"""A linear layer whose weights lie [in, out]."""
+_LIST, _DROPOUT = "torch.nn.modules.container.ModuleList", "torch.nn.modules.dropout.Dropout"
+_LAYER_NORM = "torch.nn.modules.normalization.LayerNorm"
+_SILU = ("torch.nn.modules.activation.SiLU", "transformers.activations.SiLUActivation")
+_GELU_TANH = ("transformers.activations.NewGELUActivation", "transformers.activations.GELUTanh")
+_STEADY = ("default", "linear", "llama3", "yarn")
+"""Ways to scale rotary embeddings that do not depend on how long a text is."""
+_ATTENTION = frozenset({"queries", "keys", "values", "out"})
+_MLP = frozenset({"gates", "up", "down"})
+_NONE: frozenset[str] = frozenset()
+
+
+class NotDescribedError(Exception):
+    """A configuration that asks for what no description says, or modules that are not those of the description."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A module: of which class, what of a decoder it is, and which modules it is made of.
+
+    kinds: full names of classes, of which it is one; a name that begins with a dot is of the body's own file
+    role: a name of `DecoderDescription.products`, of a norm or an embedding; "" if it computes nothing by itself
+    parts: by name, all that there are; "*" for each of a list
+    attributes: what it must say of itself
+    """
+
+    kinds: tuple[str, ...]
+    role: str = ""
+    parts: Mapping[str, Part] = field(default_factory=dict[str, "Part"])
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A decoder as transformers has it; `describe` raises NotDescribedError for a configuration."""
+
+    body: Part
+    describe: Callable[[Any], DecoderDescription]
+
+
+def _llama(
+    name: str, attention: Callable[[Any], frozenset[str]], mlp: Callable[[Any], bool], *, head_norms: bool = False
+) -> Architecture:
+    """An architecture of Llama's family; which products of attention, and whether those of the MLP, have biases."""
+    norm = (f".{name}RMSNorm",)
+    heads = {"q_norm": Part(norm, "query_norm"), "k_norm": Part(norm, "key_norm")} if head_norms else {}
+    mixer = {
+        "q_proj": Part((LINEAR,), "queries"), "k_proj": Part((LINEAR,), "keys"), "v_proj": Part((LINEAR,), "values"),
+        "o_proj": Part((LINEAR,), "out"), **heads,
+    }  # fmt: skip
+    inner = {
+        "gate_proj": Part((LINEAR,), "gates"), "up_proj": Part((LINEAR,), "up"), "down_proj": Part((LINEAR,), "down"),
+        "act_fn": Part(_SILU),
+    }  # fmt: skip
+    layer = {
+        "self_attn": Part((f".{name}Attention",), "attention", mixer, {"is_causal": True}),
+        "mlp": Part((f".{name}MLP",), parts=inner),
+        "input_layernorm": Part(norm, "before"),
+        "post_attention_layernorm": Part(norm, "after"),
+    }
+    body = {
+        "embed_tokens": Part((EMBEDDING,), "embedding", attributes={"max_norm": None}),
+        "layers": Part((_LIST,), "layers", {"*": Part((f".{name}DecoderLayer",), parts=layer)}),
+        "norm": Part(norm, "last"),
+        "rotary_emb": Part((f".{name}RotaryEmbedding",), "rotary"),
+    }
+
+    def describe(config: Any) -> DecoderDescription:
+        rotary: dict[str, Any] = getattr(config, "rope_parameters", None) or {}
+        if rotary.get("rope_type") not in _STEADY:
+            raise NotDescribedError(f"rotary embeddings of type {rotary.get('rope_type')!r}")
+        size: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        if size % 2:
+            raise NotDescribedError("heads of an odd size")
+        inner: Any = config.intermediate_size
+        return DecoderDescription(
+            layers=config.num_hidden_layers, vocabulary=config.vocab_size, hidden=config.hidden_size,
+            inner=inner if isinstance(inner, int) else max(inner),
+            heads=Heads(config.num_attention_heads, config.num_key_value_heads, size),
+            reaches=tuple(layer_reaches(config)), norm="rms", norm_eps=config.rms_norm_eps, head_norms=head_norms,
+            positions="rotary", gated=True, activation="silu",
+            biases=attention(config) | (_MLP if mlp(config) else _NONE),
+            tied_head=bool(config.tie_word_embeddings),
+        )  # fmt: skip
+
+    return Architecture(Part((f".{name}Model",), parts=body), describe)
+
+
+def _gpt2() -> Architecture:
+    says = {"is_causal": True, "is_cross_attention": False, "reorder_and_upcast_attn": False}
+    mixer = {"c_attn": Part((CONV,), "queries_keys_values"), "c_proj": Part((CONV,), "out")}
+    dropouts = {"attn_dropout": Part((_DROPOUT,)), "resid_dropout": Part((_DROPOUT,))}
+    inner = {"c_fc": Part((CONV,), "up"), "c_proj": Part((CONV,), "down")}
+    layer = {
+        "ln_1": Part((_LAYER_NORM,), "before"),
+        "attn": Part((".GPT2Attention",), "attention", {**mixer, **dropouts}, says),
+        "ln_2": Part((_LAYER_NORM,), "after"),
+        "mlp": Part((".GPT2MLP",), parts={**inner, "act": Part(_GELU_TANH), "dropout": Part((_DROPOUT,))}),
+    }
+    body = {
+        "wte": Part((EMBEDDING,), "embedding", attributes={"max_norm": None}),
+        "wpe": Part((EMBEDDING,), "positions", attributes={"max_norm": None}),
+        "drop": Part((_DROPOUT,)),
+        "h": Part((_LIST,), "layers", {"*": Part((".GPT2Block",), parts=layer)}),
+        "ln_f": Part((_LAYER_NORM,), "last"),
+    }
+
+    def describe(config: Any) -> DecoderDescription:
+        width, count = config.hidden_size, config.num_attention_heads
+        return DecoderDescription(
+            layers=config.num_hidden_layers, vocabulary=config.vocab_size, hidden=width,
+            inner=config.n_inner or 4 * width, heads=Heads(count, count, width // count),
+            reaches=tuple(layer_reaches(config)), norm="layer", norm_eps=config.layer_norm_epsilon, head_norms=False,
+            positions="learned", gated=False, activation="gelu_tanh", biases=_ATTENTION | {"up", "down"},
+            tied_head=bool(config.tie_word_embeddings),
+        )  # fmt: skip
+
+    return Architecture(Part((".GPT2Model",), parts=body), describe)
+
+
+def _everywhere(config: Any) -> frozenset[str]:
+    return _ATTENTION if config.attention_bias else _NONE
+
+
+def _nowhere(config: Any) -> frozenset[str]:
+    return _NONE
+
+
+_LLAMA = _llama("Llama", _everywhere, lambda config: config.mlp_bias)
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "llama": _LLAMA,
+    "internlm3": _LLAMA,
+    "iquestcoder": _LLAMA,
+    "mistral": _llama("Mistral", _nowhere, lambda config: False),
+    "ministral": _llama("Ministral", _nowhere, lambda config: False),
+    "qwen2": _llama("Qwen2", lambda config: _ATTENTION - {"out"}, lambda config: False),
+    "qwen3": _llama("Qwen3", _everywhere, lambda config: False, head_norms=True),
+    "cwm": _llama("Cwm", _nowhere, lambda config: config.mlp_bias),
+    "gpt2": _gpt2(),
+}
+"""By `model_type` of a configuration."""
+
+
+def architecture_of(config: Any) -> Architecture:
+    """The architecture of a configuration. Raises NotDescribedError."""
+    found = ARCHITECTURES.get(config.model_type)
+    if found is None:
+        raise NotDescribedError(f"the architecture {config.model_type!r}")
+    return found

@@ -1,0 +1,144 @@
+"""A decoder that is described, run over packed tokens by the kernels of its device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from ....errors import ModelError
+from ..blocks.step import Step
+from ..blocks.storage import LayerBlocks
+from .architectures import NotDescribedError
+from .description import DecoderDescription, DecoderWeights
+from .device import DeviceKernels
+from .host import HostKernels
+from .source import ModuleSource
+
+Attend = Callable[[int, Tensor], Tensor]
+
+
+class Backend(Protocol):
+    """Computes with the weights of a decoder, what lies in attention apart."""
+
+    def __init__(self, description: DecoderDescription, weights: DecoderWeights) -> None: ...
+
+    @staticmethod
+    def takes(description: DecoderDescription, weight: Tensor) -> bool:
+        """Whether it computes what is described, with weights of this type on this device."""
+        ...
+
+    def read(
+        self, ids: Tensor, positions: Tensor, slots: Tensor, layers: Sequence[LayerBlocks], attend: Attend
+    ) -> Tensor:
+        """States [n, hidden] after the last norm, as `DescribedDecoder.run` has them."""
+        ...
+
+    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
+        """The same for a step, its attention included, in one call; None for a step that is not for that."""
+        ...
+
+
+BACKENDS: Mapping[str, type[Backend]] = {"cpu": HostKernels, "cuda": DeviceKernels}
+"""What runs decoders, by their device."""
+
+
+class DescribedDecoder:
+    """A body of transformers whose description is known, and for which its device has kernels.
+
+    A captured graph holds the addresses of weights: it is good for as long as the number of `prepare` is the same,
+    which has to be called before one is captured.
+    Raises NotDescribedError where the body is no such one.
+    """
+
+    def __init__(self, body: Any, config: Any, backend: type[Backend]) -> None:
+        self._body = body
+        self._config = config
+        self._kind = backend
+        self._number = 0
+        self._arrange()
+
+    @classmethod
+    def of(cls, body: Any, config: Any, backend: type[Backend] | None = None) -> Self | None:
+        """A decoder for a body, by the kernels of its device unless others are named; None for any other body."""
+        kind = BACKENDS.get(body.device.type) if backend is None else backend
+        if kind is None:
+            return None
+        try:
+            return cls(body, config, kind)
+        except NotDescribedError:
+            return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is one of the copied body."""
+        return _copied, (self._body, self._config, self._kind, self._source is None)
+
+    def prepare(self) -> int | None:
+        """A number that changes when weights have moved; None once the body is not what it was, and cannot be run.
+
+        Waits for nothing on the device.
+        """
+        if self._source is None:
+            return None
+        if self._source.is_intact:
+            return self._number
+        self._number += 1
+        try:
+            self._arrange()
+        except NotDescribedError:
+            self._source = None
+            return None
+        return self._number
+
+    @property
+    def scale(self) -> float:
+        """What attention multiplies the products of queries and keys by."""
+        return self.description.scale
+
+    def run(
+        self, ids: Tensor, positions: Tensor, slots: Tensor, layers: Sequence[LayerBlocks], attend: Attend
+    ) -> Tensor:
+        """States [n, hidden] after the last norm, of packed tokens.
+
+        ids, positions: int64 [n]
+        slots: int32 [n], block * BLOCK + place in the block; -1 for tokens whose keys and values are not kept
+        layers: where these go; what is not allocated yet is, which a graph that is captured should not have to do
+        attend: from a layer's number and its queries [n, heads, size] to what they get from the values, of the same
+            shape; keys and values are in the layer's blocks by then
+        Nothing here waits for the device or depends on what is in tensors there. Raises ModelError if the body is no
+        longer what it was.
+        """
+        if self.prepare() is None:
+            raise ModelError(f"the layers of {type(self._body).__name__} were changed; wrap the model anew")
+        return self.run_prepared(ids, positions, slots, layers, attend)
+
+    @torch.no_grad()
+    def run_prepared(
+        self, ids: Tensor, positions: Tensor, slots: Tensor, layers: Sequence[LayerBlocks], attend: Attend
+    ) -> Tensor:
+        """`run`, where `prepare` has just given a number."""
+        return self.kernels.read(ids, positions, slots, layers, attend)
+
+    @torch.no_grad()
+    def run_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
+        """What `run_prepared` returns for a step, in one call; None for a step that is not for that.
+
+        Its texts' keys and values go to the blocks of the step's layers.
+        """
+        return self.kernels.read_at_once(ids, positions, slots, step)
+
+    def _arrange(self) -> None:
+        """Look through the body, and lay its weights out. Raises NotDescribedError."""
+        source = ModuleSource(self._body, self._config)
+        if not self._kind.takes(source.description, source.weights.embedding):
+            raise NotDescribedError(f"{self._kind.__name__} is not for this decoder")
+        self.description = source.description
+        self.kernels: Backend = self._kind(source.description, source.weights)
+        self._source: ModuleSource | None = source
+
+
+def _copied(body: Any, config: Any, backend: type[Backend], is_given_up: bool) -> DescribedDecoder | None:
+    """A decoder of a copied body; None of one that was changed."""
+    return None if is_given_up else DescribedDecoder.of(body, config, backend)

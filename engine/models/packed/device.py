@@ -1,0 +1,68 @@
+"""A described decoder by torch operations, and on a GPU by Triton's kernels in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from ....kernels.decoder.operations import multiply_gated, multiply_normed, multiply_onto, norm, place
+from ..blocks.step import Step
+from ..blocks.storage import LayerBlocks
+from .description import DecoderDescription, DecoderWeights
+
+
+class DeviceKernels:
+    """Decoders with RMS norms, rotary embeddings and SwiGLU: on a GPU in 8 launches a layer, with up to 4 tokens in 5,
+    beside those of attention.
+
+    States are rounded where transformers rounds them, but for norms of up to 4 tokens on a GPU, which are not rounded
+    before they are multiplied. A token's states depend on what runs beside it as far as products do, whose algorithms
+    are chosen by how many tokens there are: in float32 and float64 they differ in the last bits, by which no token
+    changes but one of two that are as likely to a few parts in a million; in bfloat16 and float16 they differ visibly,
+    and "the same seed, the same tokens in any batch" does not hold.
+    """
+
+    def __init__(self, description: DecoderDescription, weights: DecoderWeights) -> None:
+        self._heads = description.heads
+        self._eps = description.norm_eps
+        self.weights = weights
+
+    @staticmethod
+    def takes(description: DecoderDescription, weight: Tensor) -> bool:
+        """Whether all that is described has its operation here."""
+        return (description.norm, description.positions, description.gated, description.activation) == (
+            "rms", "rotary", True, "silu",
+        )  # fmt: skip
+
+    def read(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        layers: Sequence[LayerBlocks],
+        attend: Callable[[int, Tensor], Tensor],
+    ) -> Tensor:
+        """As `Backend.read` says."""
+        residual, angles = self.weights.embedded(ids, positions), self.weights.angles(positions)
+        added: Tensor | None = None
+        for number, (own, layer) in enumerate(zip(self.weights.layers, layers, strict=True)):
+            product = multiply_normed(residual, added, own.before.weight, self._eps, *own.attention)
+            self._allocate(layer, product)
+            stored = layer.keys, layer.values
+            mixed = attend(number, place(product, angles, own.head_norms, slots, stored, self._heads))
+            added = multiply_onto(residual, mixed.reshape(len(residual), -1), *own.out)
+            inner = multiply_gated(residual, added, own.after.weight, self._eps, *own.up)
+            added = multiply_onto(residual, inner, *own.down)
+        return norm(residual, added, self.weights.last.weight, self._eps)
+
+    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
+        """There is no kernel of all layers."""
+        return None
+
+    def _allocate(self, layer: LayerBlocks, product: Tensor) -> None:
+        """Make room for a layer's first keys and values."""
+        heads = self._heads
+        parts = product.view(len(product), heads.queries + 2 * heads.keys, heads.size)
+        keys = parts[:, heads.queries :]
+        layer.allocate(keys[:, : heads.keys], keys[:, heads.keys :])

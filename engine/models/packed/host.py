@@ -1,0 +1,174 @@
+"""A described decoder on a CPU: two kernels a layer, beside those of attention, or one kernel for a small step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ....kernels.decoder.layers import begin_layer, end_layer, normalise_rows
+from ....kernels.decoder.products import lanes_of, room_of
+from ....kernels.decoder.stacks import Stack, Texts, read_layers
+from ...memory.tables import BLOCK
+from ..blocks.attention import is_undivided
+from ..blocks.step import Step
+from ..blocks.storage import IN_PLACE, LayerBlocks
+from .description import DecoderDescription, DecoderWeights, LayerWeights
+
+Reals = NDArray[Any]
+_LARGE = 1 << 20
+"""Numbers of an MLP whose products are worth several threads."""
+_FEW_THREADS = 2
+_MUCH = 1 << 29
+"""Products of numbers that take some 20 ms. A step of more is left to a call a layer, between which Ctrl-C is seen."""
+_READ = 4
+"""To read a weight takes as long as so many products."""
+
+
+class _Room(NamedTuple):
+    """What kernels compute in, for as many tokens as they multiply at once."""
+
+    states: Reals
+    product: Reals
+    across: Reals
+    sums: Reals
+
+
+class _Layer(NamedTuple):
+    """A layer's weights, empty for what it has not, in the order in which kernels take them."""
+
+    norm: Reals
+    norm_bias: Reals
+    attention: Reals
+    attention_bias: Reals
+    query_norm: Reals
+    key_norm: Reals
+    out: Reals
+    out_bias: Reals
+    after: Reals
+    after_bias: Reals
+    up: Reals
+    up_bias: Reals
+    down: Reals
+    down_bias: Reals
+
+
+class HostKernels:
+    """Decoders on a CPU, in float32 and float64, on one thread.
+
+    In a small step, calling the kernels of each layer takes as long as they do, and after each of them another thread
+    may have the interpreter; so one kernel reads all layers there.
+
+    Measured with one thread, against the body's own code on one thread, layers of 192 to 2,048 states: 2 to 8 times as
+    fast (Llama's family), 1.4 to 2.4 times (GPT-2). Where torch has several threads they make up for that in large
+    layers; so those are left to it.
+
+    A token's states depend in their last bits on whether many tokens are read at once or few, see `few_of`.
+    """
+
+    def __init__(self, description: DecoderDescription, weights: DecoderWeights) -> None:
+        self._description = description
+        self._weights = weights
+        # Kernels have only addresses of these: they have to stay until a step is done, even if the body's are moved.
+        self.arrays = [_arrays(own) for own in weights.layers]
+        none = weights.last.weight.new_empty(0)
+        self._last = weights.last.weight.numpy(), (none if weights.last.bias is None else weights.last.bias).numpy()
+        eps = description.norm_eps
+        shapes = {tuple(array.shape for array in own) for own in self.arrays}
+        tallest = max(shape[0] for each in shapes for shape in each if len(shape) == 2)
+        widest = max(shape[1] for each in shapes for shape in each if len(shape) == 2)
+        self._sizes = tallest, max(widest, tallest)
+        self._numbers = sum(array.size for own in self.arrays for array in own)
+        self._stack: Stack | None = None
+        if len(shapes) == 1:
+            self._stack = Stack(
+                np.array([[array.ctypes.data for array in own] for own in self.arrays], np.int64),
+                np.array([(*shape, 1)[:2] for shape in shapes.pop()], np.int64),
+                np.full((len(self.arrays), 3), eps),
+            )
+
+    @staticmethod
+    def takes(description: DecoderDescription, weight: Tensor) -> bool:
+        """Whether kernels for this type are as fast on one thread as torch is on those that it has."""
+        numbers = (3 if description.gated else 2) * description.hidden * description.inner
+        has_threads = numbers > _LARGE and torch.get_num_threads() > _FEW_THREADS
+        return weight.device.type == "cpu" and weight.dtype in IN_PLACE and not has_threads
+
+    def read(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        layers: Sequence[LayerBlocks],
+        attend: Callable[[int, Tensor], Tensor],
+    ) -> Tensor:
+        """As `Backend.read` says."""
+        residual = self._weights.embedded(ids, positions)
+        cos, sin = (each.numpy() for each in self._weights.angles(positions))
+        heads, eps, tokens = self._description.heads, self._description.norm_eps, len(residual)
+        queries = residual.new_empty(tokens, heads.queries, heads.size)
+        like = residual.new_empty(0, heads.keys, heads.size)
+        written, inner, places = queries.numpy(), residual.numpy(), slots.numpy()
+        room = self._room()
+        for number, (own, layer) in enumerate(zip(self.arrays, layers, strict=True)):
+            layer.allocate(like, like)
+            assert layer.arrays is not None
+            begin_layer(written, *layer.arrays, inner, places, cos, sin, *own[:2], eps, *own[2:6], eps, *room)
+            mixed = attend(number, queries).numpy().reshape(tokens, -1)
+            end_layer(inner, mixed, *own[6:10], eps, *own[10:], *room)
+        normalise_rows(inner, inner, *self._last, eps)
+        return residual
+
+    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
+        """As `Backend.read_at_once` says."""
+        stack = self._stack
+        if stack is None or not self._is_small(step, len(ids)):
+            return None
+        residual = self._weights.embedded(ids, positions)
+        inner, description = residual.numpy(), self._description
+        heads = description.heads
+        queries, mixed = np.empty((2, len(inner), heads.queries, heads.size), inner.dtype)
+        scores = (
+            step.scratch(0, heads.queries, inner.dtype) if step.short else np.empty((heads.queries, 0), inner.dtype)
+        )
+        settings, _ = step.settings(description.scale, None, inner.dtype)
+        cos, sin = (each.numpy() for each in self._weights.angles(positions))
+        texts = self._texts(step, residual)
+        read_layers(
+            inner, queries, mixed, slots.numpy(), cos, sin, stack, texts, *self._last, description.norm_eps, settings,
+            scores, *self._room(),
+        )  # fmt: skip
+        return residual
+
+    def _is_small(self, step: Step, tokens: int) -> bool:
+        if max(tokens, _READ) * self._numbers > _MUCH or step.uploaded is not None:
+            return False
+        heads = self._description.heads
+        return is_undivided(step, heads.keys * heads.size, heads.queries * heads.size)
+
+    def _texts(self, step: Step, like: Tensor) -> Texts:
+        """What attention reads in a step; `like` is of the type of keys and values, for which there is room then."""
+        heads = self._description.heads
+        none = like.new_empty(0, heads.keys, heads.size)
+        for layer in step.layers:
+            layer.allocate(none, none)
+        stored = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in step.layers]
+        shape = step.layers[0].blocks, heads.keys, BLOCK, heads.size
+        return Texts(np.array(stored, np.int64), np.array(shape, np.int64), step.limits, step.rows, step.long_rows)
+
+    def _room(self) -> _Room:
+        """Room for the largest of the layers; of this step alone, since several threads may run one model."""
+        (tallest, widest), kind = self._sizes, self._last[0].dtype
+        width, lanes = len(self._last[0]), lanes_of(kind)
+        return _Room(np.empty((lanes, width), kind), np.empty((lanes, tallest), kind), *room_of(widest, tallest, kind))
+
+
+def _arrays(own: LayerWeights) -> _Layer:
+    none = own.before.weight.new_empty(0)
+    heads = (None, None) if own.head_norms is None else own.head_norms[:2]
+    given = (*own.before, *own.attention, *heads, *own.out, *own.after, *own.up, *own.down)
+    return _Layer(*((none if tensor is None else tensor).numpy() for tensor in given))

@@ -1,0 +1,229 @@
+"""Weights of a decoder that lie in transformers' modules: found by their description, laid out for kernels, watched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import RLock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from ....kernels.decoder.plain import HeadNorms
+from ..stock import Links, strangeness_of
+from .architectures import CONV, NotDescribedError, Part, architecture_of
+from .description import DTYPES, DecoderDescription, DecoderWeights, LayerWeights, Norm, Product, Rotary
+
+_locks: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
+_ALONE = ("before", "after", "last")
+_JOINED = {"attention": ("queries", "keys", "values"), "up": ("gates", "up")}
+
+
+class ModuleSource:
+    """The weights of a body of transformers.
+
+    They are laid out once, and the parameters of the model's modules become views of them: the model works as before,
+    its memory is not doubled, and what is written into parameters (`load_state_dict`, an optimiser) is seen here. What
+    makes new ones (`to`, `deepcopy`) is noticed by `is_intact`, and so are modules and buffers that are replaced. Hooks
+    that are registered later are not.
+    Raises NotDescribedError where the body is not, to the last detail, what the description of its configuration says.
+    """
+
+    def __init__(self, body: Any, config: Any) -> None:
+        with _locks.setdefault(body, RLock()):
+            architecture = architecture_of(config)
+            self.description: DecoderDescription = architecture.describe(config)
+            found, layers = _parts_of(body, architecture.body, self.description)
+            _check(body, found, layers, self.description)
+            self.weights: DecoderWeights = _weights_of(found, layers, self.description)
+            self._links = Links(body)
+            self._parameters = list(body.parameters())
+            self._places = [parameter.data_ptr() for parameter in self._parameters]
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether modules and parameters are the same, and where they were. Waits for nothing on the device."""
+        return self._links.are_intact and [parameter.data_ptr() for parameter in self._parameters] == self._places
+
+
+Roles = dict[str, Any]
+"""Modules by what of a decoder they are."""
+
+
+def _parts_of(body: Any, expected: Part, description: DecoderDescription) -> tuple[Roles, list[Roles]]:
+    """The modules of a body, and those of each layer."""
+    home, found = type(body).__module__, Roles()
+    _need(home.startswith("transformers."), f"a body of {home}")
+    _match(body, expected, home, "", found, description.layers)
+    layers: list[Roles] = []
+    for number, layer in enumerate(found["layers"]):
+        if number < description.layers:
+            layers.append(Roles())
+            _match(layer, next(iter(_list_of(expected).parts.values())), home, f"layer {number}", layers[-1], 0)
+    return found, layers
+
+
+def _list_of(body: Part) -> Part:
+    return next(part for part in body.parts.values() if part.role == "layers")
+
+
+def _match(module: Any, part: Part, home: str, path: str, found: Roles, layers: int) -> None:
+    """See that a module, and all below it but layers, are what a part says; `found` gets them by their roles."""
+    kind = f"{type(module).__module__}.{type(module).__qualname__}"
+    kinds = [home + name if name.startswith(".") else name for name in part.kinds]
+    _need(kind in kinds, f"{path}: {type(module).__name__}")
+    strange = strangeness_of(module)
+    _need(strange is None, f"{path}: {strange}")
+    for name, value in part.attributes.items():
+        _need(getattr(module, name, None) == value, f"{path}: {name}")
+    if part.role:
+        found[part.role] = module
+    if "*" in part.parts:
+        _need(len(module) >= layers, "too few layers")
+        return
+    children: dict[str, Any] = dict(module.named_children())
+    _need(children.keys() == part.parts.keys(), f"parts of {path or 'the body'}")
+    for name, inner in part.parts.items():
+        _match(children[name], inner, home, f"{path} {name}".strip(), found, layers)
+
+
+def _check(body: Any, found: Roles, layers: Sequence[Roles], description: DecoderDescription) -> None:
+    """See that modules and weights fit the description."""
+    _need(not any(module.training for module in body.modules()), "training")
+    for number, parts in enumerate(layers):
+        attention = parts["attention"]
+        _need(attention.head_dim == description.heads.size, f"layer {number}: heads of another size")
+        _need(attention.scaling == description.scale, f"layer {number}: scaling of attention")
+        for name, (count, width) in _products_of(parts, description).items():
+            weight, bias = _by_rows(parts[name]), parts[name].bias
+            _need(tuple(weight.shape) == (count, width), f"layer {number}: {name} of shape {tuple(weight.shape)}")
+            has_bias = name in description.biases or name == "queries_keys_values"
+            _need((bias is not None) == has_bias, f"layer {number}: biases of {name}")
+            _need(bias is None or tuple(bias.shape) == (count,), f"layer {number}: a bias of {name}")
+    owners: list[Roles] = [found, *layers]
+    norms = [(parts[name], description.hidden) for parts in owners for name in _ALONE if name in parts]
+    sizes = ("query_norm", "key_norm") if description.head_norms else ()
+    norms += [(parts[name], description.heads.size) for parts in layers for name in sizes]
+    for norm, width in norms:
+        biased, eps = description.norm == "layer", getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
+        given = getattr(norm, "bias", None)
+        _need(norm.weight is not None and tuple(norm.weight.shape) == (width,), "a norm of another size")
+        _need((given is not None) == biased and eps == description.norm_eps, "a norm of another kind")
+    words = found["embedding"].weight
+    _need(words.shape[1] == description.hidden, "embeddings of another size")
+    if description.positions == "learned":
+        _need(found["positions"].weight.shape[1] == description.hidden, "embeddings of several sizes")
+    else:
+        rotary = found["rotary"]
+        _need(rotary.rope_type == rotary.config.rope_parameters["rope_type"], "rotary embeddings of another type")
+        _need(rotary.inv_freq.shape == (description.heads.size // 2,), "rotary embeddings of a part of a head")
+    _check_parameters(body, words)
+
+
+def _products_of(parts: Roles, description: DecoderDescription) -> dict[str, tuple[int, int]]:
+    """The shapes of products as the modules have them: queries, keys and values may be one."""
+    shapes = description.products
+    if "queries_keys_values" not in parts:
+        return shapes
+    joined = [shapes.pop(name) for name in _JOINED["attention"]]
+    return {**shapes, "queries_keys_values": (sum(count for count, _ in joined), description.hidden)}
+
+
+def _check_parameters(body: Any, first: Any) -> None:
+    """See that weights are plain tensors like the first, each with one owner among those that are laid side by side."""
+    weights = list(body.parameters())
+    turned = {id(each.weight) for each in body.modules() if f"{type(each).__module__}.{type(each).__name__}" == CONV}
+    _need(first.dtype in DTYPES, f"weights of type {first.dtype}")
+    for weight in weights:
+        plain = type(weight) is nn.Parameter and type(weight.data) is Tensor and weight.layout == torch.strided
+        _need(plain and not weight.is_inference() and weight.device.type != "meta", "weights of another kind")
+        _need(weight.dtype == first.dtype and weight.device == first.device, "weights of several types or devices")
+        whole = weight.is_contiguous() or (id(weight) in turned and weight.T.is_contiguous())
+        _need(whole, "weights that lie apart")
+    owned = sum(1 for module in body.modules() for _ in module.named_parameters(recurse=False, remove_duplicate=False))
+    _need(owned == len(weights), "weights that modules share")
+
+
+def _weights_of(found: Roles, layers: Sequence[Roles], description: DecoderDescription) -> DecoderWeights:
+    """The weights of modules; those of several that are multiplied with the same states become views of one tensor."""
+    learned, rotary = found.get("positions"), found.get("rotary")
+    return DecoderWeights(
+        found["embedding"].weight.data,
+        None if learned is None else learned.weight.data,
+        None if rotary is None else Rotary(rotary.inv_freq, rotary.attention_scaling),
+        [_layer_of(parts, description.norm_eps) for parts in layers],
+        _norm_of(found["last"]),
+    )
+
+
+def _layer_of(parts: Roles, eps: float) -> LayerWeights:
+    norms = None
+    if "query_norm" in parts:
+        norms = HeadNorms(parts["query_norm"].weight.data, parts["key_norm"].weight.data, eps)
+    together = "queries_keys_values" in parts
+    return LayerWeights(
+        _norm_of(parts["before"]),
+        _product_of([parts[name] for name in (("queries_keys_values",) if together else _JOINED["attention"])]),
+        norms,
+        _product_of([parts["out"]]),
+        _norm_of(parts["after"]),
+        _product_of([parts[name] for name in _JOINED["up"] if name in parts]),
+        _product_of([parts["down"]]),
+    )
+
+
+def _norm_of(module: Any) -> Norm:
+    bias: Any = getattr(module, "bias", None)
+    return Norm(module.weight.data, None if bias is None else bias.data)
+
+
+def _product_of(modules: Sequence[Any]) -> Product:
+    if len(modules) == 1:
+        _lay_by_rows(modules[0])
+        bias: Any = modules[0].bias
+        return Product(_by_rows(modules[0]).data, None if bias is None else bias.data)
+    weight = _joined([module.weight for module in modules])
+    return Product(weight, None if modules[0].bias is None else _joined([module.bias for module in modules]))
+
+
+def _by_rows(module: Any) -> Tensor:
+    """Weights [out, in]."""
+    return module.weight.T if type(module).__name__ == "Conv1D" else module.weight
+
+
+def _lay_by_rows(module: Any) -> None:
+    """Let weights that lie [in, out] lie by rows of what is multiplied; the parameter becomes a view of them."""
+    weight: Any = module.weight
+    if not _by_rows(module).is_contiguous():
+        # A tensor made in inference mode could never again be trained.
+        with torch.inference_mode(False), torch.no_grad():
+            weight.data = weight.data.T.contiguous().T
+
+
+def _joined(parts: Sequence[Any]) -> Tensor:
+    """Parameters as one tensor [all of them, ...], of which they are views from now on.
+
+    Where they lie behind one another already nothing is done: a model can be wrapped twice, copied and loaded again.
+    """
+    first: Tensor = parts[0].data
+    shape = (sum(len(part) for part in parts), *first.shape[1:])
+    at = first.data_ptr()
+    for part in parts:
+        if part.data_ptr() != at or part.untyped_storage().data_ptr() != first.untyped_storage().data_ptr():
+            break
+        at += part.nbytes
+    else:
+        return first.as_strided(shape, first.stride())
+    with torch.inference_mode(False), torch.no_grad():  # as above
+        whole = torch.cat([part.data for part in parts])
+        end = 0
+        for part in parts:
+            begin, end = end, end + len(part)
+            part.data = whole[begin:end]
+    return whole
+
+
+def _need(holds: bool, what: str) -> None:
+    if not holds:
+        raise NotDescribedError(what)

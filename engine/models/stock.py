@@ -1,0 +1,98 @@
+"""Networks of transformers' and torch's own modules, which compute what their classes say, and others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from operator import is_
+from types import FunctionType
+from typing import Any
+
+import torch
+import transformers
+
+_FILES: tuple[Any, ...] = (torch.__file__, transformers.__file__)
+_HOMES = tuple(os.path.dirname(os.path.abspath(str(file))) + os.sep for file in _FILES)
+_NAMES = ("torch.nn.modules.", "transformers.")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_FORWARD = _HOOKS[:2]
+_CAPTURING = "transformers.utils.output_capturing"
+_get: Any = dict[str, Any].get
+
+
+class Links:
+    """Where everything hangs that a network is made of: modules, parameters and buffers, and how it is called."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        links = list(_links_of(network))
+        self._holders, self._names, self._parts = ([link[place] for link in links] for place in range(3))
+        self._own = list(map(vars, network.modules()))
+        self._hooks: list[Any] = [held[name] for held in self._own for name in _FORWARD]
+        self._called = self._calls()
+
+    @property
+    def are_intact(self) -> bool:
+        """Whether all modules, parameters and buffers are the same."""
+        found: Any = map(_get, self._holders, self._names)
+        return all(map(is_, found, self._parts))
+
+    @property
+    def are_called_alike(self) -> bool:
+        """Whether hooks, modules in training, and modules with a forward of their own are as many as they were."""
+        return self._calls() == self._called
+
+    def _calls(self) -> tuple[int, int, int]:
+        own = self._own
+        return sum(map(len, self._hooks)), sum(held["training"] for held in own), sum("forward" in held for held in own)
+
+
+def _links_of(module: Any) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """Below a module: dictionaries that hold something of a name."""
+    for held in (module._parameters, module._buffers):
+        for name, tensor in held.items():
+            yield held, name, tensor
+    for name, child in module._modules.items():
+        yield module._modules, name, child
+        yield from _links_of(child)
+
+
+def strangeness(network: Any) -> str | None:
+    """The first thing by which a network computes something else than its classes do; None if there is none."""
+    if getattr(network, "hf_quantizer", None) is not None:
+        return "quantized weights"
+    return next((f"{name or type(network).__name__}: {said}" for name, module in network.named_modules()
+                 if (said := strangeness_of(module)) is not None), None)  # fmt: skip
+
+
+def strangeness_of(module: Any) -> str | None:
+    """The same of one module, without those below it: adapters, hooks, parametrizations, patched code."""
+    if not type(module).__module__.startswith(_NAMES):
+        return f"a module of class {type(module).__module__}.{type(module).__qualname__}"
+    if "forward" in vars(module):
+        return "another forward"
+    for name in _HOOKS:
+        for hook in getattr(module, name).values():
+            # transformers leaves these on modules; they do nothing unless a call asks for what they capture.
+            if getattr(hook, "__module__", None) != _CAPTURING:
+                return "hooks"
+    return None if _is_own(module.__class__) else f"another forward of {type(module).__name__}"
+
+
+def _is_own(kind: type[Any]) -> bool:
+    """Whether `forward` of a class, all that is wrapped around it, and the functions that it calls are its file's."""
+    owner = next(each for each in kind.__mro__ if "forward" in vars(each))
+    function: Any = vars(owner)["forward"]
+    while isinstance(function, FunctionType) and _is_at_home(function):
+        inner = getattr(function, "__wrapped__", None)
+        if inner is None:
+            called = (function.__globals__.get(name) for name in function.__code__.co_names)
+            own = (function.__module__, function.__qualname__) == (owner.__module__, f"{owner.__qualname__}.forward")
+            # What `nn.Module` itself has in place of a forward is an attribute of another name.
+            own = own or owner is torch.nn.Module
+            return own and all(_is_at_home(each) for each in called if isinstance(each, FunctionType))
+        function = inner
+    return False
+
+
+def _is_at_home(function: FunctionType) -> bool:
+    return os.path.abspath(function.__code__.co_filename).startswith(_HOMES)
