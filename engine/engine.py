@@ -226,9 +226,10 @@ class Engine:
 
     def certain(self, call: Call) -> dict[int, Certain]:
         """What the texts of requests on their way will begin with, whatever comes."""
+        if threading.current_thread() is self._thread:  # which takes no step meanwhile
+            return self._certain(call)
         with self._held():
-            entries = list(call.entries.items())
-            return {number: self._loop.certain(entry) for number, entry in entries if entry.work.error is None}
+            return self._certain(call)
 
     @property
     def is_started(self) -> bool:
@@ -267,6 +268,10 @@ class Engine:
     def _leads(self) -> bool:
         """Whether this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
         return self._lock._is_owned() or threading.current_thread() in (self._thread, self._preparer)
+
+    def _certain(self, call: Call) -> dict[int, Certain]:
+        entries = list(call.entries.items())
+        return {number: self._loop.certain(entry) for number, entry in entries if entry.work.error is None}
 
     def _check_open(self) -> None:
         if self._is_closed:

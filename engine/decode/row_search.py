@@ -111,10 +111,10 @@ class RowSearch:
         return again
 
     def certain(self, row: Row) -> Certain:
-        """What the row's text will begin with, whatever comes; with the tokens where their scores are recorded."""
+        """What the row's text will begin with, whatever comes, and how many of its tokens spell no more."""
         safe = row.request.stop.safe(row.text)
         text = bytes(row.text[:safe])
-        if not row.request.scores or row.done:
+        if row.done:
             return Certain(text)
         count, end = len(row.tokens), len(row.text)
         while count > row.inside and end > safe:

@@ -56,6 +56,11 @@ class Outcome:
     rows: Sequence[Row]
     error: Exception | None = None
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens its texts have."""
+        return sum(len(row.tokens) for row in self.rows)
+
 
 class Call:
     """Requests of one caller, of which at most `limit` texts run at once; taken up in their order.

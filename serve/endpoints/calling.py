@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...engine.decode.row import Row
 from ...engine.generator import Generator
+from ...engine.options import Options
 from ...engine.results import Generation
 from ...errors import OptionError, TrellmError
 from ..constraints.compiler import weight
@@ -30,9 +32,9 @@ from ..forms import (
     is_apart,
     tools_of,
 )
+from ..generation import REASONS, Prepared
 from ..requests.chat import Chat
 from ..service import Service
-from .texts import REASONS, Prepared
 
 TAIL = 64
 """So many tokens at a prompt's end say whether its template has begun thinking."""
@@ -56,18 +58,35 @@ async def prepared(service: Service, chat: Chat, constraint: Constraint) -> Prep
     generator = await service.generator(constraint)
     is_usual = asked.thinking == "auto" and asked.budget is None
     if not asked.tools and is_usual and not service.form.thinks:
-        return Prepared(generator, [messages])
-    ids = await service.ids(messages, chat.listed_tools(), is_verbatim=not chat.trellm.special_tokens)
+        return generator, [messages], None
+    ids = await service.chat_ids(messages, chat.listed_tools(), is_verbatim=not chat.trellm.special_tokens)
     if service.form.name == "harmony" and (constraint.goals or is_apart(generator.guide)):
         if asked.tools or asked.thinking == "on" or asked.budget is not None:
             raise _together(_place(constraint), _other(asked, "in the form 'harmony'"))
-        return Prepared(generator, [(*ids, *service.form.final(ids[-TAIL:]))])
+        return generator, [(*ids, *service.form.final(ids[-TAIL:]))], None
     _check_stops(service, chat, asked, constraint)
     plan, planned = await _planned(service, chat, asked, constraint, generator, ids)
     if not asked.tools and constraint.is_free and is_usual and not chat.stop:
         planned = generator  # what is read apart, and nothing is constrained
     tells = constraint.kind == "extract" or constraint.options != "{}"  # where quotations stand, what was not enforced
-    return Prepared(planned, [(*ids, *plan.opening)], plan, generator if tells else None)
+    task = _Telling(planned, plan, generator) if tells else planned
+    return task, [(*ids, *plan.opening)], plan
+
+
+class _Telling:
+    """Generates answers of a plan, with what the constraint says of their content: a `Task`."""
+
+    def __init__(self, planned: Generator[Any], plan: Plan, answer: Generator[Any]) -> None:
+        self.model, self.text_prefix, self.job = planned.model, planned.text_prefix, planned.job
+        self._planned, self._plan, self._answer = planned, plan, answer
+
+    def result(self, row: Row, options: Options) -> Generation[Any]:
+        """The result of a finished row."""
+        result = self._planned.result(row, options)
+        message = self._plan.read(result.token_ids).message
+        if message.calls or message.content is None:
+            return result
+        return self._answer.said(result, message.content, row)
 
 
 def _check_stops(service: Service, chat: Chat, asked: Asked, constraint: Constraint) -> None:
@@ -168,7 +187,7 @@ def message_fields(message: Message) -> dict[str, Any]:
 
 
 def finish_of(message: Message, result: Generation[Any], cut_at: int | None) -> str:
-    """Why an answer ends. Calls are complete, or were cut and are no calls to be made. cut_at: see `Begun`"""
+    """Why an answer ends. Calls are complete, or were cut and are no calls to be made. cut_at: that of the request"""
     if message.calls:
         return "tool_calls" if all(call.complete for call in message.calls) else "length"
     if message.stopped:

@@ -12,12 +12,13 @@ from starlette.responses import Response
 from ...engine.results import Generation
 from ..bodies import read
 from ..constraints.constraint import Constraint
+from ..generation import REASONS, GenerationRequest, Prepared, begin
 from ..requests.chat import Chat
 from ..service import Service
 from .calling import delta_fields, finish_of, message_fields, prepared, readers
 from .events import EventStream, answer_of, event, while_connected, written
-from .scores import of_chat, scores_of
-from .texts import REASONS, Begun, Prepared, begin, ours, to_the_end, whole
+from .scores import of_chat, scores_in, scores_of
+from .texts import extension_of, to_the_end, whole
 
 
 async def chat(request: Request) -> Response:
@@ -37,16 +38,16 @@ async def chat(request: Request) -> Response:
     return answer_of(_head(begun, "chat.completion"), choices, begun.usage)
 
 
-def _head(begun: Begun, kind: str) -> dict[str, Any]:
+def _head(begun: GenerationRequest, kind: str) -> dict[str, Any]:
     name = begun.service.settings.name
     return {"id": begun.key, "object": kind, "created": begun.created, "model": name, "system_fingerprint": None}
 
 
-def _written(begun: Begun, index: int, result: Generation[Any]) -> bytes:
+def _written(begun: GenerationRequest, index: int, result: Generation[Any]) -> bytes:
     return b"".join(written(_choice(begun, index, result)))
 
 
-def _choice(begun: Begun, index: int, result: Generation[Any]) -> dict[str, Any]:
+def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": result.text, "refusal": None}
     finish = REASONS[result.finish_reason]
     if begun.plan is not None:
@@ -57,11 +58,11 @@ def _choice(begun: Begun, index: int, result: Generation[Any]) -> dict[str, Any]
 
 
 def _ours(result: Generation[Any]) -> dict[str, Any]:
-    said = ours(result)
+    said = extension_of(result)
     return {} if said is None else {"trellm": said}
 
 
-async def _events(begun: Begun, head: dict[str, Any]) -> AsyncIterator[bytes]:
+async def _events(begun: GenerationRequest, head: dict[str, Any]) -> AsyncIterator[bytes]:
     """The events of a streamed answer: the role, what is said, and why it ends."""
     counted = {"usage": None} if begun.asked.has_usage else {}
     several = readers(begun.plan, begun.choices)
@@ -74,16 +75,17 @@ async def _events(begun: Begun, head: dict[str, Any]) -> AsyncIterator[bytes]:
     async for pieces in begun.pieces():
         found: list[bytes] = []
         for each in pieces:
-            reader = several[each.index] if several else None
+            index = begun.index_of(each)
+            reader = several[index] if several else None
             deltas = [fields for delta in begun.deltas(each, reader) if (fields := delta_fields(delta)) is not None]
-            scores = of_chat(each.scores, begun.service.model.vocabulary)
+            scores = of_chat(scores_in(each), begun.service.model.vocabulary)
             if scores is not None:  # of all its tokens, at the first of what they came to
-                found.append(chunk(each.index, deltas.pop(0) if deltas else {}, logprobs=scores))
-            found += [chunk(each.index, delta) for delta in deltas]
+                found.append(chunk(index, deltas.pop(0) if deltas else {}, logprobs=scores))
+            found += [chunk(index, delta) for delta in deltas]
             if each.result is not None:
                 finish = REASONS[each.result.finish_reason]
                 if reader is not None:
                     finish = finish_of(reader.message, each.result, begun.cut_at)
-                found.append(chunk(each.index, {}, finish, **_ours(each.result)))
+                found.append(chunk(index, {}, finish, **_ours(each.result)))
         if found:
             yield b"".join(found)

@@ -15,12 +15,13 @@ from ..bodies import read
 from ..constraints.constraint import Constraint
 from ..errors import ApiError, of_any
 from ..forms import Message
+from ..generation import REASONS, GenerationRequest, Prepared, begin
 from ..requests.responses import Responses, renamed
 from ..service import Service
 from .calling import finish_of, prepared, readers
 from .events import Answer, EventStream, event, while_connected
 from .items import Items
-from .texts import REASONS, Begun, Prepared, begin, ours, whole
+from .texts import extension_of, whole
 
 
 async def responses(request: Request) -> Response:
@@ -47,7 +48,7 @@ async def responses(request: Request) -> Response:
     return Answer(_ended(_head(begun, asked), begun, items, result, is_cut=is_cut))
 
 
-def _head(begun: Begun, asked: Responses) -> dict[str, Any]:
+def _head(begun: GenerationRequest, asked: Responses) -> dict[str, Any]:
     """The response before there is any output."""
     plain = asked.model_dump(by_alias=True, exclude_none=True)
     return {
@@ -78,14 +79,14 @@ def _head(begun: Begun, asked: Responses) -> dict[str, Any]:
     }
 
 
-def _is_cut(begun: Begun, message: Message, result: Generation[Any]) -> bool:
+def _is_cut(begun: GenerationRequest, message: Message, result: Generation[Any]) -> bool:
     """Whether a text ended for want of tokens."""
     plain = REASONS[result.finish_reason]
     return (plain if begun.plan is None else finish_of(message, result, begun.cut_at)) == "length"
 
 
 def _ended(
-    head: dict[str, Any], begun: Begun, items: Items, result: Generation[Any], *, is_cut: bool
+    head: dict[str, Any], begun: GenerationRequest, items: Items, result: Generation[Any], *, is_cut: bool
 ) -> dict[str, Any]:
     """The response with its output."""
     count = len(result.token_ids)
@@ -101,11 +102,11 @@ def _ended(
             "total_tokens": begun.prompt_tokens + count,
         },
     }
-    extra = ours(result)
+    extra = extension_of(result)
     return said if extra is None else said | {"trellm": extra}
 
 
-async def _events(begun: Begun, asked: Responses) -> AsyncIterator[bytes]:
+async def _events(begun: GenerationRequest, asked: Responses) -> AsyncIterator[bytes]:
     """All events, numbered: the response, its items with their parts as they grow, and the response at its end."""
     head = _head(begun, asked)
     reader = next(iter(readers(begun.plan, 1)), None)

@@ -94,7 +94,7 @@ async def metrics(request: Request) -> Response:
     """What is counted, for Prometheus."""
     service: Service = request.app.state.service
     counted, engine = service.metrics, service.engine
-    counted.waiting.set(service.relay.waiting)
+    counted.waiting.set(service.dispatcher.waiting)
     counted.memory.labels("held").set(engine.held_bytes)
     counted.memory.labels("kept").set(engine.kept_bytes)
     counted.memory.labels("room").set(engine.memory_bytes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -54,6 +54,13 @@ class Plan:
     def reader(self, new_id: Callable[[], str] | None = None) -> Reader:
         """A reader of one answer. new_id: gives calls their ids, where the form has none; random ones if not given"""
         return Reader(self._reading, new_id)
+
+    def read(self, token_ids: Iterable[int]) -> Reader:
+        """A reader that has read a whole answer."""
+        reader = self.reader()
+        reader.feed(token_ids)
+        reader.finish()
+        return reader
 
 
 class Form:

@@ -425,7 +425,7 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
     threads = [threading.Thread(target=read, args=(body,)) for body in bodies]
     for thread in threads:
         thread.start()
-    until(lambda: server.service.relay.writing == 16 and bool(server.service.compiler._works))
+    until(lambda: server.service.dispatcher.writing == 16 and bool(server.service.compiler._works))
     server.http.close()
     with contextlib.suppress(StopIteration):
         next(servers)
@@ -436,7 +436,7 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
         error = json.loads(text.rstrip().rpartition("\n\n")[2].removeprefix("data: "))["error"]
         assert error["code"] == "cancelled"
     assert sum(text.startswith("data: ") for text in texts) == 2
-    assert server.service.relay.writing == server.service.texts == 0
+    assert server.service.dispatcher.writing == server.service.texts == 0
 
 
 def test_a_client_that_says_no_more_is_gone(server: Running) -> None:
@@ -448,7 +448,7 @@ def test_a_client_that_says_no_more_is_gone(server: Running) -> None:
         received = b"begun"
         while received:
             received = line.recv(1 << 16)
-    until(lambda: server.service.texts == server.service.relay.writing == 0)
+    until(lambda: server.service.texts == server.service.dispatcher.writing == 0)
     until(lambda: server.service.engine.held_bytes == 0)
 
 

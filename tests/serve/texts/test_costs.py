@@ -10,10 +10,9 @@ import pytest
 from starlette.requests import ClientDisconnect
 from trellm.engine.options import Options
 from trellm.errors import Cancelled
+from trellm.serve import dispatcher
 from trellm.serve.connection import HEAD, Joined
 from trellm.serve.endpoints.events import while_connected
-from trellm.serve.texts import relay
-from trellm.serve.texts.run import Run
 
 from ..conftest import Running
 
@@ -85,13 +84,13 @@ def test_a_prompt_is_made_tokens_of_once(server: Running, monkeypatch: pytest.Mo
 
 def entered(server: Running, several: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each of several requests is taken to the engine by a thread beside the event loop's."""
-    enter, threads = server.service._enter, list[str]()
+    enter, threads = server.service.engine.enter, list[str]()
 
     def watched(*given: Any) -> Any:
         threads.append(threading.current_thread().name)
         return enter(*given)
 
-    monkeypatch.setattr(server.service, "_enter", watched)
+    monkeypatch.setattr(server.service.engine, "enter", watched)
     for body in several:
         answer = server.post("/v1/completions", {"model": "small", "prompt": "Write a word.", **PLAIN, **body})
         assert answer.status_code in (200, 400)
@@ -124,14 +123,13 @@ def test_prompts_that_a_constraint_has_seen_enter_without_another_thread(
 
 def test_short_chats_enter_without_another_thread(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their template is filled in on the event loop too, with small tools as without; no long chat's is."""
-    ids, threads = server.service._ids, list[str]()
+    ids, threads = server.service.verbatim.ids, list[str]()
 
     def watched(*given: Any) -> Any:
-        if not isinstance(given[0], tuple):  # which has its tokens
-            threads.append(threading.current_thread().name)
+        threads.append(threading.current_thread().name)
         return ids(*given)
 
-    monkeypatch.setattr(server.service, "_ids", watched)
+    monkeypatch.setattr(server.service.verbatim, "ids", watched)
     tool = {"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}
     for content, tools in (("Write.", None), ("Write. " * 300, None), ("Write.", [tool]), ("Write. " * 300, [tool])):
         asked: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": content}], "max_tokens": 60}
@@ -147,7 +145,7 @@ def test_no_thread_is_begun_to_watch_a_compilation(server: Running, monkeypatch:
     for length in (3, 4, 5):
         server.text("Write a word.", regex=f"[a-y]{{{length}}}", max_tokens=9)
     assert server.service.compiler.begun == before + 3
-    assert all(each.name.startswith("trellm compiler") for each in begun)
+    assert all(each.name.startswith(("trellm compiler", "trellm entering")) for each in begun)
 
 
 @pytest.mark.parametrize("body", [{}, {"regex": "[a-z ]{40}"}], ids=["free", "regex"])
@@ -159,8 +157,8 @@ def test_tokens_of_quick_steps_are_told_together(
     asked |= {"model": "small", "prompt": "Write.", "temperature": 0}
 
     def texts(seconds: float, slow: float = 1e9) -> list[str]:
-        monkeypatch.setattr(relay, "GATHERED", seconds)
-        monkeypatch.setattr(relay, "SLOW", slow)
+        monkeypatch.setattr(dispatcher, "GATHERED", seconds)
+        monkeypatch.setattr(dispatcher, "SLOW", slow)
         return [event["choices"][0]["text"] for event in server.events("/v1/completions", asked)]
 
     each, few, after_slow_steps = texts(0.0), texts(1e9), texts(1e9, 0.0)
@@ -229,19 +227,21 @@ def test_an_answer_takes_few_tasks(server: Running, monkeypatch: pytest.MonkeyPa
 def test_what_enters_while_all_is_cut_ends_too() -> None:
     """A thread that makes tokens of a prompt when the server is cut short hands its run over behind that."""
 
-    async def end() -> list[Any]:
+    async def end() -> None:
         cancelled: list[Any] = []
-        engine: Any = SimpleNamespace(watch=lambda _: None, cancel=cancelled.append)
+        engine: Any = SimpleNamespace(watch=lambda _: None)
         metrics: Any = None
-        line = relay.Relay(engine, metrics)
+        line = dispatcher.Dispatcher(engine, metrics)
         line.cut()
         call: Any = SimpleNamespace(requests=[0], outcomes={})
-        unused: Any = None
-        run = Run(call, unused, Options(), 1, True, 1)
-        await asyncio.to_thread(line.add, run)
-        news = [each async for some in run.updates() for each in some]
-        assert run.is_over and line.writing == 0 and cancelled == [call]
-        return news
+        handle: Any = SimpleNamespace(call=call, cancel=lambda: cancelled.append(call), options=Options())
+        cursor: Any = SimpleNamespace(handle=handle)
+        arrivals = await asyncio.to_thread(line.add, cursor)
+        try:
+            async for _ in arrivals:
+                raise AssertionError("there is no news")
+        finally:
+            assert arrivals.is_over and line.writing == 0 and cancelled == [call]
 
-    (ended,) = asyncio.run(end())
-    assert isinstance(ended.error, Cancelled)
+    with pytest.raises(Cancelled):
+        asyncio.run(end())
