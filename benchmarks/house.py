@@ -39,8 +39,8 @@ SCHEMA = {
 # What code cannot count is counted by its names: a folder, and a class in it or one of its methods or attributes.
 NAMED = {
     "objects that carry a request": """
-        serve:Chat serve:Constraint serve:GenerationRequest engine:Job engine:Request engine:Call engine:Entry
-        engine:Row engine:Handle engine:Piece serve:Delta
+        serve:ChatRequest serve:ConstraintSpec serve:GenerationRequest engine:Job engine:Request engine:Call
+        engine:Entry engine:Row engine:Handle engine:Piece serve:Delta
     """,
     "implementations of streaming": "engine:Cursor.read",
     "caches of transitions in Python": "guides:LiftedGuide._steps engine:KnownStates engine:Records",

@@ -22,20 +22,19 @@ from ..engine.prompts.given import Prompt, is_chat, prompt_of
 from ..engine.results import Generation
 from ..engine.search import Beam, Greedy
 from ..errors import BudgetError, TrellmError
-from .constraints.constraint import Constraint
+from .constraints.constraint import ConstraintSpec
 from .dispatcher import Arrivals
 from .errors import ApiError, Place, of_any, of_constraint, of_request, param_of
-from .forms import ContentDelta, Delta, Message, Plan, Reader
-from .requests.chat import Chat
-from .requests.completion import Completion
-from .requests.constrained import Ours
+from .requests.chat import ChatRequest, CompletionRequest
+from .requests.fields import ExtensionFields
 from .service import SHORT, Service, is_large
+from .tool_calls import AnswerPlan, AnswerReader, ContentDelta, Delta, ParsedMessage
 
 T = TypeVar("T")
 REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
 MOST_ROWS = 1 << 20
-_PLAIN = Ours()
-Prepared = tuple[Task, Sequence[Prompt], Plan | None]
+_PLAIN = ExtensionFields()
+Prepared = tuple[Task, Sequence[Prompt], AnswerPlan | None]
 """What is run for each prompt, the prompts, and how answers are read as thinking, content and calls, if they are."""
 
 
@@ -51,15 +50,15 @@ class GenerationRequest:
     """
 
     service: Service
-    asked: Chat | Completion
-    constraint: Constraint
+    asked: ChatRequest | CompletionRequest
+    constraint: ConstraintSpec
     options: Options
     place: Place
     texts: int
     key: str
     task: Task = field(init=False)
     prompts: Sequence[Prompt] = field(init=False)
-    plan: Plan | None = None
+    plan: AnswerPlan | None = None
     prompt_tokens: int = 0
     arrivals: Arrivals | None = None
     output_tokens: int = 0
@@ -125,15 +124,15 @@ class GenerationRequest:
         """Number of a piece's text among the choices."""
         return piece.prompt * self.options.search.n + piece.sample
 
-    def read(self, result: Generation[Any]) -> Message:
+    def read(self, result: Generation[Any]) -> ParsedMessage:
         """A finished answer as messages have it."""
         if self.plan is None:
-            return Message(result.text, None, ())
+            return ParsedMessage(result.text, None, ())
         reader = self.plan.read(result.token_ids)
         self.reasoning_tokens += reader.reasoning_tokens
         return reader.message
 
-    def deltas(self, piece: Piece, reader: Reader | None) -> list[Delta]:
+    def deltas(self, piece: Piece, reader: AnswerReader | None) -> list[Delta]:
         """What a piece adds to a message, as the model's form has it, or all of it content."""
         if reader is None:
             return [ContentDelta(piece.text)] if piece.text else []
@@ -276,10 +275,10 @@ class GenerationRequest:
 
 async def begin(
     service: Service,
-    asked: Chat | Completion,
+    asked: ChatRequest | CompletionRequest,
     prompts: int,
     place: Place,
-    prepare: Callable[[Constraint], Awaitable[Prepared]],
+    prepare: Callable[[ConstraintSpec], Awaitable[Prepared]],
 ) -> GenerationRequest:
     """Check a request of some prompts, resolve it, and let it run. Raises ApiError before anything runs."""
     service.check(asked.model)
@@ -291,22 +290,22 @@ async def begin(
     except TrellmError as error:
         raise of_constraint(error, ("trellm", "include")) from None
     options, _ = _options(asked, constraint), asked.budget
-    kind = "chatcmpl" if isinstance(asked, Chat) else "cmpl"
+    kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
     texts = service.admit(prompts * asked.texts)
-    request = GenerationRequest(service, asked, constraint, options, place, texts, f"{kind}-{fresh_bits(96):024x}")
+    begun = GenerationRequest(service, asked, constraint, options, place, texts, f"{kind}-{fresh_bits(96):024x}")
     try:
-        request.task, several, request.plan = await prepare(constraint)
-        request.prompts = [prompt for prompt in several for _ in range(request.copies)]
-        if request.plan is not None:  # which knows what ends content and what it must contain, and that calls do not
-            request.options = replace(options, stop=(), include=())
-        await request.enter()
+        begun.task, several, begun.plan = await prepare(constraint)
+        begun.prompts = [prompt for prompt in several for _ in range(begun.copies)]
+        if begun.plan is not None:  # which knows what ends content and what it must contain, and that calls do not
+            begun.options = replace(options, stop=(), include=())
+        await begun.enter()
     except BaseException:
-        request.end()
+        begun.end()
         raise
-    return request
+    return begun
 
 
-def _options(asked: Chat | Completion, constraint: Constraint) -> Options:
+def _options(asked: ChatRequest | CompletionRequest, constraint: ConstraintSpec) -> Options:
     """The engine's options of a request. Raises ApiError."""
     said = asked.options() | {"include": constraint.goals, "diagnostics": asked.trellm.trace, "batch_size": MOST_ROWS}
     if asked.trellm.heal is not None:

@@ -11,19 +11,17 @@ from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .endpoints.constraint import Check
-from .endpoints.events import Answer
-from .endpoints.small import Tokenize
-from .requests.chat import Chat
-from .requests.completion import Completion
-from .requests.responses import Responses
+from .endpoints.answers import Answer
+from .endpoints.other import ConstraintRequest, TokenizeRequest
+from .requests.chat import ChatRequest, CompletionRequest
+from .requests.responses import ResponsesRequest
 
 _BODIES: dict[str, tuple[type[BaseModel], str]] = {
-    "/v1/chat/completions": (Chat, "Answer a chat; with stream: true as server-sent events."),
-    "/v1/responses": (Responses, "Answer in items; with stream: true as server-sent events."),
-    "/v1/completions": (Completion, "Continue texts; with stream: true as server-sent events."),
-    "/constraint": (Check, "What a constraint comes to, or the error that it has."),
-    "/tokenize": (Tokenize, "The tokens of a prompt."),
+    "/v1/chat/completions": (ChatRequest, "Answer a chat; with stream: true as server-sent events."),
+    "/v1/responses": (ResponsesRequest, "Answer in items; with stream: true as server-sent events."),
+    "/v1/completions": (CompletionRequest, "Continue texts; with stream: true as server-sent events."),
+    "/constraint": (ConstraintRequest, "What a constraint comes to, or the error that it has."),
+    "/tokenize": (TokenizeRequest, "The tokens of a prompt."),
 }
 _GETS = {
     "/v1/models": "The model, under its names.",

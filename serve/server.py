@@ -86,7 +86,7 @@ def connection_of(seconds: float, parser: str | None = None) -> type[Any]:
     if (parser or ("httptools" if find_spec("httptools") else "h11")) == "httptools":
         from .httptools_connection import HttptoolsConnection as Connection
     else:
-        from .h11_connection import H11Connection as Connection
+        from .connection import H11Connection as Connection
     return type("Connection", (Connection,), {"seconds": seconds})
 
 

@@ -17,13 +17,13 @@ from ..engine.prompts.encoding import Extras, ids_of, written
 from ..engine.prompts.given import Message, Prompt, held_by, is_chat, prompt_of
 from ..engine.prompts.verbatim import Verbatim
 from ..errors import TrellmError
-from .constraints.compiler import Compiler, weight
-from .constraints.constraint import Constraint
+from .constraints.compiler import ConstraintCompiler, weight
+from .constraints.constraint import ConstraintSpec
 from .dispatcher import Dispatcher
 from .errors import SERVER, ApiError, Place, busy, of_constraint, of_request, too_long
-from .forms import Form
 from .metrics import Metrics
 from .settings import Settings
+from .tool_calls import ToolCallFormat
 from .trimming import Trimmer
 
 T = TypeVar("T")
@@ -65,8 +65,10 @@ class Service:
         self.engine = Engine.of(model) if is_plain else Engine(model, memory=memory, max_gap_ms=gap)
         self.engine.start()
         self.dispatcher = Dispatcher(self.engine, metrics)
-        self.compiler = Compiler(settings, metrics, lambda: self.engine.is_busy, lambda: self.dispatcher.writing)
-        self.form = Form.of(model)
+        self.compiler = ConstraintCompiler(
+            settings, metrics, lambda: self.engine.is_busy, lambda: self.dispatcher.writing
+        )
+        self.form = ToolCallFormat.of(model)
         self.verbatim = Verbatim(model)
         self.created = int(time.time())
         self.texts = 0
@@ -113,13 +115,13 @@ class Service:
     def check_model(self, name: str) -> None:
         """Raise ApiError for a model that there is not."""
         if name not in self.settings.names:
-            said = f"the model {name[:200]!r} does not exist; there is {self.settings.name!r}"
+            said = f"the model {name[:200]!r} does not exist; the server has {self.settings.name!r}"
             raise ApiError(said, ("model",), status=404, code="model_not_found")
 
     def admit(self, texts: int) -> int:
         """Take room for the texts of a request until `release`. Raises ApiError where there is none."""
         if texts > self.settings.texts:
-            raise ApiError(f"{texts:,} texts, and the server has room for {self.settings.texts:,}", ("n",))
+            raise ApiError(f"{texts:,} sequences exceed the capacity of the server, {self.settings.texts:,}", ("n",))
         if self.texts + texts > self.settings.texts:
             self.metrics.refuse("texts")
             raise busy(f"server at capacity ({self.texts:,} of {self.settings.texts:,} sequences); try again")
@@ -137,7 +139,7 @@ class Service:
         """True where the texts that were on their way have been ended."""
         return self.dispatcher.is_cut
 
-    async def generator(self, constraint: Constraint) -> TextGenerator[Any]:
+    async def generator(self, constraint: ConstraintSpec) -> TextGenerator[Any]:
         """What generates texts of a constraint, compiled now or before. Raises ApiError."""
         try:
             return await self.compiler.made(constraint, self._maker(constraint), weight)
@@ -165,7 +167,7 @@ class Service:
         """
         if self._waiting_aside >= MOST_ASIDE:
             self.metrics.refuse("aside")
-            raise busy(f"{self._waiting_aside} requests wait to be looked at; try again")
+            raise busy(f"tokenizer at capacity ({self._waiting_aside} requests wait); try again")
         self._waiting_aside += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._aside, work)
@@ -176,7 +178,7 @@ class Service:
         """The threads in which texts and tools are made into tokens."""
         return self._large if is_large(values, LARGE) else self._pool
 
-    def _maker(self, constraint: Constraint) -> Callable[[], TextGenerator[Any]]:
+    def _maker(self, constraint: ConstraintSpec) -> Callable[[], TextGenerator[Any]]:
         return lambda: constraint.generator(self.model, self.settings.limits)
 
     def ids(self, prompt: Prompt, number: int, extras: Extras, place: Place, *, is_verbatim: bool) -> tuple[int, ...]:

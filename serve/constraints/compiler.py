@@ -1,27 +1,203 @@
 """Compilation of constraints: in threads of its own, once for all who ask for the same, within limits.
 
 What is compiled is kept until what has been kept longest without use makes room, or until there is nothing to do, if
-nobody has asked for it again. A constraint that nobody waits for any more is given up.
+nobody has asked for it again. A constraint that nobody waits for any more is given up. Short constraints do not wait
+behind long ones, and all of them give way to texts that are being written.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import copy
+import math
+import sys
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar, cast
+from dataclasses import fields, is_dataclass
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from ...errors import Cancelled, LimitError, TrellmError
 from ...guides.limits import Cancellation
 from ..errors import busy
 from ..metrics import Metrics
 from ..settings import Settings
-from .line import MOMENT, Line
-from .refusals import Refusals, key_bytes
-from .turns import Turns
+
+MOMENT = 0.1
+"""Seconds of a thread's work after which a constraint is long. What gives way has lost no more than these."""
+DOUBLED = 4.0
+"""So many seconds later is a text put in line that is twice as long: however short the others are, its turn comes."""
+LONGER = 8.0
+"""So many seconds later is what is known to be long put in line."""
+
+
+class Queued(Protocol):
+    """What is put in line. since: when it came; size: of its text in bytes; is_over: whether nobody waits for it"""
+
+    since: float
+    size: int
+
+    @property
+    def is_over(self) -> bool:
+        """Asked each time that somebody is taken."""
+        ...
+
+
+class Line:
+    """Of some threads that compile; usable from any thread."""
+
+    def __init__(self, threads: int) -> None:
+        self._room = max(1, threads - 1)
+        self._waiting: list[Queued] = []
+        self._long: set[Queued] = set()
+        self._running: set[Queued] = set()
+        self._lock = threading.Lock()
+
+    def add(self, work: Queued) -> None:
+        """Let it wait for its turn."""
+        with self._lock:
+            self._waiting.append(work)
+
+    def take(self) -> Queued | None:
+        """Whose turn it is; None where nobody waits, or only what is long, for which there is no room."""
+        with self._lock:
+            has_room = len(self._long & self._running) < self._room
+            able = [each for each in self._waiting if has_room or each.is_over or each not in self._long]
+            if not able:
+                return None
+            found = min(able, key=self._place)
+            self._waiting.remove(found)
+            self._running.add(found)
+            return found
+
+    def goes_on(self, work: Queued) -> bool:
+        """Whether one that has had its moment may go on; then or later it is asked again."""
+        with self._lock:
+            if work in self._long:
+                return True
+            if len(self._long & self._running) < self._room:
+                self._long.add(work)
+                return True
+            return all(each in self._long for each in self._waiting)
+
+    def leave(self, work: Queued, *, is_done: bool) -> None:
+        """It runs no more; what is not done turned out to be long, and waits again."""
+        with self._lock:
+            self._running.discard(work)
+            if is_done:
+                self._long.discard(work)
+            else:
+                self._long.add(work)
+                self._waiting.append(work)
+
+    def _place(self, work: Queued) -> float:
+        if work.is_over:
+            return 0.0
+        return work.since + DOUBLED * math.log2(1 + work.size) + LONGER * (work in self._long)
+
+
+SHORTEST, LONGEST = 1e-3, 0.02
+"""Seconds that a thread sleeps at a time: so soon it notices that it is to stop, or that nobody is held up any more."""
+
+
+class Turns:
+    """A bucket of processor time for all threads that compile, filled at a rate.
+
+    is_busy: whether texts are being written; share: seconds of processor time that threads may take in a second while
+    they are, asked again and again; burst: so many seconds of it at once
+    """
+
+    def __init__(self, is_busy: Callable[[], bool], share: Callable[[], float], burst: float) -> None:
+        self._is_busy = is_busy
+        self._share = share
+        self._burst = burst
+        self._left = burst
+        self._since = time.monotonic()
+        self._lock = threading.Lock()
+        self._local = threading.local()
+
+    def begin(self, is_over: Callable[[], bool]) -> None:
+        """Count the work of this thread from now on, when what others have worked too much is made up for.
+
+        is_over: whether nobody waits for that work any more; then neither does this
+        """
+        self._local.is_over = is_over
+        self._local.used = time.thread_time()
+        self.breathe()
+
+    def end(self) -> None:
+        """Count the rest of this thread's work, without waiting."""
+        self._count()
+
+    def breathe(self) -> None:
+        """Count what this thread has worked since it was last asked, and wait while that was too much."""
+        while (left := self._count()) < 0 and not self._local.is_over():
+            if not self._is_busy():
+                with self._lock:
+                    self._left = max(self._left, 0.0)  # what held up nobody is no debt
+                return
+            time.sleep(min(LONGEST, max(SHORTEST, -left / self._share())))
+
+    def _count(self) -> float:
+        """What is left in the bucket, without what this thread has worked since it last counted."""
+        used, share = time.thread_time(), self._share()
+        with self._lock:
+            now = time.monotonic()
+            self._left = min(self._burst, self._left + share * (now - self._since)) - (used - self._local.used)
+            self._since = now
+            self._local.used = used
+            return self._left
+
+
+MOST_BYTES = 16 << 20
+COPIES = 3
+"""So often the text of a constraint is there: in its key, and in what was made of it, or twice in an error.
+A schema of 3.9 MB that says nothing measured 8 MB beside what its guide counts, a pattern's error of as much 11."""
+
+
+def key_bytes(key: Hashable) -> int:
+    """About how many bytes the texts of a key come to, wherever it holds them."""
+    left: list[Any] = [key]
+    found = 0
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            found += sys.getsizeof(each)
+        elif isinstance(each, tuple | frozenset):
+            left += cast("tuple[Any, ...]", each)
+        elif is_dataclass(each):
+            left += [getattr(each, field.name) for field in fields(each)]
+    return COPIES * found
+
+
+class Refusals:
+    """The errors of what was asked for and cannot be, those of longest ago forgotten.
+
+    most: how many bytes they may come to, with what was asked for
+    """
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self._most = most
+        self._held = 0
+        self._found: OrderedDict[Hashable, tuple[TrellmError, int]] = OrderedDict()
+
+    def add(self, key: Hashable, error: TrellmError) -> None:
+        """Remember an error, but not where it came from: frames hold whole requests."""
+        size = key_bytes(key) + sys.getsizeof(str(error))
+        self._held += size - self._found.pop(key, (error, 0))[1]
+        self._found[key] = copy.copy(error), size
+        while self._held > self._most:
+            self._held -= self._found.popitem(last=False)[1][1]
+
+    def check(self, key: Hashable) -> None:
+        """Raise the error of what was refused before."""
+        found = self._found.get(key)
+        if found is not None:
+            raise copy.copy(found[0])
+
 
 T = TypeVar("T")
 MOST_KEPT = 1024
@@ -129,7 +305,7 @@ class _Work(Generic[T]):
             self._stop.cancel()
 
 
-class Compiler:
+class ConstraintCompiler:
     """Makes what requests need of constraints. All but `close` is for the event loop.
 
     is_busy: whether texts are being written, which compilation would hold up; writing: how many; begun: how many
@@ -173,7 +349,7 @@ class Compiler:
         if work is None:
             if len(self._works) >= self._settings.compiling:
                 self._metrics.refuse("compiling")
-                raise busy(f"{len(self._works)} constraints are being compiled; try again")
+                raise busy(f"compiler at capacity ({len(self._works)} constraints are being compiled); try again")
             work = self._begin(key, make, weigh)
         work.waiting += 1
         self._waiting += 1

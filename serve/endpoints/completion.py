@@ -11,26 +11,25 @@ from starlette.responses import Response
 
 from ...engine.results import Generation
 from ..bodies import read
-from ..constraints.constraint import Constraint
+from ..constraints.constraint import ConstraintSpec
 from ..errors import ApiError
 from ..generation import REASONS, GenerationRequest, Prepared, begin
-from ..requests.completion import Completion
+from ..requests.chat import CompletionRequest
 from ..service import Service
-from .events import EventStream, answer_of, event, while_connected, written
+from .answers import EventStream, answer_of, event, extension_of, to_the_end, while_connected, whole, written
 from .scores import Offsets, of_completion, scores_in, scores_of
-from .texts import extension_of, to_the_end, whole
 
 
 async def completion(request: Request) -> Response:
     """Continue texts, at once or piece by piece."""
     service: Service = request.app.state.service
-    asked = await read(request, Completion, service.settings.body_bytes)
+    asked = await read(request, CompletionRequest, service.settings.body_bytes)
     prompts = asked.prompts
     if asked.trellm.special_tokens is False:
         said = "trellm.special_tokens is for messages; a prompt is what a template would write, where names are tokens"
         raise ApiError(said, ("trellm", "special_tokens"))
 
-    async def prepare(constraint: Constraint) -> Prepared:
+    async def prepare(constraint: ConstraintSpec) -> Prepared:
         return await service.generator(constraint), prompts, None
 
     beginning = partial(begin, service, asked, len(prompts), ("prompt",), prepare)

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from starlette.requests import Request
 from trellm.serve.bodies import whole
-from trellm.serve.endpoints.events import refused
+from trellm.serve.endpoints.answers import refused
 from trellm.serve.errors import ApiError
 from trellm.serve.guard import HEADER_BYTES, Guard
 from trellm.serve.metrics import Metrics

@@ -14,7 +14,7 @@ from trellm.cli.serve import tuned_process
 from trellm.serve.bodies import MOST_MISTAKES, parse, place_in
 from trellm.serve.dispatcher import AT_ONCE, Arrivals
 from trellm.serve.errors import ApiError
-from trellm.serve.requests.chat import Chat
+from trellm.serve.requests.chat import ChatRequest
 from trellm.serve.server import connection_of
 from uvicorn.protocols.http.flow_control import FlowControl
 
@@ -27,7 +27,7 @@ SMALL = {"model": "small", "prompt": "a", "max_tokens": 1}
 
 def refused(body: dict[str, Any]) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        parse(json.dumps(body).encode(), Chat)
+        parse(json.dumps(body).encode(), ChatRequest)
     return caught.value
 
 

@@ -18,7 +18,7 @@ from trellm import models
 from trellm.errors import LimitError, PatternError
 from trellm.guides.limits import Limits, Meter, spend
 from trellm.serve import trimming
-from trellm.serve.constraints.compiler import BURST, Compiler
+from trellm.serve.constraints.compiler import BURST, ConstraintCompiler
 from trellm.serve.errors import ApiError
 from trellm.serve.metrics import Metrics
 from trellm.serve.settings import Settings, keys_of
@@ -120,8 +120,8 @@ def forever(begin: Callable[[], object] = int) -> None:
             spend(1000)
 
 
-def compiler(**options: Any) -> Compiler:
-    return Compiler(Settings(**{"compile_seconds": 300, **options}), Metrics())
+def compiler(**options: Any) -> ConstraintCompiler:
+    return ConstraintCompiler(Settings(**{"compile_seconds": 300, **options}), Metrics())
 
 
 def test_a_compilation_that_never_ends_is_ended() -> None:
@@ -145,7 +145,7 @@ def test_what_is_due_to_others_counts_as_time_that_a_compilation_takes() -> None
 
     async def run() -> None:
         settings = Settings(compile_seconds=0.5, compile_share=1e-7, compilers=1)
-        made = Compiler(settings, Metrics(), lambda: True, lambda: 10**9)
+        made = ConstraintCompiler(settings, Metrics(), lambda: True, lambda: 10**9)
         with contextlib.suppress(LimitError):  # on a slow machine
             assert await made.made("a", busy, lambda value: 1) == 7
         with pytest.raises(LimitError, match=r"more than 0\.5 seconds"):
