@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from functools import partial
@@ -18,6 +19,7 @@ from .errors import LONGEST, ApiError, Place, param_of
 from .requests.unsupported import KNOWN
 
 T = TypeVar("T", bound=BaseModel)
+M = TypeVar("M")
 LARGE = 1 << 16
 """A body of so many bytes is read in a thread."""
 DEEPEST = 256
@@ -43,10 +45,16 @@ async def read(request: Request, shape: type[T], most: int) -> T:
             code="unsupported_media_type",
         )
     data = await whole(request, most)
-    if len(data) < LARGE:
-        return parse(data, shape)
+    request.state.is_large = len(data) >= LARGE
+    return await derived(request, partial(parse, data, shape))
+
+
+async def derived(request: Request, make: Callable[[], M]) -> M:
+    """What is made of a body that was read: of a large one in a thread, so that nobody waits for it."""
+    if not request.state.is_large:
+        return make()
     pool: ThreadPoolExecutor = request.app.state.service.reading
-    return await asyncio.get_running_loop().run_in_executor(pool, partial(parse, data, shape))
+    return await asyncio.get_running_loop().run_in_executor(pool, make)
 
 
 def parse(data: bytes, shape: type[T]) -> T:
@@ -229,7 +237,7 @@ def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
         return ApiError(f"{name} is not supported: {KNOWN[name]}", place, code="unsupported_parameter")
     near = get_close_matches(name[:LONGEST], shape.model_fields, 1) if len(place) == 1 else []
     hint = f"; did you mean {near[0]}?" if near else ""
-    return ApiError(f"{param_of(place)}: unknown field{hint}", place, code="unknown_parameter")
+    return ApiError(f"unknown field {param_of(place)}{hint}", place, code="unknown_parameter")
 
 
 def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:

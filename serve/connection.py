@@ -11,6 +11,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from .errors import ApiError
+from .guard import HEADER_BYTES
 
 HEAD = b"HTTP/1.1 "
 """Beginning of the head of an answer."""
@@ -143,6 +144,8 @@ class H11Connection(ConnectionBase, H11Protocol):
     def data_received(self, data: bytes) -> None:
         """More of a request, or of several."""
         super().data_received(data)
+        if self.conn.their_state is h11.DONE and len(self.conn.trailing_data[0]) <= HEADER_BYTES:
+            self.flow.resume_reading()  # what waits is not parsed, but nobody would notice that the client goes away
         if self.conn.their_state not in COMING:
             self._wait_no_more()
         else:

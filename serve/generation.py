@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from starlette.requests import Request
+
 from ..checks import conforms
 from ..engine.decode.randomness import fresh_bits
 from ..engine.decode.requests import Job, requests_of
@@ -22,6 +24,7 @@ from ..engine.prompts.given import Prompt, is_chat, prompt_of
 from ..engine.results import Generation
 from ..engine.search import Beam, Greedy
 from ..errors import BudgetError, TrellmError
+from .bodies import derived
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import Arrivals
 from .errors import ApiError, Place, of_any, of_constraint, of_request, param_of
@@ -274,19 +277,20 @@ class GenerationRequest:
 
 
 async def begin(
-    service: Service,
+    request: Request,
     asked: ChatRequest | CompletionRequest,
     prompts: int,
     place: Place,
     prepare: Callable[[ConstraintSpec], Awaitable[Prepared]],
 ) -> GenerationRequest:
     """Check a request of some prompts, resolve it, and let it run. Raises ApiError before anything runs."""
+    service: Service = request.app.state.service
     service.check(asked.model)
     _ = asked.is_streamed  # which raises ApiError, as the budget does
     if asked.texts > service.settings.choices:
         raise ApiError(f"n={asked.texts}: up to {service.settings.choices} texts for a prompt", ("n",))
     try:
-        constraint = asked.constraint()
+        constraint = await derived(request, asked.constraint)
     except TrellmError as error:
         raise of_constraint(error, ("trellm", "include")) from None
     options, _ = _options(asked, constraint), asked.budget

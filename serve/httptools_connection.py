@@ -14,6 +14,9 @@ from .connection import HEAD, ConnectionBase, answer_to, no_http, too_large
 from .errors import ApiError
 from .guard import HEADER_BYTES
 
+MOST_WAITING = 8
+"""Requests that are read while the one in front of them is answered."""
+
 
 class At(Enum):
     """Where a client is: between requests, in the head of one, or behind that."""
@@ -55,6 +58,8 @@ class HttptoolsConnection(ConnectionBase, HttpToolsProtocol):
                 self._head_bytes += len(data)
             if self._head_bytes > HEADER_BYTES:
                 self._refuse(too_large())
+        if self._fault is None and 0 < len(self.pipeline) <= MOST_WAITING and len(self.cycle.body) <= HEADER_BYTES:
+            self.flow.resume_reading()  # or nobody would notice that the client goes away
         self._look()
 
     def on_message_begin(self) -> None:

@@ -20,6 +20,8 @@ from weakref import WeakKeyDictionary
 from ..checks import number, whole
 from ..errors import OptionError
 from .cluster.loading import Given, described, ray
+from .cluster.replica import Replica
+from .cluster.router import Router
 from .cluster.rows import Generate
 from .settings import Settings
 
@@ -99,9 +101,6 @@ def deployment(
             raise OptionError(f"{name}={value!r}: a number, 0 or above")
     sent = described(model, device, dtype)
     serve = ray("ray.serve")
-    from .cluster.replica import Replica
-    from .cluster.router import Router
-
     count: dict[str, Any] = {"num_replicas": least}
     if least != most:
         limits = {"min_replicas": least, "max_replicas": most, "target_ongoing_requests": max(1, in_flight // 2)}

@@ -212,12 +212,24 @@ BURST = 0.1
 
 
 class _Work(Generic[T]):
-    """Something that is being made, and for how many. size: of what is asked for, in bytes; made: what comes of it"""
+    """Something that is being made, and for how many.
+
+    size: of what is asked for, in bytes; seconds: how long it may take, of which it has taken some, those in the queue
+    not counted; made: what comes of it
+    """
 
     def __init__(
-        self, make: Callable[[], T], size: int, seconds: float, turns: Turns, line: Line, metrics: Metrics
+        self,
+        make: Callable[[], T],
+        size: int,
+        seconds: float,
+        taken: float,
+        turns: Turns,
+        line: Line,
+        metrics: Metrics,
     ) -> None:
         self.size = size
+        self.taken = taken
         self.waiting = 0
         self.made: concurrent.futures.Future[T] = concurrent.futures.Future()
         self.made.set_running_or_notify_cancel()  # so that nobody cancels it beside us
@@ -230,7 +242,6 @@ class _Work(Generic[T]):
         self._stop = Cancellation(self._breathe)
         self.since = time.perf_counter()
         self._begun: float | None = None
-        self._taken = 0.0
         self._used = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.is_over = self.is_late = self._gives_way = False
@@ -238,7 +249,7 @@ class _Work(Generic[T]):
     def watch(self) -> None:
         """See to it, on the event loop, that it is stopped when it has taken too long: no thread is begun for that."""
         begun = self._begun
-        taken = self._taken + (0.0 if begun is None else time.perf_counter() - begun)
+        taken = self.taken + (0.0 if begun is None else time.perf_counter() - begun)
         if taken < self._seconds:
             self._timer = asyncio.get_running_loop().call_later(self._seconds - taken, self.watch)
         else:
@@ -265,10 +276,12 @@ class _Work(Generic[T]):
         if is_first:
             self._metrics.compile_wait_seconds.observe(time.perf_counter() - self.since)
         try:
-            self.made.set_result(self._value())
+            value = self._value()
+            self.taken += time.perf_counter() - begun
+            self.made.set_result(value)
         except Cancelled as error:
             if self._gives_way and not (self.is_over or self.is_late):
-                self._taken += time.perf_counter() - begun
+                self.taken += time.perf_counter() - begun
                 self._begun = None
                 return False
             self.made.set_exception(error)
@@ -327,22 +340,23 @@ class ConstraintCompiler:
         self._line = Line(settings.compilers)
         self._pool = ThreadPoolExecutor(settings.compilers, "trellm compiler")
         self._works: dict[Hashable, _Work[Any]] = {}
-        self._kept: OrderedDict[Hashable, tuple[Any, Callable[[Any], int], int]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[Any, Callable[[Any], int], int, float]] = OrderedDict()
         self._asked_again: set[Hashable] = set()
         self._held = 0
         self.begun = 0
         self._refused = Refusals()
 
-    async def made(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int]) -> T:
+    async def made(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], *, taken: float = 0.0) -> T:
         """What `make` makes, or made before under this key. Raises what it raised, and ApiError where much waits.
 
         make: runs in another thread, with a Cancellation about it
         weigh: how many bytes it holds, asked again whenever it is used
+        taken: seconds that something before it took, of those that both may take
         """
         if key in self._kept:
-            value, weigh, _ = self._kept[key]
+            value, weigh, _, taken = self._kept[key]
             self._asked_again.add(key)
-            self._keep(key, value, weigh)
+            self._keep(key, value, weigh, taken)
             return value
         self._refused.check(key)
         work = self._works.get(key)
@@ -350,7 +364,7 @@ class ConstraintCompiler:
             if len(self._works) >= self._settings.compiling:
                 self._metrics.refuse("compiling")
                 raise busy(f"compiler at capacity ({len(self._works)} constraints are being compiled); try again")
-            work = self._begin(key, make, weigh)
+            work = self._begin(key, make, weigh, taken)
         work.waiting += 1
         self._waiting += 1
         try:
@@ -361,6 +375,10 @@ class ConstraintCompiler:
             if not work.waiting and not work.future.done():
                 work.give_up()
                 self._works.pop(key, None)
+
+    def taken(self, key: Hashable) -> float:
+        """Seconds that the making of something took, the queue not counted; 0 where it is not kept."""
+        return self._kept[key][3] if key in self._kept else 0.0
 
     @property
     def is_busy(self) -> bool:
@@ -388,9 +406,9 @@ class ConstraintCompiler:
         waiting = self._waiting
         return max(self._settings.compile_share, waiting / max(1, waiting + self._writing()))
 
-    def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int]) -> _Work[T]:
-        size = key_bytes(key)
-        work: _Work[T] = _Work(make, size, self._settings.compile_seconds, self._turns, self._line, self._metrics)
+    def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], taken: float) -> _Work[T]:
+        size, seconds = key_bytes(key), self._settings.compile_seconds
+        work: _Work[T] = _Work(make, size, seconds, taken, self._turns, self._line, self._metrics)
         self._line.add(work)
         self._pool.submit(self._run)
         work.watch()
@@ -403,7 +421,7 @@ class ConstraintCompiler:
                 del self._works[key]
             error = None if future.cancelled() else future.exception()
             if error is None and not future.cancelled():
-                self._keep(key, future.result(), lambda made: weigh(made) + size)
+                self._keep(key, future.result(), lambda made: weigh(made) + size, work.taken)
             elif isinstance(error, TrellmError) and not isinstance(error, Cancelled) and not work.is_late:
                 self._refused.add(key, error)
 
@@ -416,8 +434,8 @@ class ConstraintCompiler:
             work = cast("_Work[Any]", found)
             self._line.leave(work, is_done=work.run())
 
-    def _keep(self, key: Hashable, value: Any, weigh: Callable[[Any], int]) -> None:
-        self._weigh(key, value, weigh)
+    def _keep(self, key: Hashable, value: Any, weigh: Callable[[Any], int], taken: float) -> None:
+        self._weigh(key, value, weigh, taken)
         self._make_room(self._settings.kept_bytes)
 
     def _make_room(self, most: int) -> None:
@@ -430,7 +448,7 @@ class ConstraintCompiler:
         self._held -= self._kept.pop(key)[2]
         self._asked_again.discard(key)
 
-    def _weigh(self, key: Hashable, value: Any, weigh: Callable[[Any], int]) -> None:
+    def _weigh(self, key: Hashable, value: Any, weigh: Callable[[Any], int], taken: float) -> None:
         """Keep something as what was used last, with what it weighs now.
 
         What grows is weighed again when it is used: weighing all of them for each new one would take longer than
@@ -439,7 +457,7 @@ class ConstraintCompiler:
         held = weigh(value)
         if key in self._kept:
             self._held -= self._kept.pop(key)[2]
-        self._kept[key] = value, weigh, held
+        self._kept[key] = value, weigh, held, taken
         self._held += held
 
 

@@ -238,7 +238,7 @@ async def chat(request: Request) -> Response:
     async def prepare(constraint: ConstraintSpec) -> Prepared:
         return await prepared(service, asked, constraint)
 
-    beginning = partial(begin, service, asked, 1, ("messages",), prepare)
+    beginning = partial(begin, request, asked, 1, ("messages",), prepare)
     if asked.stream:
         begun = await while_connected(request, beginning())
         head = _head(begun, "chat.completion.chunk")

@@ -32,7 +32,7 @@ async def completion(request: Request) -> Response:
     async def prepare(constraint: ConstraintSpec) -> Prepared:
         return await service.generator(constraint), prompts, None
 
-    beginning = partial(begin, service, asked, len(prompts), ("prompt",), prepare)
+    beginning = partial(begin, request, asked, len(prompts), ("prompt",), prepare)
     if asked.stream:
         begun = await while_connected(request, beginning())
         head = _head(begun)

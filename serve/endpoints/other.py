@@ -17,7 +17,7 @@ from ...engine.prompts.encoding import ids_of
 from ...engine.prompts.given import Prompt
 from ...errors import TrellmError
 from ...guides.explain.expectation import expected
-from ..bodies import read
+from ..bodies import derived, read
 from ..errors import ApiError, of_constraint, of_request
 from ..metrics import CONTENT_TYPE
 from ..requests.chat import ChatMessage
@@ -26,7 +26,7 @@ from ..service import Service
 from .answers import ITEMS, Answer, LargeAnswer, while_connected, written
 
 
-class TokenizeRequest(RequestBase):
+class TokenizeRequest(RequestBase, title="Tokenize"):
     """The body of /tokenize: a text, or a chat as its template writes it."""
 
     model: str | None = None
@@ -135,7 +135,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-class ConstraintRequest(ConstraintFields):
+class ConstraintRequest(ConstraintFields, title="Check"):
     """The body: the fields of a constraint, as in every request for texts."""
 
     model: str
@@ -147,7 +147,7 @@ async def constraint(request: Request) -> Response:
     asked = await read(request, ConstraintRequest, service.settings.body_bytes)
     service.check(asked.model)
     try:
-        made = asked.constraint()
+        made = await derived(request, asked.constraint)
     except TrellmError as error:
         raise of_constraint(error, ("trellm", "include")) from None
     generator = await while_connected(request, service.generator(made))
@@ -159,7 +159,8 @@ async def constraint(request: Request) -> Response:
         return {"expected": expected(guide_cache.guide, guide_cache.guide.start), "needed": guide_cache.distance}
 
     # In a compiler's thread, since finding words may take long, and counts as what compilation may take.
-    work = service.compiler.made(("expected", made), look, lambda said: len(said["expected"]))
+    taken = service.compiler.taken(made)
+    work = service.compiler.made(("expected", made), look, lambda said: len(said["expected"]), taken=taken)
     try:
         return Answer(await while_connected(request, work))
     except TrellmError as error:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from ...engine.decode.randomness import fresh_bits
 from ...engine.results import Generation
-from ..bodies import read
+from ..bodies import derived, read
 from ..constraints.constraint import ConstraintSpec
 from ..errors import ApiError, of_any
 from ..generation import REASONS, GenerationRequest, Prepared, begin
@@ -131,12 +131,12 @@ async def responses(request: Request) -> Response:
     service: Service = request.app.state.service
     asked = await read(request, ResponsesRequest, service.settings.body_bytes)
     try:
-        chat = asked.chat()
+        chat = await derived(request, asked.chat)
 
         async def prepare(constraint: ConstraintSpec) -> Prepared:
             return await prepared(service, chat, constraint)
 
-        beginning = partial(begin, service, chat, 1, ("messages",), prepare)
+        beginning = partial(begin, request, chat, 1, ("messages",), prepare)
         if asked.stream:
             begun = await while_connected(request, beginning())
             return EventStream(_events(begun, asked), begun.end)

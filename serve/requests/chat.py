@@ -44,7 +44,7 @@ class ProviderFields(RequestBase):
     refusal: None = None
 
 
-class ChatMessage(EchoBase):
+class ChatMessage(EchoBase, title="Message"):
     """One turn of a chat."""
 
     role: Role
@@ -111,7 +111,7 @@ def _with_parameters(tool: dict[str, Any]) -> dict[str, Any]:
     return {**tool, "function": said} if "function" in tool else said
 
 
-class ChatRequest(TextRequest):
+class ChatRequest(TextRequest, title="Chat"):
     """The body of /v1/chat/completions."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=65536, fail_fast=True)]
@@ -158,7 +158,7 @@ class ChatRequest(TextRequest):
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)]
 
 
-class CompletionRequest(TextRequest):
+class CompletionRequest(TextRequest, title="Completion"):
     """The body of /v1/completions."""
 
     prompt: (

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
+from ..bodies import loaded_text
 from ..constraints.constraint import ConstraintSpec
 from ..errors import ApiError
 
@@ -62,7 +63,7 @@ class EchoBase(RequestBase):
         return {name: each for name, each in said.items() if each is not None or name in cls.model_fields}
 
 
-class StreamOptionsField(RequestBase):
+class StreamOptionsField(RequestBase, title="StreamOptions"):
     """include_usage: whether a last event says how many tokens there were."""
 
     include_usage: bool | None = None
@@ -363,7 +364,7 @@ class ExtractField(RequestBase):
     none_text: str | None = None
 
 
-class ExtensionFields(RequestBase):
+class ExtensionFields(RequestBase, title="Ours"):
     """The field `trellm`: what only this server does.
 
     include: what the text must contain; heal: generate the end of a prompt again where it may be within a token;
@@ -499,6 +500,4 @@ def _quoted(asked: ExtractField | None) -> list[ConstraintSpec]:
 
 def _loaded(value: Any, place: Place) -> Any:
     """What a JSON text stands for. Raises ApiError."""
-    from ..bodies import loaded_text
-
     return loaded_text(value, place) if isinstance(value, str) else value

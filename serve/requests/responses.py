@@ -13,7 +13,7 @@ from .chat import ChatRequest
 from .fields import EchoBase, ExtensionFields, RequestBase, Schema, StructuredOutputs, Tokens, by_type, tag_of
 
 
-class InputPart(EchoBase):
+class InputPart(EchoBase, title="Part"):
     """A piece of a message. annotations, logprobs: what an answer has that is sent back; parsed: what was read in it"""
 
     type: Literal["input_text", "output_text"]
@@ -56,7 +56,7 @@ class OutputItem(RequestBase):
     status: str | None = None
 
 
-class ReasoningPart(EchoBase):
+class ReasoningPart(EchoBase, title="Thought"):
     """A piece of what a model thought."""
 
     type: Literal["reasoning_text", "summary_text"]
@@ -83,7 +83,7 @@ Item = Annotated[
 ]
 
 
-class ResponseTextFormat(RequestBase):
+class ResponseTextFormat(RequestBase, title="Format"):
     """What the text must be."""
 
     type: Literal["text", "json_object", "json_schema"]
@@ -93,7 +93,7 @@ class ResponseTextFormat(RequestBase):
     description: str | None = None
 
 
-class ResponseText(RequestBase):
+class ResponseText(RequestBase, title="Text"):
     """How the text is."""
 
     format: ResponseTextFormat | None = None
@@ -115,7 +115,7 @@ class Obfuscation(RequestBase):
     include_obfuscation: Literal[False] | None = None
 
 
-class ResponsesRequest(RequestBase):
+class ResponsesRequest(RequestBase, title="Responses"):
     """The body of /v1/responses."""
 
     model: str

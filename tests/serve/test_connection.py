@@ -280,6 +280,15 @@ def test_clients_that_go_away(asking: Asking, behind: bytes) -> None:
     until(lambda: asking.echo.gone == 1)
 
 
+def test_clients_that_go_away_behind_half_of_a_request(asking: Asking) -> None:
+    """It came while they waited for the answer to the one in front of it."""
+    with asking.line() as line:
+        line.sendall(post("/slow"))
+        until(lambda: asking.echo.asked == ["/slow"])
+        line.sendall(post("/1", "abc")[:-1])
+    until(lambda: asking.echo.gone == 1)
+
+
 def test_answers_that_take_longer_than_requests_may(asking: Asking) -> None:
     asking.kind.seconds = SOON
     with asking.line() as line:

@@ -124,6 +124,26 @@ def compiler(**options: Any) -> ConstraintCompiler:
     return ConstraintCompiler(Settings(**{"compile_seconds": 300, **options}), Metrics())
 
 
+def test_what_a_constraint_comes_to_is_found_within_the_time_of_its_compilation(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both together take no longer than one may."""
+
+    async def run() -> None:
+        made = compiler()
+        assert await made.made("compiled", lambda: "a", len) == "a" and 0 < made.taken("compiled") < 300
+        with pytest.raises(LimitError, match="more than 300 seconds"):
+            await made.made("words", forever, len, taken=300)
+        made.close()
+
+    asyncio.run(run())
+    body = {"model": "small", "regex": "[lmn]{3}"}
+    monkeypatch.setattr(server.service.compiler, "taken", lambda key: 1e9)
+    assert server.error("/constraint", body)["code"] == "constraint_too_large"
+    monkeypatch.undo()
+    assert server.post("/constraint", body).status_code == 200
+
+
 def test_a_compilation_that_never_ends_is_ended() -> None:
     async def run() -> None:
         made = compiler(compile_seconds=0.1)

@@ -14,6 +14,7 @@ from trellm.serve import bodies
 from trellm.serve.bodies import parse
 from trellm.serve.endpoints import chat, other
 from trellm.serve.endpoints.answers import ITEMS, LARGE, written
+from trellm.serve.requests.fields import ConstraintFields
 from trellm.serve.service import LARGE as LARGE_CHAT
 from trellm.serve.service import is_large
 
@@ -144,6 +145,25 @@ def test_large_bodies_are_read_one_after_the_other(server: Running, monkeypatch:
         answers = list(pool.map(lambda _: server.post("/v1/completions", body), range(4)))
     assert {answer.status_code for answer in answers} == {400}  # in which budget is no room
     assert most == [1] * 4
+
+
+def test_large_constraints_are_resolved_beside_the_event_loop(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema of megabytes is written out as text, and read where it is one."""
+    real, threads = ConstraintFields.constraint, list[str]()
+
+    def noted(self: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return real(self)
+
+    monkeypatch.setattr(ConstraintFields, "constraint", noted)
+    for size in (1, 1 << 17):
+        schema = {"enum": ["a" * size]}
+        for path, body in (
+            ("/constraint", {"json_schema": schema}),
+            ("/v1/completions", {"prompt": "a", "guided_json": json.dumps(schema), "max_tokens": 1}),
+        ):
+            assert server.post(path, {"model": "small", **body}).status_code in (200, 400)
+    assert [name.startswith("trellm reading") for name in threads] == [False, False, True, True]
 
 
 def test_what_is_large() -> None:
