@@ -53,10 +53,10 @@ def milliseconds(action: Callable[[], Any]) -> tuple[float, Any]:
 
 def measure(form: Any, count: int, first: int) -> dict[str, float]:
     """One run of one form with so many tools."""
-    from trellm.serve import forms
+    from trellm.serve import tool_calls
 
-    tools = forms.tools_of(tools_of(count, first))
-    took, plan = milliseconds(lambda: form.plan(tools, forms.choice_of("required", tools)))
+    tools = tool_calls.tools_of(tools_of(count, first))
+    took, plan = milliseconds(lambda: form.plan(tools, tool_calls.choice_of("required", tools)))
     mask, _ = milliseconds(lambda: plan.guide.mask(plan.guide.start))
     needed, _ = milliseconds(lambda: plan.needed)
     return {"plan": took, "first mask": mask, "needed": needed}
@@ -64,10 +64,10 @@ def measure(form: Any, count: int, first: int) -> dict[str, float]:
 
 def read(form: Any) -> float:
     """Milliseconds for a token of an answer of 1,000 calls in the form of Hermes."""
-    from trellm.serve import forms
+    from trellm.serve import tool_calls
 
-    tools = forms.tools_of(tools_of(400, 0))
-    reader = form.plan(tools, forms.choice_of("auto", tools)).reader()
+    tools = tool_calls.tools_of(tools_of(400, 0))
+    reader = form.plan(tools, tool_calls.choice_of("auto", tools)).reader()
     call = b'<tool_call>\n{"name": "get_7", "arguments": {"name_7": "some words", "count_7": 12}}\n</tool_call>\n'
     data = call * 1000
     pieces = [data[at : at + 4] for at in range(0, len(data), 4)]
@@ -85,14 +85,14 @@ def main() -> None:
     options = parser.parse_args()
     pin_to_one_core()
     from trellm import Vocabulary
-    from trellm.serve import forms
-    from trellm.serve.forms.families import FAMILIES
+    from trellm.serve import tool_calls
+    from trellm.serve.tool_calls.formats import FORMATS
 
     vocabulary = Vocabulary.from_tokenizer(options.tokenizer)
     rows: list[dict[str, Any]] = []
     first = 10_000
     for name in FORMS:
-        form = forms.Form(FAMILIES[name], None, vocabulary, thinks=False)
+        form = tool_calls.ToolCallFormat(FORMATS[name], None, vocabulary, thinks=False)
         measure(form, 2, 1_000)  # kernels are loaded, and the vocabulary's tables made
         for count in options.tools:
             runs: list[dict[str, float]] = []

@@ -39,10 +39,10 @@ SCHEMA = {
 # What code cannot count is counted by its names: a folder, and a class in it or one of its methods or attributes.
 NAMED = {
     "objects that carry a request": """
-        serve:Chat serve:Constraint serve:Prepared serve:Work engine:Job engine:Request engine:Call engine:Entry
-        engine:Row serve:Run serve:Begun serve:Grown serve:Piece serve:Delta
+        serve:ChatRequest serve:ConstraintSpec serve:GenerationRequest engine:Job engine:Request engine:Call
+        engine:Entry engine:Row engine:Handle engine:Piece serve:Delta
     """,
-    "implementations of streaming": "engine:Handle.pieces serve:Begun.pieces",
+    "implementations of streaming": "engine:Cursor.read",
     "caches of transitions in Python": "guides:LiftedGuide._steps engine:KnownStates engine:Records",
     "ways to run a body": """
         engine:PackedRunner engine:StatesRunner engine:BodyRunner engine:DescribedDecoder engine:QuickBody

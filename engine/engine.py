@@ -225,10 +225,11 @@ class Engine:
             call.take(number)
 
     def certain(self, call: Call) -> dict[int, CommittedPrefix]:
-        """What the sequences of requests running will begin with, whatever comes."""
+        """Certain beginnings of the texts of running requests, by number."""
+        if threading.current_thread() is self._thread:  # which takes no step meanwhile
+            return self._certain(call)
         with self._held():
-            groups = list(call.groups.items())
-            return {number: self._loop.certain(group) for number, group in groups if group.work.error is None}
+            return self._certain(call)
 
     @property
     def is_started(self) -> bool:
@@ -267,6 +268,10 @@ class Engine:
     def _is_stepping(self) -> bool:
         """Whether this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
         return self._lock._is_owned() or threading.current_thread() in (self._thread, self._preparer)
+
+    def _certain(self, call: Call) -> dict[int, CommittedPrefix]:
+        groups = list(call.groups.items())
+        return {number: self._loop.certain(group) for number, group in groups if group.work.error is None}
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, NamedTuple, Protocol
 
 from ..errors import Cancelled, OptionError
 from ..tokenizers_adapter.text_stream import TextStream
@@ -20,8 +21,11 @@ from .options import Options
 from .prompts.given import Prompt
 from .results import Generation, Scores, keeping
 from .schedule.call import Call, RequestOutput
+from .search import Beam, Target
 
 MOST_TEXTS = 1 << 20
+QUICK = 512
+"""Tokens of a text below which its result is made on the event loop: another thread costs more."""
 
 
 class Task(Protocol):
@@ -42,7 +46,7 @@ class Task(Protocol):
         ...
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[Any]:
-        """What a finished row comes to."""
+        """What a finished sequence comes to."""
         ...
 
 
@@ -82,30 +86,39 @@ class Runner(Protocol):
 Pairs = Sequence[tuple[Task, Prompt]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Piece:
-    """What has become certain of a text.
+    """Text that has become certain.
 
-    prompt: which of those that were given; text: whole characters that follow what came before
+    prompt, sample: which of those that were given, and which of its samples
+    text: whole characters that follow what came before
     result: of the last piece of a text, which may be empty, all that has come of it; its `finish_reason` says why it
         ends
     scores: with `logprobs=`, the tokens that became certain with it, and what `Generation` says of them. Together they
         are those of the result; those of a beam search come with the last piece. Else None
+    token_ids: the tokens that became certain with it; those of a beam search come with the last piece
+    overlap: how many bytes of the first of these are the end of the prompt, which was healed; 0 behind the first piece
     """
 
     prompt: int
     text: str
     result: Generation[Any] | None = None
     scores: Scores | None = None
+    sample: int = 0
+    token_ids: Sequence[int] = ()
+    overlap: int = 0
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A text that is finished: the number of its prompt, that of the sample, and the result."""
+class Grown(NamedTuple):
+    """Bytes that follow what was certain of a text, and how many tokens of its sequence spell all of them."""
 
-    prompt: int
-    sample: int
-    result: Generation[Any]
+    data: bytes
+    sequence: SequenceState | None
+    tokens: int
+
+
+News = tuple[int, Grown | RequestOutput]
+"""The number of a request, and what has become of it."""
 
 
 class Handle:
@@ -115,18 +128,34 @@ class Handle:
     they are finished, `pieces()` also what is certain of those that are not. Each of them gives all, whatever another
     took before. A handle that nobody holds is cancelled, and so is one whose waiting task in asyncio is cancelled.
     Not to be used from two threads at once; several handles may be.
+
+    call: what the engine knows it by; found: results by prompt and sample; ended: those that no cursor may have read
     """
 
-    def __init__(self, engine: Runner, pairs: Pairs, options: Options, *, is_single: bool = False) -> None:
-        """Raises OptionError and BudgetError for mistakes of the caller's."""
-        self._engine = engine
-        self._pairs = pairs
-        self._options = options
+    def __init__(
+        self,
+        engine: Runner,
+        pairs: Pairs,
+        options: Options,
+        *,
+        is_single: bool = False,
+        requests: Sequence[Request] | None = None,
+        keeps: bool = True,
+    ) -> None:
+        """Raises OptionError and BudgetError for mistakes of the caller's.
+
+        requests: what the engine runs for the pairs, where the caller has made it; keeps: whether results stay here
+        after they were given to the one who reads them, for others who do
+        """
+        self.engine = engine
+        self.pairs = pairs
+        self.options = options
+        self.keeps = keeps
         self._is_single = is_single
         self._samples = options.search.n
         self._attempts: dict[tuple[int, int], int] = {}
         self.found: list[list[Generation[Any] | None]] = [[None] * self._samples for _ in pairs]
-        self._order: list[Finished] = []
+        self.ended: list[Piece] = []
         if any(task.model is not engine.model for task, _ in pairs):
             raise OptionError("the generators of one batch must share one model object, that of the engine")
         if self._samples * len(pairs) > MOST_TEXTS:
@@ -134,20 +163,22 @@ class Handle:
                 f"n={self._samples:,} texts for each of {len(pairs):,} prompts: up to {MOST_TEXTS:,} run in "
                 "one call; ask for fewer, or make several calls"
             )
-        jobs = [task.job(prompt, options.include) for task, prompt in pairs]
-        self._call = engine.enter(requests_of(engine.model, jobs, options), options.batch_size)
-        self._end = weakref.finalize(self, engine.cancel, self._call)
+        if requests is None:
+            jobs = [task.job(prompt, options.include) for task, prompt in pairs]
+            requests = requests_of(engine.model, jobs, options)
+        self.call = engine.enter(requests, options.batch_size)
+        self._end = weakref.finalize(self, engine.cancel, self.call)
         self._end.atexit = False
 
     @property
     def done(self) -> bool:
         """Whether nothing more will come."""
-        return self._call.done
+        return self.call.done
 
     def cancel(self) -> None:
         """Let nothing more come; a second time, or when all is there, does nothing."""
-        if not self._call.done:
-            self._engine.cancel(self._call)
+        if not self.call.done:
+            self.engine.cancel(self.call)
 
     def result(self) -> Any:
         """A `Generation`, or a list of them for a list of prompts, and for each prompt if `search.n > 1`.
@@ -161,49 +192,20 @@ class Handle:
         results = self.results()
         return results[0] if self._is_single else results
 
-    def finished(self) -> Iterator[Finished]:
-        """The texts as they are finished, in any order. Raises what goes wrong with one, and cancels the others."""
-        given = 0
+    def finished(self) -> Iterator[Piece]:
+        """The texts as they are finished, in any order, each in one piece with its result.
+
+        Raises what goes wrong with one, and cancels the others.
+        """
         try:
-            while True:
-                self._take()
-                while given < len(self._order):
-                    given += 1
-                    yield self._order[given - 1]
-                if self._call.done:
-                    break
-                self._engine.wait(self._call)
+            yield from chain.from_iterable(Cursor(self, grows=False))
         finally:
-            if not self._call.done:
+            if not self.call.done:
                 self.cancel()
-        self._check_cancelled()
 
     def pieces(self) -> Iterator[Piece]:
-        """What becomes certain of each text, step by step, and at its end the result. One text for each prompt."""
-        if self._samples != 1:
-            raise OptionError(f"search={self._options.search!r}: a stream is one text for each prompt; use n=1")
-        if self._options.retries:
-            raise OptionError(
-                f"retries={self._options.retries}: a stream cannot take back what it has given; take result() instead"
-            )
-        streams = [_Stream() for _ in self._pairs]
-        given = 0
-        while True:
-            certain = self._engine.certain(self._call)
-            for number, each in certain.items():
-                prompt = self._call.requests[number].number
-                if piece := streams[prompt].push(self._own(prompt, each.text)):
-                    yield Piece(prompt, piece, scores=self._scores(streams[prompt], each))
-            self._take()
-            while given < len(self._order):
-                each = self._order[given]
-                given += 1
-                stream, result = streams[each.prompt], each.result
-                yield Piece(each.prompt, result.text[stream.sent :], result, stream.rest(result))
-            if self._call.done:
-                break
-            self._engine.wait(self._call, every_step=True)
-        self._check_cancelled()
+        """Pieces of each text as they become certain, step by step, and at its end the result."""
+        return chain.from_iterable(Cursor(self, grows=True))
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._in_thread(self.result).__await__()
@@ -224,7 +226,7 @@ class Handle:
 
     def results(self) -> list[Any]:
         """The results so far, for each prompt; None for what is not finished."""
-        if self._options.diagnostics and self._samples > 1:
+        if self.options.diagnostics and self._samples > 1:
             for prompt in range(len(self.found)):
                 self._compare(prompt)
         return [results[0] if self._samples == 1 else results for results in self.found]
@@ -232,53 +234,50 @@ class Handle:
     def saved(self) -> list[Any]:
         """What is finished, also what had not been looked at: for each prompt as `Interrupted` says."""
         with suppress(KeyboardInterrupt):  # pressed once more: what has been entered has to do
-            for number, outcome in self._engine.outcomes(self._call):
+            for number, outcome in self.engine.outcomes(self.call):
                 self._enter(number, outcome)
         shaped = zip(self.found, self.results(), strict=True)
         return [None if all(result is None for result in results) else entry for results, entry in shaped]
 
-    def _scores(self, stream: _Stream, certain: CommittedPrefix) -> Scores | None:
-        """Those of the tokens that are new in a stream."""
-        if not self._options.logprobs or certain.sequence is None:
-            return None
-        begin, stream.tokens = stream.tokens, max(stream.tokens, certain.tokens)
-        return Scores.of(certain.sequence, begin, stream.tokens, self._engine.model.vocabulary)
-
-    def _check_cancelled(self) -> None:
-        if self._call.is_cancelled:
+    def end(self) -> None:
+        """Note that all was given. Raises Cancelled where it was not."""
+        if self.call.is_cancelled:
             raise Cancelled("the handle was cancelled before all was finished, or its engine was closed")
         self._end.detach()
 
-    def _own(self, prompt: int, text: bytes) -> bytes:
-        """A text without what is not a part of it."""
-        task = self._pairs[prompt][0]
-        return text if self._options.include else text.removeprefix(task.text_prefix)
+    def lead(self, number: int, text: bytes) -> int | None:
+        """Length of what the model writes before a request's text and is no part of it; None where that is not all."""
+        request = self.call.requests[number]
+        prefix = b"" if request.start.guide_cache else self.pairs[request.number][0].text_prefix
+        if len(text) < len(prefix) and prefix.startswith(text):
+            return None
+        return len(prefix) if text.startswith(prefix) else 0
 
-    def _take(self) -> None:
-        """Keep what has come of requests since this was last asked. Raises what went wrong with one."""
-        for number, outcome in self._engine.outcomes(self._call):
-            if outcome.error is not None:
-                self.cancel()
-                raise outcome.error
-            self._enter(number, outcome)
+    def take(self, number: int, outcome: RequestOutput) -> None:
+        """Keep what has come of a request. Raises what went wrong with it."""
+        if outcome.error is not None:
+            self.cancel()
+            raise outcome.error
+        self._enter(number, outcome)
 
     def _enter(self, number: int, outcome: RequestOutput) -> None:
         """Keep the results of a request; those that are drawn again in their place are not among them."""
-        request = self._call.requests[number]
+        request = self.call.requests[number]
         for sequence in outcome.sequences:
             prompt, sample = sequence.request.number, sequence.request.sample
-            result = self._pairs[prompt][0].result(sequence, self._options)
+            result = self.pairs[prompt][0].result(sequence, self.options)
             attempt = self._attempts.get((prompt, sample), 0)
-            if result.error is not None and attempt < self._options.retries:
+            if result.error is not None and attempt < self.options.retries:
                 self._attempts[prompt, sample] = attempt + 1
-                self._engine.again(self._call, replace(request, key=row_key(request.key, attempt + 1)))
+                self.engine.again(self.call, replace(request, key=row_key(request.key, attempt + 1)))
                 continue
             results = self.found[prompt]
             del results[sequence.siblings or self._samples :]
             is_new = results[sample] is None
-            results[sample] = result
+            if self.keeps:
+                results[sample] = result
             if is_new:
-                self._order.append(Finished(prompt, sample, result))
+                self.ended.append(Piece(prompt, result.text, result, sample=sample))
 
     def _compare(self, prompt: int) -> None:
         """Let the diagnostics of texts that were sampled for one prompt know of each other, when all are there."""
@@ -289,26 +288,137 @@ class Handle:
             self.found[prompt][:] = [replace(result, diagnostics=one) for result, one in compared]
 
 
-class _Stream:
-    """One text in pieces of whole characters. sent, tokens: how many characters and scored tokens there were so far"""
+class Cursor:
+    """One reader's place in what becomes of a handle's texts.
 
-    def __init__(self) -> None:
-        self._decoder = TextStream()
-        self._bytes = 0
-        self.sent = 0
-        self.tokens = 0
+    `news` collects between two steps of the engine, `read` makes pieces of that where there is time. Iteration, and
+    `updates` in asyncio, do both, and give what came together as a list.
+    grows: whether there are pieces of texts that have not ended. Raises OptionError for texts that have none.
+    """
 
-    def push(self, text: bytes) -> str:
-        """What is new of a text that only grows."""
-        piece = self._decoder.push(text[self._bytes :])
-        self._bytes = max(self._bytes, len(text))
-        self.sent += len(piece)
-        return piece
+    def __init__(self, handle: Handle, *, grows: bool) -> None:
+        options = handle.options
+        if grows and isinstance(options.search, (Beam, Target)) and options.search.n != 1:
+            raise OptionError(f"search={options.search!r}: a stream is one text for each prompt; use n=1")
+        if grows and options.retries:
+            raise OptionError(
+                f"retries={options.retries}: a stream cannot take back what it has given; take result() instead"
+            )
+        self.handle = handle
+        self.grows = grows
+        self._collected: dict[int, int] = {}
+        self._streams: dict[tuple[int, int], _Stream] = {}
+        self._given = 0
 
-    def rest(self, result: Generation[Any]) -> Scores | None:
-        """What the stream did not have yet of a result's scores."""
-        if result.logprobs is None or result.raw_logprobs is None:
+    def __iter__(self) -> Iterator[list[Piece]]:
+        """Pieces after each step, or with each text that ends. Raises what goes wrong with one, and Cancelled."""
+        handle = self.handle
+        while True:
+            found = self.read(self.news())
+            is_over = handle.done
+            yield found
+            if is_over:
+                break
+            if not handle.done:  # as another reader may have found meanwhile
+                handle.engine.wait(handle.call, every_step=self.grows)
+        handle.end()
+
+    async def updates(self, arrivals: AsyncIterable[Sequence[News]], *, is_quick: bool) -> AsyncIterator[list[Piece]]:
+        """The same of news that another thread has collected. Raises what goes wrong with a text, and Cancelled.
+
+        is_quick: whether results of short texts take no longer than another thread would
+        """
+        loop = asyncio.get_running_loop()
+        async for news in arrivals:
+            if any(isinstance(each, RequestOutput) and not (is_quick and each.tokens < QUICK) for _, each in news):
+                found = await loop.run_in_executor(None, self.read, news)
+            else:
+                found = self.read(news)
+            if found:
+                yield found
+        self.handle.end()
+
+    def news(self) -> Iterator[News]:
+        """What has become of the texts since this was last asked; no step is taken meanwhile.
+
+        An outcome is gone when the one behind it is asked for, so that an interrupt loses none.
+        """
+        handle = self.handle
+        if self.grows and handle.call.groups:
+            for number, certain in handle.engine.certain(handle.call).items():
+                begin = self._collected.get(number)
+                if begin is None:
+                    begin = handle.lead(number, certain.text)
+                if begin is not None and len(certain.text) > begin:
+                    self._collected[number] = len(certain.text)
+                    yield number, Grown(certain.text[begin:], certain.sequence, certain.tokens)
+        yield from handle.engine.outcomes(handle.call)
+
+    def read(self, news: Iterable[News]) -> list[Piece]:
+        """Pieces of what was collected. Raises what went wrong with a text."""
+        handle = self.handle
+        found: list[Piece] = []
+        for number, each in news:
+            if isinstance(each, RequestOutput):
+                handle.take(number, each)
+            elif (piece := self._grown(handle.call.requests[number], each)) is not None:
+                found.append(piece)
+        found += map(self._last, handle.ended[self._given :])
+        if handle.keeps:
+            self._given = len(handle.ended)
+        else:
+            handle.ended.clear()
+        return found
+
+    def _grown(self, request: Request, grown: Grown) -> Piece | None:
+        """The piece that some bytes complete; None within a character."""
+        stream = self._streams.setdefault((request.number, request.sample), _Stream())
+        text = stream.decoder.push(grown.data)
+        if not text:
             return None
-        begin = self.tokens
-        tops = [None if each is None else each[begin:] for each in (result.top_logprobs, result.raw_top_logprobs)]
-        return Scores(result.token_ids[begin:], result.logprobs[begin:], result.raw_logprobs[begin:], *tops)
+        stream.sent += len(text)
+        if grown.sequence is None:
+            return Piece(request.number, text, sample=request.sample)
+        sequence, begin, vocabulary = grown.sequence, stream.tokens, self.handle.engine.model.vocabulary
+        stream.tokens = max(begin, grown.tokens)
+        return Piece(
+            request.number,
+            text,
+            None,
+            Scores.of(sequence, begin, stream.tokens, vocabulary) if self.handle.options.logprobs else None,
+            request.sample,
+            tuple(sequence.tokens[sequence.inside + begin : sequence.inside + stream.tokens]),
+            0 if begin else sequence.overlap(vocabulary),
+        )
+
+    def _last(self, ended: Piece) -> Piece:
+        """The last piece of a text: what the pieces before it did not have."""
+        stream, result = self._streams.pop((ended.prompt, ended.sample), None), ended.result
+        assert result is not None
+        sent, begin = (0, 0) if stream is None else (stream.sent, stream.tokens)
+        return Piece(
+            ended.prompt,
+            result.text[sent:],
+            result,
+            _scores_behind(result, begin) if self.grows else None,
+            ended.sample,
+            result.token_ids[begin:],
+            0 if begin else result.overlap,
+        )
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One text in pieces. sent, tokens: how many characters and tokens were given so far"""
+
+    decoder: TextStream = field(default_factory=TextStream)
+    sent: int = 0
+    tokens: int = 0
+
+
+def _scores_behind(result: Generation[Any], begin: int) -> Scores | None:
+    """Those of a result's tokens from one of them on; None unless they were asked for."""
+    if result.logprobs is None or result.raw_logprobs is None:
+        return None
+    tops = [None if each is None else each[begin:] for each in (result.top_logprobs, result.raw_top_logprobs)]
+    return Scores(result.token_ids[begin:], result.logprobs[begin:], result.raw_logprobs[begin:], *tops)

@@ -15,12 +15,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..engine.models.protocol import Model
-from .endpoints import small
+from .endpoints import other
+from .endpoints.answers import Answer, refused
 from .endpoints.chat import chat
 from .endpoints.completion import completion
-from .endpoints.constraint import constraint
-from .endpoints.events import Answer, refused
-from .endpoints.page import page
+from .endpoints.other import constraint, page
 from .endpoints.responses import responses
 from .errors import INVALID, ApiError, of_any
 from .guard import Guard
@@ -66,14 +65,14 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/v1/responses", responses, methods=["POST"]),
             Route("/v1/completions", completion, methods=["POST"]),
-            Route("/v1/models", small.models, methods=["GET"]),
-            Route("/v1/models/{name:path}", small.model, methods=["GET"]),
+            Route("/v1/models", other.models, methods=["GET"]),
+            Route("/v1/models/{name:path}", other.model, methods=["GET"]),
             Route("/constraint", constraint, methods=["POST"]),
-            Route("/tokenize", small.tokenize, methods=["POST"]),
-            Route("/health", small.live, methods=["GET"]),
-            Route("/health/live", small.live, methods=["GET"]),
-            Route("/health/ready", small.ready, methods=["GET"]),
-            Route("/metrics", small.metrics, methods=["GET"]),
+            Route("/tokenize", other.tokenize, methods=["POST"]),
+            Route("/health", other.live, methods=["GET"]),
+            Route("/health/live", other.live, methods=["GET"]),
+            Route("/health/ready", other.ready, methods=["GET"]),
+            Route("/metrics", other.metrics, methods=["GET"]),
             Route("/openapi.json", openapi, methods=["GET"]),
         ],
         middleware=guards,

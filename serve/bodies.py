@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from functools import partial
@@ -18,6 +19,7 @@ from .errors import LONGEST, ApiError, Place, param_of
 from .requests.unsupported import KNOWN
 
 T = TypeVar("T", bound=BaseModel)
+M = TypeVar("M")
 LARGE = 1 << 16
 """A body of so many bytes is read in a thread."""
 DEEPEST = 256
@@ -43,10 +45,16 @@ async def read(request: Request, shape: type[T], most: int) -> T:
             code="unsupported_media_type",
         )
     data = await whole(request, most)
-    if len(data) < LARGE:
-        return parse(data, shape)
+    request.state.is_large = len(data) >= LARGE
+    return await derived(request, partial(parse, data, shape))
+
+
+async def derived(request: Request, make: Callable[[], M]) -> M:
+    """What is made of a body that was read: of a large one in a thread, so that nobody waits for it."""
+    if not request.state.is_large:
+        return make()
     pool: ThreadPoolExecutor = request.app.state.service.reading
-    return await asyncio.get_running_loop().run_in_executor(pool, partial(parse, data, shape))
+    return await asyncio.get_running_loop().run_in_executor(pool, make)
 
 
 def parse(data: bytes, shape: type[T]) -> T:
@@ -78,7 +86,7 @@ async def whole(request: Request, most: int) -> bytes:
     while more:
         message = await request.receive()
         if message["type"] == "http.disconnect":
-            raise ApiError("the client went away in the midst of the body", code="client_closed_request")
+            raise ApiError("the client disconnected before the end of the body", code="client_closed_request")
         parts.append(message.get("body", b""))
         size, more = size + len(parts[-1]), message.get("more_body", False)
         if size > most:
@@ -99,14 +107,14 @@ def _loaded(data: bytes) -> Any:
         raise ApiError(f"the body is not UTF-8, at byte {error.start}", code="invalid_json") from None
     except json.JSONDecodeError as error:
         raise ApiError(
-            f"the body is no JSON: {error.msg}, line {error.lineno}, column {error.colno}",
+            f"the body is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}",
             code="invalid_json",
             offset=error.pos,
             line=error.lineno,
             column=error.colno,
         ) from None
     except _NoJsonError as error:
-        raise ApiError(f"the body is no JSON: {error}", code="invalid_json") from None
+        raise ApiError(f"the body is not valid JSON: {error}", code="invalid_json") from None
     except RecursionError:
         raise ApiError("the body is nested too deep", code="invalid_json") from None
 
@@ -121,10 +129,10 @@ def loaded_text(text: str, place: Place) -> Any:
             _check_texts(value, place)
         return value
     except json.JSONDecodeError as error:
-        said = f"{what} is no JSON: {error.msg}, line {error.lineno}, column {error.colno}"
+        said = f"{what} is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}"
         raise ApiError(said, place, code="invalid_json", offset=error.pos) from None
     except _NoJsonError as error:
-        raise ApiError(f"{what} is no JSON: {error}", place, code="invalid_json") from None
+        raise ApiError(f"{what} is not valid JSON: {error}", place, code="invalid_json") from None
     except RecursionError:
         raise ApiError(f"{what} is nested too deep", place, code="invalid_json") from None
 
@@ -134,7 +142,7 @@ class _NoJsonError(Exception):
 
 
 def _no_number(name: str) -> NoReturn:
-    raise _NoJsonError(f"{name} is no number of JSON")
+    raise _NoJsonError(f"{name} is not a JSON number")
 
 
 def _whole(digits: str) -> int | float:
@@ -148,7 +156,7 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(members):
         seen: set[str] = set()
         twice = next(name for name, _ in members if name in seen or seen.add(name))
-        raise _NoJsonError(f"the name {brief(twice)} stands twice in an object; leave one out")
+        raise _NoJsonError(f"duplicate name {brief(twice)} in an object: it stands twice; leave one out")
     return found
 
 
@@ -194,9 +202,7 @@ def _check_texts(value: Any, place: Place = ()) -> None:
 def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiError:
     """The error of a body that has not the shape: of several the one that is deepest in it."""
     if error.error_count() > MOST_MISTAKES:
-        said = (
-            f"the body has {error.error_count():,} mistakes, such as fields that there are not or values of other types"
-        )
+        said = f"the body has {error.error_count():,} mistakes, such as unknown fields or values of wrong types"
         return ApiError(f"{said}; send what docs/serve.md says", code="invalid_value")
     found = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]
     # Of what is another kind of thing altogether the fields are not looked at.
@@ -231,7 +237,7 @@ def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
         return ApiError(f"{name} is not supported: {KNOWN[name]}", place, code="unsupported_parameter")
     near = get_close_matches(name[:LONGEST], shape.model_fields, 1) if len(place) == 1 else []
     hint = f"; did you mean {near[0]}?" if near else ""
-    return ApiError(f"{param_of(place)}: there is no such field{hint}", place, code="unknown_parameter")
+    return ApiError(f"unknown field {param_of(place)}{hint}", place, code="unknown_parameter")
 
 
 def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:

@@ -1,18 +1,23 @@
-"""A client's connection, whatever parses it: requests that never come to an end are not waited for."""
+"""A client's connection, whatever parses it, and connections that h11 parses: requests that never end are dropped."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import Any, ClassVar
 
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 from .errors import ApiError
+from .guard import HEADER_BYTES
 
 HEAD = b"HTTP/1.1 "
-"""What the head of an answer begins with."""
+"""Beginning of the head of an answer."""
 
 
-class Joined:
+class JoiningTransport:
     """A transport that sends an answer's head together with what is written next in the same go of the event loop.
 
     Each call of the system lets another thread have the interpreter, and to have it back takes as long as all the rest.
@@ -47,9 +52,9 @@ class Joined:
             self._transport.write(head)
 
 
-class Watched(asyncio.Protocol):
-    """What connections have in common: they close themselves where a request takes too long to come, from its first
-    byte to its last, or none comes at all. Goes before a protocol of uvicorn's.
+class ConnectionBase(asyncio.Protocol):
+    """A base of connections, before a protocol of uvicorn's: it closes those where a request takes too long to come,
+    from its first byte to its last, or none comes at all.
 
     seconds: how long that may take, and how long a client may read nothing of what waits for it; how long an answer
         takes is another thing
@@ -63,7 +68,7 @@ class Watched(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The client is there."""
-        joined: Any = Joined(transport, self.loop)  # type: ignore[arg-type]
+        joined: Any = JoiningTransport(transport, self.loop)  # type: ignore[arg-type]
         super().connection_made(joined)
         self._wait()
 
@@ -112,16 +117,60 @@ class Watched(asyncio.Protocol):
 
 
 def too_large() -> ApiError:
-    """What is said of headers that never end."""
+    """Error of headers that never end."""
     return ApiError("the headers are too large", status=431, code="headers_too_large")
 
 
 def no_http(reason: str, status: int = 400) -> ApiError:
-    """What is said of what is no HTTP."""
-    return ApiError(f"what came is no request of HTTP: {reason}", status=status, code="invalid_http")
+    """Error of bytes that are no HTTP request."""
+    return ApiError(f"malformed HTTP request: {reason}", status=status, code="invalid_http")
 
 
 def answer_to(error: ApiError) -> tuple[dict[str, str], bytes]:
     """The headers and the body that answer it; then the connection is closed."""
     body = json.dumps(error.body).encode()
     return {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}, body
+
+
+COMING = (h11.IDLE, h11.SEND_BODY)
+"""States of a client while a request comes from it."""
+
+
+class H11Connection(ConnectionBase, H11Protocol):
+    """A connection; see `ConnectionBase`."""
+
+    transport: asyncio.Transport
+
+    def data_received(self, data: bytes) -> None:
+        """More of a request, or of several."""
+        super().data_received(data)
+        if self.conn.their_state is h11.DONE and len(self.conn.trailing_data[0]) <= HEADER_BYTES:
+            self.flow.resume_reading()  # what waits is not parsed, but nobody would notice that the client goes away
+        if self.conn.their_state not in COMING:
+            self._wait_no_more()
+        else:
+            self._wait()
+
+    def on_response_complete(self) -> None:
+        """An answer is sent; of a request that came with the one before it, the rest may be missing."""
+        super().on_response_complete()
+        has_begun = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
+        if has_begun and self.conn.their_state in COMING:
+            self._wait()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a malformed request as other mistakes are answered, where no answer is under way."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            fault = sys.exc_info()[1]  # what h11 says, for which this is called
+            status = fault.error_status_hint if isinstance(fault, h11.RemoteProtocolError) else 400
+            # Behind the colon stands what the client sent.
+            error = too_large() if status == 431 else no_http(str(fault or msg).partition(":")[0], status)
+            headers, body = answer_to(error)
+            answer = h11.Response(status_code=error.status, headers=list(headers.items()))
+            for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        cycle: Any = self.cycle
+        if cycle is not None:  # whoever would answer meanwhile does so to nobody
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.transport.close()

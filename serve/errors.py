@@ -19,8 +19,8 @@ from ..errors import (
     TextSyntaxError,
     TrellmError,
 )
-from .constraints.format_place import FormatError
-from .forms import ToolError
+from .constraints.structural_tags import FormatError
+from .tool_calls import ToolError
 
 INVALID = "invalid_request_error"
 SERVER = "server_error"

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .endpoints.events import refused
+from .endpoints.answers import refused
 from .errors import ApiError
 from .metrics import Metrics
 
@@ -68,13 +68,12 @@ class Guard:
             return ApiError(said, code="invalid_http", headers=close)
         if self._hosts and scope["path"] not in HEALTH and (name := self._strange(Headers(scope=scope))) is not None:
             said = (
-                f"this server is not asked for by the name {name[:200]!r}, as the header Host has it: a page on the "
-                "internet may have given its own name the address of this machine. Ask by address, or begin the "
-                "server with --allow-host"
+                f"host {name[:200]!r} is not allowed: a web page may have given its own name the address of this "
+                "machine (DNS rebinding). Use an address, or start the server with --allow-host"
             )
             return ApiError(said, status=403, code="host_not_allowed")
         if self._keys and scope["path"] not in OPEN and not self._is_known(Headers(scope=scope)):
-            said = "the header Authorization: Bearer KEY is missing, or has no key of this server"
+            said = "missing or invalid API key: send the header Authorization: Bearer KEY"
             return ApiError(said, status=401, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
         return None
 

@@ -10,9 +10,12 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .connection import HEAD, Watched, answer_to, no_http, too_large
+from .connection import HEAD, ConnectionBase, answer_to, no_http, too_large
 from .errors import ApiError
 from .guard import HEADER_BYTES
+
+MOST_WAITING = 8
+"""Requests that are read while the one in front of them is answered."""
 
 
 class At(Enum):
@@ -27,8 +30,8 @@ class HostError(Exception):
     """A request that does not say once whom it asks; the parser has it as the context of its own error."""
 
 
-class HttptoolsConnection(Watched, HttpToolsProtocol):
-    """A connection; see `Watched`. Requests that come before the one in front of them is answered wait in `pipeline`.
+class HttptoolsConnection(ConnectionBase, HttpToolsProtocol):
+    """A connection; see `ConnectionBase`. Requests wait in `pipeline` until the one in front of them is answered.
 
     llhttp has no limit of headers, and reads on behind a request that is being answered: both are seen to here.
     """
@@ -55,6 +58,8 @@ class HttptoolsConnection(Watched, HttpToolsProtocol):
                 self._head_bytes += len(data)
             if self._head_bytes > HEADER_BYTES:
                 self._refuse(too_large())
+        if self._fault is None and 0 < len(self.pipeline) <= MOST_WAITING and len(self.cycle.body) <= HEADER_BYTES:
+            self.flow.resume_reading()  # or nobody would notice that the client goes away
         self._look()
 
     def on_message_begin(self) -> None:
@@ -67,7 +72,7 @@ class HttptoolsConnection(Watched, HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """What is asked for."""
+        """The path of a request."""
         if not self._is_again:
             super().on_url(url)
 
@@ -83,7 +88,7 @@ class HttptoolsConnection(Watched, HttpToolsProtocol):
             return
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts != 1 and self.parser.get_http_version() == "1.1":  # whoever is asked is not plain (RFC 9112, 3.2)
-            raise HostError(f"{hosts or 'no'} headers are Host, of which a request has one")
+            raise HostError(f"a request has one Host header, not {hosts}")
         self._at = At.BODY
         is_answering = self._is_answering
         super().on_headers_complete()
@@ -107,7 +112,7 @@ class HttptoolsConnection(Watched, HttpToolsProtocol):
             self._look()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP as other mistakes are answered."""
+        """Answer a malformed request as other mistakes are answered."""
         self._refuse(no_http(msg))
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .endpoints.constraint import Check
-from .endpoints.events import Answer
-from .endpoints.small import Tokenize
-from .requests.chat import Chat
-from .requests.completion import Completion
-from .requests.responses import Responses
+from .endpoints.answers import Answer
+from .endpoints.other import ConstraintRequest, TokenizeRequest
+from .requests.chat import ChatRequest, CompletionRequest
+from .requests.responses import ResponsesRequest
 
 _BODIES: dict[str, tuple[type[BaseModel], str]] = {
-    "/v1/chat/completions": (Chat, "Answer a chat; with stream: true as server-sent events."),
-    "/v1/responses": (Responses, "Answer in items; with stream: true as server-sent events."),
-    "/v1/completions": (Completion, "Continue texts; with stream: true as server-sent events."),
-    "/constraint": (Check, "What a constraint comes to, or the error that it has."),
-    "/tokenize": (Tokenize, "The tokens of a prompt."),
+    "/v1/chat/completions": (ChatRequest, "Answer a chat; with stream: true as server-sent events."),
+    "/v1/responses": (ResponsesRequest, "Answer in items; with stream: true as server-sent events."),
+    "/v1/completions": (CompletionRequest, "Continue texts; with stream: true as server-sent events."),
+    "/constraint": (ConstraintRequest, "What a constraint comes to, or the error that it has."),
+    "/tokenize": (TokenizeRequest, "The tokens of a prompt."),
 }
 _GETS = {
     "/v1/models": "The model, under its names.",
@@ -74,15 +72,28 @@ def document() -> dict[str, Any]:
     for path, meaning in _GETS.items():
         answers = {"200": {"description": "The answer"}, "default": refused}
         paths[path] = {"get": {"summary": meaning, "responses": answers}}
-    return {
+    shapes: dict[str, Any] = definitions.get("$defs", {})
+    titles = {_ref(name): _ref(shape["title"]) for name, shape in shapes.items()}
+    found = {
         "openapi": "3.1.0",
         "info": {"title": "trellm serve", "version": version("trellm")},
         "paths": paths,
         "components": {
-            "schemas": definitions.get("$defs", {}) | {"Error": _ERROR},
+            "schemas": {shape["title"]: shape for shape in shapes.values()} | {"Error": _ERROR},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
+    return _referring(found, titles)
+
+
+def _referring(value: Any, names: dict[str, str]) -> Any:
+    """A value whose references have other names: shapes are called by their titles, whatever classes are called."""
+    if isinstance(value, dict):
+        given = cast("dict[str, Any]", value)
+        return {
+            name: names.get(each, each) if name == "$ref" else _referring(each, names) for name, each in given.items()
+        }
+    return [_referring(each, names) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _ref(name: str) -> str:

@@ -19,14 +19,15 @@ from weakref import WeakKeyDictionary
 
 from ..checks import number, whole
 from ..errors import OptionError
-from .cluster.loading import Given, described
-from .cluster.packages import ray
+from .cluster.loading import Given, described, ray
+from .cluster.replica import Replica
+from .cluster.router import Router
 from .cluster.rows import Generate
 from .settings import Settings
 
 __all__ = ["Generate", "build", "deployment", "run"]
 
-ROUTER = "trellm.serve.cluster.routing.PrefixRouter"
+ROUTER = "trellm.serve.cluster.router.PrefixRouter"
 MOST_REPLICAS = 1 << 16
 DOOR_REQUESTS = 4096
 DOOR_CPUS = 0.5
@@ -100,9 +101,6 @@ def deployment(
             raise OptionError(f"{name}={value!r}: a number, 0 or above")
     sent = described(model, device, dtype)
     serve = ray("ray.serve")
-    from .cluster.door import Door
-    from .cluster.replica import Replica
-
     count: dict[str, Any] = {"num_replicas": least}
     if least != most:
         limits = {"min_replicas": least, "max_replicas": most, "target_ongoing_requests": max(1, in_flight // 2)}
@@ -117,14 +115,14 @@ def deployment(
         **count,
     )
     needs = Needs(least, doors, cpus, gpus, min(DOOR_CPUS, cpus))
-    door = serve.deployment(Door).options(
+    router = serve.deployment(Router).options(
         name="door",
         num_replicas=doors,
         max_ongoing_requests=DOOR_REQUESTS,
         ray_actor_options={"num_cpus": needs.door_cpus},
         graceful_shutdown_timeout_s=chosen.drain_seconds,
     )
-    made = door.bind(replica.bind(sent, chosen, memory), chosen, tries)
+    made = router.bind(replica.bind(sent, chosen, memory), chosen, tries)
     _needs[made] = needs
     return made
 

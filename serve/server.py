@@ -14,6 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ..errors import OptionError
+from .connection import H11Connection
 from .guard import HEADER_BYTES
 from .service import Service
 from .settings import Settings
@@ -84,10 +85,10 @@ def connection_of(seconds: float, parser: str | None = None) -> type[Any]:
     parser: "httptools" or "h11"; by default the first, which takes a fifth of the time, where it is installed
     """
     if (parser or ("httptools" if find_spec("httptools") else "h11")) == "httptools":
-        from .httptools_connection import HttptoolsConnection as Connection
-    else:
-        from .h11_connection import H11Connection as Connection
-    return type("Connection", (Connection,), {"seconds": seconds})
+        from .httptools_connection import HttptoolsConnection
+
+        return type("Connection", (HttptoolsConnection,), {"seconds": seconds})
+    return type("Connection", (H11Connection,), {"seconds": seconds})
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..checks import number, positive, text_of, whole
 from ..errors import OptionError
 from ..guides.limits import Limits
-from .forms.tools import MOST_TOOLS
+from .tool_calls.tools import MOST_TOOLS
 
 MOST_BYTES = 1 << 32
 KEY_LENGTH = 8

@@ -124,10 +124,10 @@ class Sampler:
         return again
 
     def certain(self, sequence: SequenceState) -> CommittedPrefix:
-        """What the sequence's text will begin with, whatever comes; with the tokens where their scores are recorded."""
+        """The certain beginning of the text, whatever comes, and how many of its tokens spell no more."""
         safe = sequence.request.stop.safe(sequence.text)
         text = bytes(sequence.text[:safe])
-        if not sequence.request.scores or sequence.done:
+        if sequence.done:
             return CommittedPrefix(text)
         count, end = len(sequence.tokens), len(sequence.text)
         while count > sequence.inside and end > safe:

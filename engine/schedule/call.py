@@ -59,6 +59,11 @@ class RequestOutput:
     sequences: Sequence[SequenceState]
     error: Exception | None = None
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens its texts have."""
+        return sum(len(each.tokens) for each in self.sequences)
+
 
 class Call:
     """Requests of one caller, of which at most `limit` texts run at once; taken up in their order.

@@ -1,1 +1,1 @@
-"""The server on several machines, by Ray: a door that takes requests, replicas that answer them, rows of a data set."""
+"""The server on several machines, by Ray: a router of requests, replicas that answer them, rows of a data set."""

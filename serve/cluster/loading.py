@@ -1,8 +1,9 @@
-"""Which model replicas and actors load: said here, loaded there."""
+"""Ray, where it is installed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,17 @@ from ...engine.models.protocol import Model
 from ...engine.sending.origin import Origin, model_of, origin_of
 from ...engine.sending.portable import portable
 from ...errors import OptionError
+
+
+def ray(module: str = "ray") -> Any:
+    """A module of Ray. Raises OptionError where Ray is absent."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "ray":
+            raise OptionError(f"{module} needs {error.name}, which is absent: pip install 'trellm[ray]'") from None
+        raise OptionError("Ray is absent: pip install 'trellm[ray]'") from None
+
 
 Given = Model | str | Path | Callable[[], Model] | None
 """A model; a name or folder for transformers; a function that makes a model; None for the small one."""

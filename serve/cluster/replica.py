@@ -27,7 +27,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Start:
+class AnswerStart:
     """How an answer begins."""
 
     status: int
@@ -43,7 +43,7 @@ class Replica:
         self._answering: set[asyncio.Task[None]] = set()
         self._starting = asyncio.Lock()
 
-    async def answer(self, ask: Ask, key: str) -> AsyncIterator[Start | bytes]:
+    async def answer(self, ask: Ask, key: str) -> AsyncIterator[AnswerStart | bytes]:
         """A Start, then the body in pieces, as they come; key: for the router, which looks at it.
 
         What is given up before its end frees its rows, as if a client had gone away.
@@ -59,7 +59,7 @@ class Replica:
             async for message in _until_end(messages):
                 if message["type"] == "http.response.start":
                     is_started = True
-                    yield Start(message["status"], tuple(message["headers"]))
+                    yield AnswerStart(message["status"], tuple(message["headers"]))
                 elif message.get("body"):
                     yield message["body"]
             # What Starlette raises beside its answer is in the log by now.

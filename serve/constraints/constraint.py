@@ -20,7 +20,7 @@ Kind = Literal["json", "regex", "choice", "lark", "gbnf", "extract", "structural
 
 
 @dataclass(frozen=True)
-class Constraint:
+class ConstraintSpec:
     """kind: "" for free text; content: its JSON text; options: those of its kind, as JSON text
 
     goals: what a text must contain besides; place: where in the request it stands, for errors
@@ -33,7 +33,7 @@ class Constraint:
     place: tuple[str | int, ...] = field(default=(), compare=False)
 
     @classmethod
-    def of(cls, kind: Kind, content: Any, place: tuple[str | int, ...], **options: Any) -> Constraint:
+    def of(cls, kind: Kind, content: Any, place: tuple[str | int, ...], **options: Any) -> ConstraintSpec:
         """One of a kind."""
         return cls(kind, json.dumps(content), json.dumps(options, sort_keys=True), place=place)
 
@@ -59,36 +59,36 @@ class Constraint:
         return generator
 
 
-def _json(asked: Constraint, model: Model, limits: Limits) -> Guide:
+def _json(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
     options: dict[str, Any] = {"order": "schema", "spelling": "plain"} | json.loads(asked.options)
     return JSONGuide(asked.content, model.vocabulary, limits=limits, **options)
 
 
-def _regex(asked: Constraint, model: Model, limits: Limits) -> Guide:
+def _regex(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
     return RegexGuide(json.loads(asked.content), model.vocabulary, limits=limits, **json.loads(asked.options))
 
 
-def _choice(asked: Constraint, model: Model, limits: Limits) -> Guide:
+def _choice(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
     return ChoiceGuide(json.loads(asked.content), model.vocabulary, limits=limits)
 
 
-def _lark(asked: Constraint, model: Model, limits: Limits) -> Guide:
+def _lark(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
     return CFGGuide(json.loads(asked.content), model.vocabulary, None, "lark", limits=limits)
 
 
-def _gbnf(asked: Constraint, model: Model, limits: Limits) -> Guide:
+def _gbnf(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
     return CFGGuide(json.loads(asked.content), model.vocabulary, None, "gbnf", limits=limits)
 
 
-def _extract(asked: Constraint, model: Model, limits: Limits) -> Guide:
+def _extract(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
     return SubstringGuide(json.loads(asked.content), model.vocabulary, limits=limits, **json.loads(asked.options))
 
 
-def _structural(asked: Constraint, model: Model, limits: Limits) -> Guide:
+def _structural(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
     return structural_guide(json.loads(asked.content), model, limits)
 
 
-_MAKERS: dict[str, Callable[[Constraint, Model, Limits], Guide]] = {
+_MAKERS: dict[str, Callable[[ConstraintSpec, Model, Limits], Guide]] = {
     "json": _json,
     "regex": _regex,
     "choice": _choice,

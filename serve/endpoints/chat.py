@@ -1,34 +1,244 @@
-"""/v1/chat/completions."""
+"""/v1/chat/completions: tools and thinking in the format of the model, and what it wrote as messages have it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...engine.decode.sequence import SequenceState
+from ...engine.generator import Generator
+from ...engine.options import Options
 from ...engine.results import Generation
+from ...errors import OptionError, TrellmError
 from ..bodies import read
-from ..constraints.constraint import Constraint
-from ..requests.chat import Chat
+from ..constraints.compiler import weight
+from ..constraints.constraint import ConstraintSpec
+from ..errors import ApiError, of_request, param_of
+from ..generation import REASONS, GenerationRequest, Prepared, begin
+from ..requests.chat import ChatRequest
 from ..service import Service
-from .calling import delta_fields, finish_of, message_fields, prepared, readers
-from .events import EventStream, answer_of, event, while_connected, written
-from .scores import of_chat, scores_of
-from .texts import REASONS, Begun, Prepared, begin, ours, to_the_end, whole
+from ..tool_calls import (
+    AnswerPlan,
+    AnswerReader,
+    ArgumentsDelta,
+    CallDelta,
+    CallEndDelta,
+    Choice,
+    ContentDelta,
+    Delta,
+    ParsedMessage,
+    ReasoningDelta,
+    ThinkingError,
+    Tool,
+    choice_of,
+    is_apart,
+    tools_of,
+)
+from .answers import EventStream, answer_of, event, extension_of, to_the_end, while_connected, whole, written
+from .scores import of_chat, scores_in, scores_of
+
+TAIL = 64
+"""So many tokens at a prompt's end say whether its template has begun thinking."""
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """The tools of a chat, which may be called, and whether the model thinks first."""
+
+    tools: tuple[Tool, ...]
+    choice: Choice
+    parallel: bool
+    thinking: Any
+    budget: int | None
+
+
+async def prepared(service: Service, chat: ChatRequest, constraint: ConstraintSpec) -> Prepared:
+    """What is to be run for a chat. Raises ApiError."""
+    asked = _asked(service, chat)
+    messages = chat.chat()
+    generator = await service.generator(constraint)
+    is_usual = asked.thinking == "auto" and asked.budget is None
+    if not asked.tools and is_usual and not service.form.thinks:
+        return generator, [messages], None
+    ids = await service.chat_ids(messages, chat.listed_tools(), is_verbatim=not chat.trellm.special_tokens)
+    if service.form.name == "harmony" and (constraint.goals or is_apart(generator.guide)):
+        if asked.tools or asked.thinking == "on" or asked.budget is not None:
+            raise _together(_place(constraint), _other(asked, "in the form 'harmony'"))
+        return generator, [(*ids, *service.form.final(ids[-TAIL:]))], None
+    _check_stops(service, chat, asked, constraint)
+    plan, planned = await _planned(service, chat, asked, constraint, generator, ids)
+    if not asked.tools and constraint.is_free and is_usual and not chat.stop:
+        planned = generator  # what is read apart, and nothing is constrained
+    tells = constraint.kind == "extract" or constraint.options != "{}"  # where quotations stand, what was not enforced
+    task = _Telling(planned, plan, generator) if tells else planned
+    return task, [(*ids, *plan.opening)], plan
+
+
+class _Telling:
+    """Generates answers of a plan, with what the constraint says of their content: a `Task`."""
+
+    def __init__(self, planned: Generator[Any], plan: AnswerPlan, answer: Generator[Any]) -> None:
+        self.model, self.text_prefix, self.job = planned.model, planned.text_prefix, planned.job
+        self._planned, self._plan, self._answer = planned, plan, answer
+
+    def result(self, sequence: SequenceState, options: Options) -> Generation[Any]:
+        """The result of a finished sequence."""
+        result = self._planned.result(sequence, options)
+        message = self._plan.read(result.token_ids).message
+        if message.calls or message.content is None:
+            return result
+        return self._answer.said(result, message.content, sequence)
+
+
+def _check_stops(service: Service, chat: ChatRequest, asked: ToolUse, constraint: ConstraintSpec) -> None:
+    """Raise ApiError for what ends texts together with what says itself where they end."""
+    other = _other(asked)
+    if chat.stop_token_ids:
+        raise _together(("stop_token_ids",), other)
+    if chat.stop and service.form.name == "harmony":
+        raise _together(("stop",), "the form 'harmony', which marks where messages end")
+    if chat.stop and constraint.goals:
+        raise _together(("stop",), f"trellm.include and {other}")
+
+
+def _place(constraint: ConstraintSpec) -> Sequence[str | int]:
+    return constraint.place if constraint.kind else ("trellm", "include")
+
+
+def _other(asked: ToolUse, more: str = "") -> str:
+    """What makes an answer one of several parts."""
+    what = "tools" if asked.tools else "a model that thinks"
+    return f"{what} {more}".rstrip()
+
+
+def _together(place: Sequence[str | int], other: str) -> ApiError:
+    """A field that does not go together with something else."""
+    what = param_of(place)
+    return ApiError(f"{what} together with {other} is not supported; leave one of them out", place)
+
+
+def _asked(service: Service, chat: ChatRequest) -> ToolUse:
+    try:
+        tools = tools_of(chat.tools, service.settings.tools)
+        choice = choice_of(chat.tool_choice, tools)
+    except TrellmError as error:
+        raise of_request(error, ("tools",)) from None
+    if not tools and chat.parallel_tool_calls is not None:
+        raise ApiError("parallel_tool_calls are for tools, and there are none", ("parallel_tool_calls",))
+    ours = chat.trellm
+    return ToolUse(tools, choice, chat.parallel_tool_calls is not False, ours.thinking, ours.thinking_budget)
+
+
+async def _planned(
+    service: Service,
+    chat: ChatRequest,
+    asked: ToolUse,
+    constraint: ConstraintSpec,
+    generator: Generator[Any],
+    ids: tuple[int, ...],
+) -> tuple[AnswerPlan, Generator[Any]]:
+    """The plan of a chat and what generates such answers, made now or before. Raises ApiError."""
+    form, limits = service.form, service.settings.limits
+    tail = ids[-TAIL:] if form.thinks else ()
+    answer: Any = None
+    if constraint.kind:  # with its goals, if it has any
+        guide_cache = generator.job((0,), constraint.goals).guide_cache
+        answer = None if guide_cache is None else guide_cache.guide
+    choice = json.dumps([asked.choice.mode, sorted(asked.choice.names), asked.parallel, asked.thinking, asked.budget])
+    stop = (chat.stop,) if isinstance(chat.stop, str) else tuple(chat.stop or ())
+    key = ("plan", constraint, json.dumps(chat.tools), choice, tail, stop)
+
+    def make() -> tuple[AnswerPlan, Generator[Any]]:
+        plan = form.plan(
+            asked.tools,
+            asked.choice,
+            parallel=asked.parallel,
+            thinking=asked.thinking,
+            budget=asked.budget,
+            answer=answer,
+            goals=() if constraint.kind else constraint.goals,
+            prompt=tail,
+            stop=stop,
+            limits=limits,
+        )
+        planned: Generator[Any] = Generator(service.model, plan.guide, limits=limits)
+        guide_cache = planned.job((0,)).guide_cache
+        if guide_cache is not None:
+            guide_cache.allowed(guide_cache.guide.start)
+            _ = guide_cache.distance
+        return plan, planned
+
+    try:
+        return await service.compiler.made(key, make, lambda made: weight(made[1]))
+    except ThinkingError as error:
+        field = "thinking" if asked.thinking == "on" else "thinking_budget"
+        raise ApiError(str(error), ("trellm", field)) from None
+    except TrellmError as error:
+        if stop and type(error) is OptionError:  # of texts that end content and what begins a call
+            raise ApiError(f"stop together with tools: {error}", ("stop",), code="invalid_value") from None
+        raise of_request(error, ("tools",) if asked.tools else ("trellm", "thinking")) from None
+
+
+def message_fields(message: ParsedMessage) -> dict[str, Any]:
+    """An answer's message."""
+    said: dict[str, Any] = {"role": "assistant", "content": message.content, "refusal": None}
+    if message.reasoning is not None:
+        said["reasoning_content"] = message.reasoning
+    if message.calls:
+        said["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.calls
+        ]
+    return said
+
+
+def finish_of(message: ParsedMessage, result: Generation[Any], cut_at: int | None) -> str:
+    """Why an answer ends. Calls are complete, or were cut and are no calls to be made. cut_at: that of the request"""
+    if message.calls:
+        return "tool_calls" if all(call.complete for call in message.calls) else "length"
+    if message.stopped:
+        return "stop"
+    # Free text that a guide lets end anywhere is complete in its eyes where the budget ended it.
+    is_cut = cut_at is not None and len(result.token_ids) >= cut_at
+    return "length" if is_cut else REASONS[result.finish_reason]
+
+
+def delta_fields(delta: Delta) -> dict[str, Any] | None:
+    """What a chunk says of a delta; None where there is nothing to say."""
+    match delta:
+        case ContentDelta(text):
+            return {"content": text}
+        case ReasoningDelta(text):
+            return {"reasoning_content": text}
+        case CallDelta(index, key, name):
+            call = {"index": index, "id": key, "type": "function", "function": {"name": name, "arguments": ""}}
+            return {"tool_calls": [call]}
+        case ArgumentsDelta(index, text):
+            return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+        case CallEndDelta():
+            return None
+
+
+def readers(plan: AnswerPlan | None, choices: int) -> list[AnswerReader]:
+    """One for each text; none where all is content."""
+    return [] if plan is None else [plan.reader() for _ in range(choices)]
 
 
 async def chat(request: Request) -> Response:
     """Answer a chat, at once or piece by piece."""
     service: Service = request.app.state.service
-    asked = await read(request, Chat, service.settings.body_bytes)
+    asked = await read(request, ChatRequest, service.settings.body_bytes)
 
-    async def prepare(constraint: Constraint) -> Prepared:
+    async def prepare(constraint: ConstraintSpec) -> Prepared:
         return await prepared(service, asked, constraint)
 
-    beginning = partial(begin, service, asked, 1, ("messages",), prepare)
+    beginning = partial(begin, request, asked, 1, ("messages",), prepare)
     if asked.stream:
         begun = await while_connected(request, beginning())
         head = _head(begun, "chat.completion.chunk")
@@ -37,16 +247,16 @@ async def chat(request: Request) -> Response:
     return answer_of(_head(begun, "chat.completion"), choices, begun.usage)
 
 
-def _head(begun: Begun, kind: str) -> dict[str, Any]:
+def _head(begun: GenerationRequest, kind: str) -> dict[str, Any]:
     name = begun.service.settings.name
     return {"id": begun.key, "object": kind, "created": begun.created, "model": name, "system_fingerprint": None}
 
 
-def _written(begun: Begun, index: int, result: Generation[Any]) -> bytes:
+def _written(begun: GenerationRequest, index: int, result: Generation[Any]) -> bytes:
     return b"".join(written(_choice(begun, index, result)))
 
 
-def _choice(begun: Begun, index: int, result: Generation[Any]) -> dict[str, Any]:
+def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": result.text, "refusal": None}
     finish = REASONS[result.finish_reason]
     if begun.plan is not None:
@@ -57,11 +267,11 @@ def _choice(begun: Begun, index: int, result: Generation[Any]) -> dict[str, Any]
 
 
 def _ours(result: Generation[Any]) -> dict[str, Any]:
-    said = ours(result)
+    said = extension_of(result)
     return {} if said is None else {"trellm": said}
 
 
-async def _events(begun: Begun, head: dict[str, Any]) -> AsyncIterator[bytes]:
+async def _events(begun: GenerationRequest, head: dict[str, Any]) -> AsyncIterator[bytes]:
     """The events of a streamed answer: the role, what is said, and why it ends."""
     counted = {"usage": None} if begun.asked.has_usage else {}
     several = readers(begun.plan, begun.choices)
@@ -74,16 +284,17 @@ async def _events(begun: Begun, head: dict[str, Any]) -> AsyncIterator[bytes]:
     async for pieces in begun.pieces():
         found: list[bytes] = []
         for each in pieces:
-            reader = several[each.index] if several else None
+            index = begun.index_of(each)
+            reader = several[index] if several else None
             deltas = [fields for delta in begun.deltas(each, reader) if (fields := delta_fields(delta)) is not None]
-            scores = of_chat(each.scores, begun.service.model.vocabulary)
+            scores = of_chat(scores_in(each), begun.service.model.vocabulary)
             if scores is not None:  # of all its tokens, at the first of what they came to
-                found.append(chunk(each.index, deltas.pop(0) if deltas else {}, logprobs=scores))
-            found += [chunk(each.index, delta) for delta in deltas]
+                found.append(chunk(index, deltas.pop(0) if deltas else {}, logprobs=scores))
+            found += [chunk(index, delta) for delta in deltas]
             if each.result is not None:
                 finish = REASONS[each.result.finish_reason]
                 if reader is not None:
                     finish = finish_of(reader.message, each.result, begun.cut_at)
-                found.append(chunk(each.index, {}, finish, **_ours(each.result)))
+                found.append(chunk(index, {}, finish, **_ours(each.result)))
         if found:
             yield b"".join(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
@@ -11,29 +11,132 @@ from starlette.responses import Response
 
 from ...engine.decode.randomness import fresh_bits
 from ...engine.results import Generation
-from ..bodies import read
-from ..constraints.constraint import Constraint
+from ..bodies import derived, read
+from ..constraints.constraint import ConstraintSpec
 from ..errors import ApiError, of_any
-from ..forms import Message
-from ..requests.responses import Responses, renamed
+from ..generation import REASONS, GenerationRequest, Prepared, begin
+from ..requests.responses import ResponsesRequest, renamed
 from ..service import Service
-from .calling import finish_of, prepared, readers
-from .events import Answer, EventStream, event, while_connected
-from .items import Items
-from .texts import REASONS, Begun, Prepared, begin, ours, whole
+from ..tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ParsedMessage, ReasoningDelta
+from .answers import Answer, EventStream, event, extension_of, while_connected, whole
+from .chat import finish_of, prepared, readers
+
+Told = tuple[str, dict[str, Any]]
+"""The type of an event, and its fields."""
+
+
+class ResponseItems:
+    """found: the items so far; the last may be open, and is then added to."""
+
+    def __init__(self) -> None:
+        self.found: list[dict[str, Any]] = []
+        self._is_open = False
+
+    def add(self, delta: Delta) -> Iterator[Told]:
+        """What becomes of a delta."""
+        match delta:
+            case ContentDelta(text):
+                yield from self._grow("message", text)
+            case ReasoningDelta(text):
+                yield from self._grow("reasoning", text)
+            case CallDelta(_, key, name):
+                yield from self.end()
+                fields = {"call_id": key, "name": name, "arguments": ""}
+                yield self._begin("function_call", "fc", fields)
+            case ArgumentsDelta(_, text):
+                self._last["arguments"] += text
+                yield "response.function_call_arguments.delta", {**self._place, "delta": text}
+            case CallEndDelta():
+                yield from self.end()
+
+    def of_message(self, message: ParsedMessage, *, is_cut: bool) -> Iterator[Told]:
+        """All items of a message. is_cut: whether it was cut short, which its last item is then"""
+        if message.reasoning:
+            yield from self.add(ReasoningDelta(message.reasoning))
+        if message.content:
+            yield from self.add(ContentDelta(message.content))
+        for index, call in enumerate(message.calls):
+            yield from self.add(CallDelta(index, call.id, call.name))
+            yield from self.add(ArgumentsDelta(index, call.arguments))
+            if call.complete:
+                yield from self.add(CallEndDelta(index))
+        yield from self.last(is_cut=is_cut)
+
+    def last(self, *, is_cut: bool) -> Iterator[Told]:
+        """Close the item that is open, where there is no more; one of no text where nothing but thinking came."""
+        is_answered = any(item["type"] != "reasoning" for item in self.found)
+        if not is_answered and not (is_cut and self.found):
+            yield from self._open("message")
+        yield from self.end(is_cut=is_cut)
+
+    def end(self, *, is_cut: bool = False) -> Iterator[Told]:
+        """Close the item that is open, if one is. is_cut: whether the text ends there for want of tokens"""
+        if not self._is_open:
+            return
+        item, place = self._last, self._place
+        if item["type"] == "function_call":
+            arguments = {"name": item["name"], "arguments": item["arguments"]}
+            yield "response.function_call_arguments.done", {**place, **arguments}
+        else:
+            part, inner = item["content"][0], {**place, "content_index": 0}
+            scores: dict[str, Any] = {"logprobs": []} if item["type"] == "message" else {}
+            yield f"response.{part['type']}.done", {**inner, "text": part["text"], **scores}
+            yield "response.content_part.done", {**inner, "part": dict(part)}
+        item["status"] = "incomplete" if is_cut else "completed"
+        self._is_open = False
+        yield "response.output_item.done", {"output_index": len(self.found) - 1, "item": item}
+
+    @property
+    def _last(self) -> dict[str, Any]:
+        return self.found[-1]
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        return {"item_id": self._last["id"], "output_index": len(self.found) - 1}
+
+    def _grow(self, kind: str, text: str) -> Iterator[Told]:
+        """Add text to an item of a kind, a new one where the last is of another."""
+        if not self._is_open or self._last["type"] != kind:
+            yield from self._open(kind)
+        part = self._last["content"][0]
+        part["text"] += text
+        scores: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
+        yield f"response.{part['type']}.delta", {**self._place, "content_index": 0, "delta": text, **scores}
+
+    def _open(self, kind: str) -> Iterator[Told]:
+        """Begin an item of a kind that has text."""
+        yield from self.end()
+        is_message = kind == "message"
+        fields: dict[str, Any] = {"role": "assistant"} if is_message else {"summary": []}
+        yield self._begin(kind, "msg" if is_message else "rs", {**fields, "content": []})
+        part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
+        if is_message:
+            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        self._last["content"].append(part)
+        yield "response.content_part.added", {**self._place, "content_index": 0, "part": dict(part)}
+
+    def _begin(self, kind: str, prefix: str, fields: dict[str, Any]) -> Told:
+        key = f"{prefix}_{fresh_bits(96):024x}"
+        item: dict[str, Any] = {"type": kind, "id": key, "status": "in_progress", **fields}
+        self.found.append(item)
+        self._is_open = True
+        shown = dict(item)
+        if "content" in fields:  # grows in the item itself
+            shown["content"] = []
+        return "response.output_item.added", {"output_index": len(self.found) - 1, "item": shown}
 
 
 async def responses(request: Request) -> Response:
     """Answer, at once or event by event."""
     service: Service = request.app.state.service
-    asked = await read(request, Responses, service.settings.body_bytes)
+    asked = await read(request, ResponsesRequest, service.settings.body_bytes)
     try:
-        chat = asked.chat()
+        chat = await derived(request, asked.chat)
 
-        async def prepare(constraint: Constraint) -> Prepared:
+        async def prepare(constraint: ConstraintSpec) -> Prepared:
             return await prepared(service, chat, constraint)
 
-        beginning = partial(begin, service, chat, 1, ("messages",), prepare)
+        beginning = partial(begin, request, chat, 1, ("messages",), prepare)
         if asked.stream:
             begun = await while_connected(request, beginning())
             return EventStream(_events(begun, asked), begun.end)
@@ -41,13 +144,13 @@ async def responses(request: Request) -> Response:
     except ApiError as error:
         raise renamed(error) from None
     message = begun.read(result)
-    items, is_cut = Items(), _is_cut(begun, message, result)
+    items, is_cut = ResponseItems(), _is_cut(begun, message, result)
     for _ in items.of_message(message, is_cut=is_cut):
         pass
     return Answer(_ended(_head(begun, asked), begun, items, result, is_cut=is_cut))
 
 
-def _head(begun: Begun, asked: Responses) -> dict[str, Any]:
+def _head(begun: GenerationRequest, asked: ResponsesRequest) -> dict[str, Any]:
     """The response before there is any output."""
     plain = asked.model_dump(by_alias=True, exclude_none=True)
     return {
@@ -78,14 +181,14 @@ def _head(begun: Begun, asked: Responses) -> dict[str, Any]:
     }
 
 
-def _is_cut(begun: Begun, message: Message, result: Generation[Any]) -> bool:
+def _is_cut(begun: GenerationRequest, message: ParsedMessage, result: Generation[Any]) -> bool:
     """Whether a text ended for want of tokens."""
     plain = REASONS[result.finish_reason]
     return (plain if begun.plan is None else finish_of(message, result, begun.cut_at)) == "length"
 
 
 def _ended(
-    head: dict[str, Any], begun: Begun, items: Items, result: Generation[Any], *, is_cut: bool
+    head: dict[str, Any], begun: GenerationRequest, items: ResponseItems, result: Generation[Any], *, is_cut: bool
 ) -> dict[str, Any]:
     """The response with its output."""
     count = len(result.token_ids)
@@ -101,15 +204,15 @@ def _ended(
             "total_tokens": begun.prompt_tokens + count,
         },
     }
-    extra = ours(result)
+    extra = extension_of(result)
     return said if extra is None else said | {"trellm": extra}
 
 
-async def _events(begun: Begun, asked: Responses) -> AsyncIterator[bytes]:
+async def _events(begun: GenerationRequest, asked: ResponsesRequest) -> AsyncIterator[bytes]:
     """All events, numbered: the response, its items with their parts as they grow, and the response at its end."""
     head = _head(begun, asked)
     reader = next(iter(readers(begun.plan, 1)), None)
-    items = Items()
+    items = ResponseItems()
     number = 0
 
     def numbered(kind: str, fields: dict[str, Any]) -> bytes:
@@ -125,7 +228,7 @@ async def _events(begun: Begun, asked: Responses) -> AsyncIterator[bytes]:
                 for delta in begun.deltas(piece, reader):
                     found += items.add(delta)
                 if piece.result is not None:
-                    text = Message(piece.result.text, None, ())
+                    text = ParsedMessage(piece.result.text, None, ())
                     is_cut = _is_cut(begun, text if reader is None else reader.message, piece.result)
                     found += items.last(is_cut=is_cut)
                     ended = _ended(head, begun, items, piece.result, is_cut=is_cut)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from typing import Any
 
+from ...engine.handle import Piece
 from ...engine.results import Generation, Scores, TokenLogprob
 from ...tokenizers_adapter import Vocabulary
 
@@ -17,6 +18,11 @@ def scores_of(result: Generation[Any]) -> Scores | None:
     if result.logprobs is None or result.raw_logprobs is None:
         return None
     return Scores(result.token_ids, result.logprobs, result.raw_logprobs, result.top_logprobs, result.raw_top_logprobs)
+
+
+def scores_in(piece: Piece) -> Scores | None:
+    """Those of the tokens that came with a piece; None for none."""
+    return None if piece.scores is None or not piece.scores.token_ids else piece.scores
 
 
 def of_chat(scores: Scores | None, vocabulary: Vocabulary) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What /v1/chat/completions takes."""
+"""Bodies of /v1/chat/completions and /v1/completions."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ...engine.prompts.given import Prompt
 from ..bodies import loaded_text
 from ..errors import ApiError
-from .base import Answered, Asked, Tokens
-from .constrained import Constrained
+from .fields import EchoBase, RequestBase, TextRequest, Tokens
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 
-class TextPart(Asked):
+class TextPart(RequestBase):
     """A piece of a message; models read texts here."""
 
     type: Literal["text"]
     text: str
 
 
-class CalledFunction(Answered):
+class CalledFunction(EchoBase):
     """What was called, with its arguments as JSON text. parsed_arguments: what openai-python made of that"""
 
     name: str
@@ -29,7 +29,7 @@ class CalledFunction(Answered):
     parsed_arguments: Any = None
 
 
-class ToolCall(Answered):
+class ToolCall(EchoBase):
     """A call that the model made before."""
 
     id: str
@@ -38,13 +38,13 @@ class ToolCall(Answered):
     index: int | None = None
 
 
-class ProviderFields(Asked):
+class ProviderFields(RequestBase):
     """What LiteLLM makes of an answer's fields that it has no name for, and sends back with the answer."""
 
     refusal: None = None
 
 
-class Message(Answered):
+class ChatMessage(EchoBase, title="Message"):
     """One turn of a chat."""
 
     role: Role
@@ -111,10 +111,10 @@ def _with_parameters(tool: dict[str, Any]) -> dict[str, Any]:
     return {**tool, "function": said} if "function" in tool else said
 
 
-class Chat(Constrained):
+class ChatRequest(TextRequest, title="Chat"):
     """The body of /v1/chat/completions."""
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=65536, fail_fast=True)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=65536, fail_fast=True)]
     max_completion_tokens: Tokens | None = None
     modalities: Annotated[list[Literal["text"]], Field(min_length=1, max_length=1)] | None = None
     logprobs: bool | None = None
@@ -153,3 +153,44 @@ class Chat(Constrained):
                 raise ApiError("top_logprobs are for logprobs: true", ("top_logprobs",))
             return None
         return self.top_logprobs or True
+
+
+Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)]
+
+
+class CompletionRequest(TextRequest, title="Completion"):
+    """The body of /v1/completions."""
+
+    prompt: (
+        str
+        | Annotated[list[str], Field(min_length=1, fail_fast=True)]
+        | Ids
+        | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
+    )
+    echo: Literal[False] | None = None
+    best_of: Literal[1] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+    @property
+    def prompts(self) -> list[Prompt]:
+        """One or several."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if isinstance(self.prompt[0], int):
+            return [tuple(self.prompt)]  # type: ignore[arg-type]
+        return [each if isinstance(each, str) else tuple(each) for each in self.prompt]  # type: ignore[union-attr]
+
+    @property
+    def budget(self) -> int | None:
+        """The most tokens of a text; 16 in OpenAI's API where it is not said, here as for chats."""
+        return self.max_tokens
+
+    @property
+    def budget_field(self) -> str:
+        """Which field says that."""
+        return "max_tokens"
+
+    @property
+    def scores(self) -> int | bool | None:
+        """True for the log-probabilities of tokens, a number for the likeliest ones too."""
+        return True if self.logprobs == 0 else self.logprobs

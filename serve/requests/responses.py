@@ -9,12 +9,11 @@ from pydantic import Field, Tag, ValidationError
 
 from ..bodies import refusal
 from ..errors import ApiError
-from .base import Answered, Asked, Tokens, by_type, tag_of
-from .chat import Chat
-from .constrained import Ours, Schema, StructuredOutputs
+from .chat import ChatRequest
+from .fields import EchoBase, ExtensionFields, RequestBase, Schema, StructuredOutputs, Tokens, by_type, tag_of
 
 
-class Part(Answered):
+class InputPart(EchoBase, title="Part"):
     """A piece of a message. annotations, logprobs: what an answer has that is sent back; parsed: what was read in it"""
 
     type: Literal["input_text", "output_text"]
@@ -24,18 +23,18 @@ class Part(Answered):
     parsed: Any = None
 
 
-class MessageItem(Answered):
+class MessageItem(EchoBase):
     """One turn."""
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[Part], Field(max_length=4096, fail_fast=True)]
+    content: str | Annotated[list[InputPart], Field(max_length=4096, fail_fast=True)]
     id: str | None = None
     status: str | None = None
     phase: None = None
 
 
-class CallItem(Answered):
+class CallItem(EchoBase):
     """A call that the model made before. parsed_arguments: what openai-python made of the arguments"""
 
     type: Literal["function_call"]
@@ -47,29 +46,29 @@ class CallItem(Answered):
     status: str | None = None
 
 
-class OutputItem(Asked):
+class OutputItem(RequestBase):
     """What came of it."""
 
     type: Literal["function_call_output"]
     call_id: str
-    output: str | Annotated[list[Part], Field(max_length=4096, fail_fast=True)]
+    output: str | Annotated[list[InputPart], Field(max_length=4096, fail_fast=True)]
     id: str | None = None
     status: str | None = None
 
 
-class Thought(Answered):
+class ReasoningPart(EchoBase, title="Thought"):
     """A piece of what a model thought."""
 
     type: Literal["reasoning_text", "summary_text"]
     text: str
 
 
-class ReasoningItem(Answered):
+class ReasoningItem(EchoBase):
     """What the model thought before; of its summary there is nothing here."""
 
     type: Literal["reasoning"]
-    summary: Annotated[list[Thought], Field(max_length=4096, fail_fast=True)] | None = None
-    content: Annotated[list[Thought], Field(max_length=4096, fail_fast=True)] | None = None
+    summary: Annotated[list[ReasoningPart], Field(max_length=4096, fail_fast=True)] | None = None
+    content: Annotated[list[ReasoningPart], Field(max_length=4096, fail_fast=True)] | None = None
     encrypted_content: None = None
     id: str | None = None
     status: str | None = None
@@ -84,7 +83,7 @@ Item = Annotated[
 ]
 
 
-class Format(Asked):
+class ResponseTextFormat(RequestBase, title="Format"):
     """What the text must be."""
 
     type: Literal["text", "json_object", "json_schema"]
@@ -94,13 +93,13 @@ class Format(Asked):
     description: str | None = None
 
 
-class Text(Asked):
+class ResponseText(RequestBase, title="Text"):
     """How the text is."""
 
-    format: Format | None = None
+    format: ResponseTextFormat | None = None
 
 
-class FunctionTool(Asked):
+class FunctionTool(RequestBase):
     """A function that the model may call."""
 
     type: Literal["function"]
@@ -110,13 +109,13 @@ class FunctionTool(Asked):
     strict: bool | None = None
 
 
-class Obfuscation(Asked):
+class Obfuscation(RequestBase):
     """Whether events are made as long as each other, which they never are."""
 
     include_obfuscation: Literal[False] | None = None
 
 
-class Responses(Asked):
+class ResponsesRequest(RequestBase, title="Responses"):
     """The body of /v1/responses."""
 
     model: str
@@ -127,7 +126,7 @@ class Responses(Asked):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     stream: bool | None = None
     stream_options: Obfuscation | None = None
-    text: Text | None = None
+    text: ResponseText | None = None
     tools: Annotated[list[FunctionTool], Field(fail_fast=True)] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
@@ -142,9 +141,9 @@ class Responses(Asked):
     service_tier: Literal["auto", "default"] | None = None
     structured_outputs: StructuredOutputs | None = None
     regex: str | None = None
-    trellm: Ours | None = None
+    trellm: ExtensionFields | None = None
 
-    def chat(self) -> Chat:
+    def chat(self) -> ChatRequest:
         """The same as a chat. Raises ApiError."""
         said: dict[str, Any] = {
             "model": self.model,
@@ -162,9 +161,9 @@ class Responses(Asked):
             said[name] = None if field is None else field.model_dump(by_alias=True, exclude_none=True)
         said = {name: value for name, value in said.items() if value is not None}
         try:
-            return Chat.model_validate(said)
+            return ChatRequest.model_validate(said)
         except ValidationError as error:
-            raise renamed(refusal(error, said, Chat)) from None
+            raise renamed(refusal(error, said, ChatRequest)) from None
 
     def _messages(self) -> list[dict[str, Any]]:
         first = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]
@@ -191,7 +190,7 @@ class Responses(Asked):
         return {"type": "json_schema", "json_schema": {"name": asked.name, "schema": asked.schema_}}
 
 
-def _text(content: str | list[Part]) -> str:
+def _text(content: str | list[InputPart]) -> str:
     return content if isinstance(content, str) else "\n".join(part.text for part in content)
 
 

@@ -14,10 +14,9 @@ import openai
 import pytest
 from trellm import models
 from trellm.engine.models.decoder import DecoderModel
-from trellm.serve import Settings, application
+from trellm.serve import Settings, application, dispatcher
 from trellm.serve.server import Server, listen
 from trellm.serve.service import Service
-from trellm.serve.texts import relay
 
 PASSAGE = (
     "On 3 March 2021, Brela Stonkard bought 12 units of the copper kettle from Velmor Trading for $1,250.50. "
@@ -114,7 +113,7 @@ def running(model: Any, settings: Settings) -> Iterator[Running]:
 @pytest.fixture(autouse=True)
 def each_step_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many events a text comes in is the text's, not the machine's; test_costs.py gathers them."""
-    monkeypatch.setattr(relay, "GATHERED", 0)
+    monkeypatch.setattr(dispatcher, "GATHERED", 0)
 
 
 @pytest.fixture(scope="session")

@@ -17,11 +17,10 @@ from trellm import generate, models
 from trellm.errors import OptionError
 from trellm.serve import Settings
 from trellm.serve import ray as public
-from trellm.serve.cluster import door as doors
-from trellm.serve.cluster import packages, routing
+from trellm.serve.cluster import loading, router
 from trellm.serve.cluster.loading import described, loaded
-from trellm.serve.cluster.replica import Ask, Replica, Start
-from trellm.serve.cluster.routing import PREFIX, SPARE, prefix_of, ranked
+from trellm.serve.cluster.replica import AnswerStart, Ask, Replica
+from trellm.serve.cluster.router import PREFIX, SPARE, prefix_of, ranked
 from trellm.serve.ray import Generate, build, deployment
 
 from .conftest import turned
@@ -54,11 +53,11 @@ class Counter:
 class Answers:
     """What a handle gives for a request: pieces as they come, which can be given up."""
 
-    def __init__(self, pieces: AsyncIterator[Start | bytes]) -> None:
+    def __init__(self, pieces: AsyncIterator[AnswerStart | bytes]) -> None:
         self.pieces = pieces
         self.is_cancelled = False
 
-    def __aiter__(self) -> AsyncIterator[Start | bytes]:
+    def __aiter__(self) -> AsyncIterator[AnswerStart | bytes]:
         return self.pieces
 
     def cancel(self) -> None:
@@ -126,7 +125,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
         "ray.serve.exceptions": types.SimpleNamespace(BackPressureError=FullError),
         "ray.serve.metrics": types.SimpleNamespace(Counter=Counter),
     }
-    monkeypatch.setattr(doors, "ray", fakes.__getitem__)
+    monkeypatch.setattr(router, "ray", fakes.__getitem__)
 
 
 def asked(model: Any, body: Any, ways: Any = (), *, path: str = "/v1/completions", tries: int = 3,
@@ -152,7 +151,7 @@ def asked(model: Any, body: Any, ways: Any = (), *, path: str = "/v1/completions
             if leave_after is not None and len(sent) > leave_after:
                 raise asyncio.CancelledError
 
-        answer = await doors.Door(handle, SETTINGS, tries)(Request(scope, receive))
+        answer = await router.Router(handle, SETTINGS, tries)(Request(scope, receive))
         try:
             await answer(scope, receive, send)
         except asyncio.CancelledError:
@@ -278,7 +277,7 @@ def test_a_whole_answer_is_not_begun_before_its_end(model: Any) -> None:
 def test_a_stream_that_was_begun_says_that_it_broke(model: Any, path: str) -> None:
     async def of_a_chat(pieces: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """A chat's first event, since the model has no template of chats."""
-        yield Start(200, ((b"content-type", b"text/event-stream; charset=utf-8"),))
+        yield AnswerStart(200, ((b"content-type", b"text/event-stream; charset=utf-8"),))
         yield b"data: {}\n\n"
         raise LostError("the actor died")
 
@@ -352,7 +351,7 @@ def test_models_are_said_here_and_loaded_there(model: Any) -> None:
 
 
 def test_what_is_wrong_is_said_before_ray_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "import_module", lambda name: pytest.fail("Ray was imported"))
+    monkeypatch.setattr(loading, "import_module", lambda name: pytest.fail("Ray was imported"))
     cases: list[tuple[dict[str, Any], str]] = [
         ({"replicas": 0}, "replicas"), ({"replicas": (3, 2)}, "least"), ({"replicas": (1, 2, 3)}, "least, most"),
         ({"in_flight": 0}, "in_flight"), ({"gpus": -1}, "gpus"), ({"tries": 0}, "tries"), ({"queued": 0}, "queued"),
@@ -391,7 +390,7 @@ def test_the_rayservice_of_the_page_is_a_deployment(monkeypatch: pytest.MonkeyPa
     assert getattr(import_module(module), name) is build
     monkeypatch.setattr(public, "ray", {"ray.serve": types.SimpleNamespace(deployment=Deployed)}.__getitem__)
     door = build(application["args"])
-    assert door.kind is doors.Door and door.given["num_replicas"] == 2
+    assert door.kind is router.Router and door.given["num_replicas"] == 2
     replica, settings, tries = door.arguments
     assert replica.kind is Replica and replica.given["ray_actor_options"] == {"num_cpus": 1, "num_gpus": 1}
     scale = replica.given["autoscaling_config"]
@@ -399,7 +398,7 @@ def test_the_rayservice_of_the_page_is_a_deployment(monkeypatch: pytest.MonkeyPa
     assert settings == Settings(name="qwen", texts=4096) == replica.arguments[1] and tries == 3
     assert replica.arguments[0] == described("Qwen/Qwen3-8B", "cuda", "bfloat16")
     assert replica.given["request_router_config"] == {"request_router_class": public.ROUTER}
-    assert public.ROUTER.rpartition(".")[0] == routing.__name__ and hasattr(routing, "__getattr__")
+    assert public.ROUTER.rpartition(".")[0] == router.__name__ and hasattr(router, "__getattr__")
     assert build({"replicas": 2}).arguments[0].given["num_replicas"] == 2
 
 
@@ -407,7 +406,7 @@ def test_without_ray_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> Any:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    monkeypatch.setattr(packages, "import_module", absent)
+    monkeypatch.setattr(loading, "import_module", absent)
     with pytest.raises(OptionError, match=r"^Ray is absent: pip install 'trellm\[ray\]'"):
         public.deployment()
 

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 from starlette.requests import Request
 from trellm.serve.bodies import whole
-from trellm.serve.endpoints.events import refused
+from trellm.serve.endpoints.answers import refused
 from trellm.serve.errors import ApiError
 from trellm.serve.guard import HEADER_BYTES, Guard
 from trellm.serve.metrics import Metrics
@@ -277,6 +277,15 @@ def test_clients_that_go_away(asking: Asking, behind: bytes) -> None:
     with asking.line() as line:
         line.sendall(post("/slow") + behind)
         until(lambda: asking.echo.asked == ["/slow"])
+    until(lambda: asking.echo.gone == 1)
+
+
+def test_clients_that_go_away_behind_half_of_a_request(asking: Asking) -> None:
+    """It came while they waited for the answer to the one in front of it."""
+    with asking.line() as line:
+        line.sendall(post("/slow"))
+        until(lambda: asking.echo.asked == ["/slow"])
+        line.sendall(post("/1", "abc")[:-1])
     until(lambda: asking.echo.gone == 1)
 
 

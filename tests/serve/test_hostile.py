@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from trellm.cli.serve import tuned_process
 from trellm.serve.bodies import MOST_MISTAKES, parse, place_in
+from trellm.serve.dispatcher import AT_ONCE, Arrivals
 from trellm.serve.errors import ApiError
-from trellm.serve.requests.chat import Chat
+from trellm.serve.requests.chat import ChatRequest
 from trellm.serve.server import connection_of
-from trellm.serve.texts.run import AT_ONCE, Run
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from .conftest import HANGS, Running, turned
@@ -27,7 +27,7 @@ SMALL = {"model": "small", "prompt": "a", "max_tokens": 1}
 
 def refused(body: dict[str, Any]) -> ApiError:
     with pytest.raises(ApiError) as caught:
-        parse(json.dumps(body).encode(), Chat)
+        parse(json.dumps(body).encode(), ChatRequest)
     return caught.value
 
 
@@ -209,12 +209,13 @@ def test_clients_that_read_nothing_are_not_waited_for(left: tuple[int, ...], res
 @pytest.mark.parametrize(("logprobs", "most"), [(False, AT_ONCE), (AT_ONCE // 2 - 1, 2), (AT_ONCE * 9, 1)])
 def test_what_has_long_waited_is_told_piece_by_piece(logprobs: int, most: int) -> None:
     """In smaller ones where a table comes with each token."""
-    waited: Any = Run(None, None, SimpleNamespace(logprobs=logprobs), 1, True, 0)  # type: ignore[arg-type]
+    handle = SimpleNamespace(call=None, options=SimpleNamespace(logprobs=logprobs))
+    waited: Any = Arrivals(SimpleNamespace(handle=handle))  # type: ignore[arg-type]
     waited.tell(list(range(most * 2 + 1)))
     waited.end()
 
     async def told() -> list[int]:
-        return [len(news) async for news in waited.updates()]
+        return [len(news) async for news in waited]
 
     assert asyncio.run(told()) == [most, most, 1]
 

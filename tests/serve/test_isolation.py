@@ -18,7 +18,7 @@ from trellm import models
 from trellm.errors import LimitError, PatternError
 from trellm.guides.limits import Limits, Meter, spend
 from trellm.serve import trimming
-from trellm.serve.constraints.compiler import BURST, Compiler
+from trellm.serve.constraints.compiler import BURST, ConstraintCompiler
 from trellm.serve.errors import ApiError
 from trellm.serve.metrics import Metrics
 from trellm.serve.settings import Settings, keys_of
@@ -120,8 +120,28 @@ def forever(begin: Callable[[], object] = int) -> None:
             spend(1000)
 
 
-def compiler(**options: Any) -> Compiler:
-    return Compiler(Settings(**{"compile_seconds": 300, **options}), Metrics())
+def compiler(**options: Any) -> ConstraintCompiler:
+    return ConstraintCompiler(Settings(**{"compile_seconds": 300, **options}), Metrics())
+
+
+def test_what_a_constraint_comes_to_is_found_within_the_time_of_its_compilation(
+    server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both together take no longer than one may."""
+
+    async def run() -> None:
+        made = compiler()
+        assert await made.made("compiled", lambda: "a", len) == "a" and 0 < made.taken("compiled") < 300
+        with pytest.raises(LimitError, match="more than 300 seconds"):
+            await made.made("words", forever, len, taken=300)
+        made.close()
+
+    asyncio.run(run())
+    body = {"model": "small", "regex": "[lmn]{3}"}
+    monkeypatch.setattr(server.service.compiler, "taken", lambda key: 1e9)
+    assert server.error("/constraint", body)["code"] == "constraint_too_large"
+    monkeypatch.undo()
+    assert server.post("/constraint", body).status_code == 200
 
 
 def test_a_compilation_that_never_ends_is_ended() -> None:
@@ -145,7 +165,7 @@ def test_what_is_due_to_others_counts_as_time_that_a_compilation_takes() -> None
 
     async def run() -> None:
         settings = Settings(compile_seconds=0.5, compile_share=1e-7, compilers=1)
-        made = Compiler(settings, Metrics(), lambda: True, lambda: 10**9)
+        made = ConstraintCompiler(settings, Metrics(), lambda: True, lambda: 10**9)
         with contextlib.suppress(LimitError):  # on a slow machine
             assert await made.made("a", busy, lambda value: 1) == 7
         with pytest.raises(LimitError, match=r"more than 0\.5 seconds"):
@@ -425,7 +445,7 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
     threads = [threading.Thread(target=read, args=(body,)) for body in bodies]
     for thread in threads:
         thread.start()
-    until(lambda: server.service.relay.writing == 16 and bool(server.service.compiler._works))
+    until(lambda: server.service.dispatcher.writing == 16 and bool(server.service.compiler._works))
     server.http.close()
     with contextlib.suppress(StopIteration):
         next(servers)
@@ -436,7 +456,7 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
         error = json.loads(text.rstrip().rpartition("\n\n")[2].removeprefix("data: "))["error"]
         assert error["code"] == "cancelled"
     assert sum(text.startswith("data: ") for text in texts) == 2
-    assert server.service.relay.writing == server.service.texts == 0
+    assert server.service.dispatcher.writing == server.service.texts == 0
 
 
 def test_a_client_that_says_no_more_is_gone(server: Running) -> None:
@@ -448,7 +468,7 @@ def test_a_client_that_says_no_more_is_gone(server: Running) -> None:
         received = b"begun"
         while received:
             received = line.recv(1 << 16)
-    until(lambda: server.service.texts == server.service.relay.writing == 0)
+    until(lambda: server.service.texts == server.service.dispatcher.writing == 0)
     until(lambda: server.service.engine.held_bytes == 0)
 
 

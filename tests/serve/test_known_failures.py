@@ -13,8 +13,8 @@ import jsonschema
 import pytest
 from trellm.guides.limits import Limits, Meter, spend
 from trellm.serve.constraints import constraint
-from trellm.serve.forms import Form
 from trellm.serve.server import listen
+from trellm.serve.tool_calls import ToolCallFormat
 
 from .conftest import HANGS, Running
 from .test_calling import ASK, SCHEMAS, TOOLS
@@ -77,7 +77,7 @@ def test_a_call_is_whole_or_there_is_none(server: Running, is_streamed: bool) ->
 def thinking(server: Running, monkeypatch: pytest.MonkeyPatch) -> Running:
     """The server as if its model had learned to think in Hermes' form."""
     model = server.service.model
-    form = Form(Form.of(model, "hermes").family, model.tokenizer, model.vocabulary, thinks=True)
+    form = ToolCallFormat(ToolCallFormat.of(model, "hermes").family, model.tokenizer, model.vocabulary, thinks=True)
     monkeypatch.setattr(server.service, "form", form)
     return server
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.serve import bodies
 from trellm.serve.bodies import parse
-from trellm.serve.endpoints import chat, small
-from trellm.serve.endpoints.events import ITEMS, LARGE, written
+from trellm.serve.endpoints import chat, other
+from trellm.serve.endpoints.answers import ITEMS, LARGE, written
+from trellm.serve.requests.fields import ConstraintFields
 from trellm.serve.service import LARGE as LARGE_CHAT
 from trellm.serve.service import is_large
 
@@ -54,9 +55,9 @@ def test_many_texts_with_their_scores(server: Running, path: str, monkeypatch: p
     assert len(answer.content) == int(answer.headers["content-length"]) > LARGE / 4
     found = answer.json()
     assert found["usage"] | {"prompt_tokens_details": None} == plain["usage"] | {"prompt_tokens_details": None}
-    for number, (choice, other) in enumerate(zip(found["choices"], plain["choices"], strict=True)):
+    for number, (choice, twin) in enumerate(zip(found["choices"], plain["choices"], strict=True)):
         tables = choice.pop("logprobs")
-        assert other.pop("logprobs") is None and choice == other and choice["index"] == number
+        assert twin.pop("logprobs") is None and choice == twin and choice["index"] == number
         tokens = tables["content"] if "content" in tables else tables["top_logprobs"]
         assert len(tokens) == 24
     assert all(name.startswith("asyncio") for name in makers[16:])
@@ -75,7 +76,7 @@ def test_a_large_answer_comes_in_parts(server: Running) -> None:
 def test_tokens_are_counted_aside(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """One request after the other, whatever they take: texts, large bodies and long results do not wait behind them."""
     is_free, busiest, running = threading.Event(), 0, 0
-    real = small.ids_of
+    real = other.ids_of
 
     def slow(*given: Any) -> Any:
         nonlocal busiest, running
@@ -85,7 +86,7 @@ def test_tokens_are_counted_aside(server: Running, monkeypatch: pytest.MonkeyPat
         running -= 1
         return real(*given)
 
-    monkeypatch.setattr(small, "ids_of", slow)
+    monkeypatch.setattr(other, "ids_of", slow)
     monkeypatch.setattr("trellm.serve.service.MOST_ASIDE", 40)
     with ThreadPoolExecutor(41) as threads:
         url, body = f"{server.url}/tokenize", {"prompt": "tea"}
@@ -103,7 +104,7 @@ def test_tokens_are_counted_aside(server: Running, monkeypatch: pytest.MonkeyPat
 def test_large_chats_hold_up_no_small_ones(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes seconds to make tokens of megabytes, with or without tools."""
     service, has_begun, goes_on = server.service, threading.Event(), threading.Event()
-    plain = service._ids
+    plain = service.ids
 
     def ids(prompt: Any, number: int, extras: Any, *rest: Any, **options: Any) -> Any:
         if is_large((prompt, *extras.values()), LARGE_CHAT):
@@ -111,7 +112,7 @@ def test_large_chats_hold_up_no_small_ones(server: Running, monkeypatch: pytest.
             assert goes_on.wait(HANGS)
         return plain(prompt, number, extras, *rest, **options)
 
-    monkeypatch.setattr(service, "_ids", ids)
+    monkeypatch.setattr(service, "ids", ids)
     # Too long to be written out at once, which nothing holds up
     small = {"model": "small", "messages": [{"role": "user", "content": "Write. " * 300}], "max_tokens": 1}
     tool = {"type": "function", "function": {"name": "f", "parameters": {"enum": [[]] * 10_000}}}
@@ -144,6 +145,25 @@ def test_large_bodies_are_read_one_after_the_other(server: Running, monkeypatch:
         answers = list(pool.map(lambda _: server.post("/v1/completions", body), range(4)))
     assert {answer.status_code for answer in answers} == {400}  # in which budget is no room
     assert most == [1] * 4
+
+
+def test_large_constraints_are_resolved_beside_the_event_loop(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema of megabytes is written out as text, and read where it is one."""
+    real, threads = ConstraintFields.constraint, list[str]()
+
+    def noted(self: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return real(self)
+
+    monkeypatch.setattr(ConstraintFields, "constraint", noted)
+    for size in (1, 1 << 17):
+        schema = {"enum": ["a" * size]}
+        for path, body in (
+            ("/constraint", {"json_schema": schema}),
+            ("/v1/completions", {"prompt": "a", "guided_json": json.dumps(schema), "max_tokens": 1}),
+        ):
+            assert server.post(path, {"model": "small", **body}).status_code in (200, 400)
+    assert [name.startswith("trellm reading") for name in threads] == [False, False, True, True]
 
 
 def test_what_is_large() -> None:

@@ -17,7 +17,7 @@ import pytest
 from trellm import generate, models
 from trellm.serve import Settings
 from trellm.serve import ray as public
-from trellm.serve.cluster.routing import ranked
+from trellm.serve.cluster.router import ranked
 
 from .conftest import until
 

@@ -7,9 +7,9 @@ import pytest
 from openai import pydantic_function_tool
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
-from trellm.serve.endpoints.items import Items
-from trellm.serve.forms import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Message, ReasoningDelta
-from trellm.serve.requests.responses import Responses
+from trellm.serve.endpoints.responses import ResponseItems
+from trellm.serve.requests.responses import ResponsesRequest
+from trellm.serve.tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, ParsedMessage, ReasoningDelta
 
 from .conftest import Running
 from .test_calling import ASK, SCHEMAS
@@ -148,8 +148,8 @@ def test_an_answer_of_no_text(server: Running) -> None:
 
 def test_thinking_that_is_cut_has_no_message() -> None:
     for is_cut, kinds in ((True, ["reasoning"]), (False, ["reasoning", "message"])):
-        items, other = Items(), Items()
-        for _ in items.of_message(Message(None, "Hm", ()), is_cut=is_cut):
+        items, other = ResponseItems(), ResponseItems()
+        for _ in items.of_message(ParsedMessage(None, "Hm", ()), is_cut=is_cut):
             pass
         for _ in (*other.add(ReasoningDelta("Hm")), *other.last(is_cut=is_cut)):
             pass
@@ -173,7 +173,7 @@ def test_items_that_come_back() -> None:
         *(call | {"call_id": "c3"}, {"type": "function_call_output", "call_id": "c3", "output": "so"}),
         *(thought, {"role": "assistant", "content": "It does."}, {"role": "assistant", "content": "Bye."}),
     ]
-    chat = Responses.model_validate({"model": "small", "input": items}).chat()
+    chat = ResponsesRequest.model_validate({"model": "small", "input": items}).chat()
     turns = [message.model_dump(exclude_none=True) for message in chat.messages]
     roles = ["user", "assistant", "tool", "tool", "assistant", "tool", "assistant", "assistant"]
     assert [turn["role"] for turn in turns] == roles
@@ -184,7 +184,7 @@ def test_items_that_come_back() -> None:
 
 
 def test_items_of_all_kinds() -> None:
-    items = Items()
+    items = ResponseItems()
     deltas = [
         *(ReasoningDelta("Hm"), ReasoningDelta("m."), ContentDelta("A"), ContentDelta("b")),
         *(CallDelta(0, "c0", "f"), ArgumentsDelta(0, "{"), ArgumentsDelta(0, "}"), CallEndDelta(0)),

@@ -6,9 +6,8 @@ import threading
 import pytest
 from trellm.errors import Cancelled
 from trellm.guides.limits import Cancellation, Limits, Meter, spend
-from trellm.serve.constraints import turns
-from trellm.serve.constraints.compiler import Compiler
-from trellm.serve.constraints.turns import Turns
+from trellm.serve.constraints import compiler
+from trellm.serve.constraints.compiler import ConstraintCompiler, Turns
 from trellm.serve.metrics import Metrics
 from trellm.serve.settings import Settings
 
@@ -28,7 +27,7 @@ class Clock:
         return self.worked
 
     def sleep(self, seconds: float) -> None:
-        assert 0 < seconds <= turns.LONGEST
+        assert 0 < seconds <= compiler.LONGEST
         self.now += seconds
         self.slept += seconds
 
@@ -42,7 +41,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(turns, "time", made)
+    monkeypatch.setattr(compiler, "time", made)
     return made
 
 
@@ -70,7 +69,7 @@ def test_the_more_wait_for_compilation_the_more_it_has() -> None:
     shares: list[float] = []
 
     async def run(writing: int, waiting: int) -> None:
-        made = Compiler(Settings(compile_share=0.3), Metrics(), writing=lambda: writing)
+        made = ConstraintCompiler(Settings(compile_share=0.3), Metrics(), writing=lambda: writing)
         is_free = threading.Event()
         several = [asyncio.create_task(made.made(0, is_free.wait, lambda _: 1)) for _ in range(waiting)]
         await turned(lambda: made._waiting == waiting)
@@ -133,7 +132,7 @@ def test_who_is_not_waited_for_waits_no_more(clock: Clock) -> None:
     clock.now += 10.0
     clock.worked += 10.0
     made.breathe()
-    assert clock.slept == pytest.approx(0.5, abs=2 * turns.LONGEST)
+    assert clock.slept == pytest.approx(0.5, abs=2 * compiler.LONGEST)
 
 
 def test_counted_work_breathes_until_it_is_cancelled() -> None:

@@ -170,7 +170,7 @@ def test_an_interrupt_where_the_lead_is_taken_or_given_back_leaves_it_to_others(
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            engine.wait(handle._call)
+            engine.wait(handle.call)
         except KeyboardInterrupt:
             lines += 1
         finally:

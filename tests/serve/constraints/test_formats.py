@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from trellm.guides.limits import Limits
 from trellm.guides.protocol import Guide
-from trellm.serve.constraints.format_place import FormatError
-from trellm.serve.constraints.structural_tags import structural_guide
+from trellm.serve.constraints.structural_tags import FormatError, structural_guide
 
 from ..conftest import Running
-from ..forms.models import TEXT, Model, accepts
+from ..tool_calls.models import TEXT, Model, accepts
 
 SCHEMA = {
     "type": "object",
@@ -178,7 +177,7 @@ def test_tokens() -> None:
         ({"type": "exclude_token"}, "format.type", "not supported"),
         ({"type": "const_string"}, "format.value", "a text"),
         ({**ANY, "max_tokens": 3}, "format.max_tokens", "give max_chars"),
-        ({**ANY, "most": 3}, "format.most", "no such field"),
+        ({**ANY, "most": 3}, "format.most", "unknown field"),
         ({**JSON, "style": "cohere_xml"}, "format.style", "qwen_xml, minimax_xml, glm_xml"),
         ({**JSON, "excludes": ["a"]}, "format.excludes", "not supported"),
         ({"type": "json_schema", "json_schema": {"type": "what"}}, "format.json_schema", "what"),

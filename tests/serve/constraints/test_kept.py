@@ -5,9 +5,8 @@ import asyncio
 import pytest
 from trellm.errors import OptionError
 from trellm.guides.goals.specs import AnyOf, Phrase
-from trellm.serve.constraints.compiler import Compiler
-from trellm.serve.constraints.constraint import Constraint
-from trellm.serve.constraints.refusals import COPIES, Refusals, key_bytes
+from trellm.serve.constraints.compiler import COPIES, ConstraintCompiler, Refusals, key_bytes
+from trellm.serve.constraints.constraint import ConstraintSpec
 from trellm.serve.metrics import Metrics
 from trellm.serve.settings import Settings
 
@@ -15,12 +14,12 @@ from trellm.serve.settings import Settings
 def test_what_was_asked_for_weighs_as_well() -> None:
     """A schema of megabytes may come to a guide of nothing."""
     goals = (AnyOf(Phrase("b" * 1000), Phrase("c" * 1000)),)
-    assert COPIES * 2900 < key_bytes(("plan", Constraint("regex", "a" * 1000, goals=goals), 7)) < COPIES * 4000
+    assert COPIES * 2900 < key_bytes(("plan", ConstraintSpec("regex", "a" * 1000, goals=goals), 7)) < COPIES * 4000
 
     async def run() -> None:
-        made = Compiler(Settings(kept_bytes=100_000), Metrics())
+        made = ConstraintCompiler(Settings(kept_bytes=100_000), Metrics())
         for number in range(50):
-            await made.made((str(number) * 1000, Constraint("regex", "a" * 1000)), lambda: 7, lambda value: 1)
+            await made.made((str(number) * 1000, ConstraintSpec("regex", "a" * 1000)), lambda: 7, lambda value: 1)
         assert 5 < len(made._kept) < 50 and made._held <= 100_000
         made.close()
 

@@ -9,8 +9,7 @@ import pytest
 from trellm.errors import Cancelled
 from trellm.guides.limits import Limits, Meter, spend
 from trellm.serve.constraints import compiler
-from trellm.serve.constraints.compiler import Compiler
-from trellm.serve.constraints.line import DOUBLED, LONGER, Line
+from trellm.serve.constraints.compiler import DOUBLED, LONGER, ConstraintCompiler, Line
 from trellm.serve.metrics import Metrics
 from trellm.serve.settings import Settings
 
@@ -72,7 +71,7 @@ def test_a_short_one_passes_many_long_ones(monkeypatch: pytest.MonkeyPatch, comp
     may_end = threading.Event()
 
     async def run() -> None:
-        made = Compiler(Settings(compilers=compilers, compile_seconds=300), Metrics())
+        made = ConstraintCompiler(Settings(compilers=compilers, compile_seconds=300), Metrics())
         several = [
             asyncio.ensure_future(made.made(f"long {number}", long(number, may_end.is_set), lambda _: 1))
             for number in range(30)
@@ -94,7 +93,7 @@ def test_what_waits_is_ended_too() -> None:
     """Those that wait for their turn as those that are at work."""
 
     async def run() -> None:
-        made = Compiler(Settings(compilers=2, compile_seconds=300), Metrics())
+        made = ConstraintCompiler(Settings(compilers=2, compile_seconds=300), Metrics())
         several = [
             asyncio.ensure_future(made.made(str(number), long(number, lambda: False), lambda _: 1))
             for number in range(8)

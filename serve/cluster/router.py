@@ -1,0 +1,247 @@
+"""The router: reads requests whole, gives them to replicas that know their beginnings, and again where one was lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ..bodies import whole
+from ..endpoints.answers import event, refused
+from ..errors import SERVER, ApiError, busy
+from ..settings import Settings
+from .loading import ray
+from .replica import AnswerStart, Ask
+
+PREFIX = 1024
+"""Characters of what a model reads that say where a request goes."""
+SPARE = 8
+"""So many requests a replica may have at any rate: a batch of eight takes hardly longer than one."""
+SLACK = 1.25
+
+
+def prefix_of(body: bytes) -> str:
+    """How the text of a request begins, as far as it says where to go; "" where there is nothing to go by.
+
+    It is that of tools and instructions, then of the prompt, or of a chat up to the first answer, so that later turns
+    go where the first one went.
+    """
+    try:
+        request: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(request, dict):
+        return ""
+    fields = cast("dict[str, Any]", request)
+    asked: Any = next((fields[name] for name in ("messages", "input", "prompt") if fields.get(name)), "")
+    if isinstance(asked, list):
+        asked = _until_answer(cast("list[Any]", asked))
+    first = [fields.get(name) for name in ("tools", "instructions") if fields.get(name)]
+    return json.dumps([*first, asked], ensure_ascii=True)[:PREFIX]
+
+
+def _until_answer(messages: Sequence[Any]) -> list[Any]:
+    found: list[Any] = []
+    for message in messages:
+        if isinstance(message, dict) and cast("dict[str, Any]", message).get("role") == "assistant":
+            break
+        found.append(message)
+    return found
+
+
+def ranked(key: str, loads: Mapping[str, int]) -> list[str]:
+    """Replicas by name, best first. loads: what each has to do
+
+    Each key has an order of its own over all names, in which the others stay as they are when one comes or goes
+    (rendezvous hashing, Thaler and Ravishankar 1998). Those that have more than 1.25 times their share to do come after
+    the others (consistent hashing with bounded loads, Mirrokni, Thorup and Zadimoghaddam 2018).
+    """
+    bound = max(SPARE, math.ceil(SLACK * (sum(loads.values()) + 1) / max(len(loads), 1)))
+
+    def weight(name: str) -> tuple[bool, bytes]:
+        return loads[name] >= bound, hashlib.blake2b(f"{key}\0{name}".encode("utf-8", "replace")).digest()
+
+    return sorted(loads, key=weight)
+
+
+def _prefix_router() -> Any:
+    """The router as a class of Ray's, which is there only where Ray is."""
+    base: Any = ray("ray.serve.request_router").RequestRouter
+
+    class PrefixRouter(base):
+        """Asks `ranked`; the key of a request is the second argument that it is sent with."""
+
+        async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
+            """Each replica alone, best first; the next one is asked where one has no room."""
+            if pending_request is None:
+                return [candidate_replicas]
+            pending_request.routing_context.should_backoff = True
+            replicas = {replica.replica_id.unique_id: replica for replica in candidate_replicas}
+            queued: Any = self.replica_queue_len_cache
+            loads = {name: queued.get(replica.replica_id) or 0 for name, replica in replicas.items()}
+            key = pending_request.args[1] or pending_request.metadata.internal_request_id
+            return [[replicas[name]] for name in ranked(key, loads)]
+
+    PrefixRouter.__module__, PrefixRouter.__qualname__ = __name__, "PrefixRouter"
+    return PrefixRouter
+
+
+def __getattr__(name: str) -> Any:
+    """`PrefixRouter`, made when Ray first looks for it by its name."""
+    if name != "PrefixRouter":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = made = _prefix_router()
+    return made
+
+
+_LOG = logging.getLogger("trellm.serve")
+_STREAM = b"text/event-stream"
+TRIES = b"x-trellm-tries"
+_HOP = (b"connection", b"transfer-encoding")
+
+
+class Router:
+    """A deployment of Ray Serve without a model.
+
+    replicas: the handle of those that answer; tries: how many replicas a request is given to, one after the other
+    A replica that dies takes with it what it was running. What has not been answered in any part is given to another
+    one; a stream of which some has been sent ends with an event that says so.
+    """
+
+    def __init__(self, replicas: Any, settings: Settings, tries: int) -> None:
+        self._replicas = replicas.answer.options(stream=True)
+        self._settings = settings
+        self._tries = tries
+        self._lost = ray("ray.exceptions").RayActorError
+        self._full = ray("ray.serve.exceptions").BackPressureError
+        self._again = ray("ray.serve.metrics").Counter(
+            "trellm_requests_given_again", "Requests whose replica was lost before any of their answer was sent."
+        )
+        self._ended = ray("ray.serve.metrics").Counter(
+            "trellm_streams_lost", "Streams whose replica was lost in the midst of them."
+        )
+
+    async def __call__(self, request: Request) -> Response:
+        """The answer of a replica."""
+        try:
+            ask = await self._read(request)
+        except ApiError as error:
+            return refused(error)
+        return _Passed(self, ask)
+
+    async def _read(self, request: Request) -> Ask:
+        """The request, whole. Raises ApiError."""
+        body = await whole(request, self._settings.body_bytes)
+        headers = tuple((name, value) for name, value in request.scope["headers"] if name not in _HOP)
+        query: bytes = request.scope.get("query_string", b"")
+        return Ask(request.method, request.url.path, query, headers, body)
+
+    async def pieces(self, ask: Ask) -> AsyncIterator[AnswerStart | bytes]:
+        """What a replica answers: a Start with a piece of the body at once, so that a stream can be given to another.
+
+        Raises ApiError where all is full, or where replicas were lost as often as is tried.
+        """
+        key = prefix_of(ask.body) if ask.method == "POST" else ""
+        for number in range(1, self._tries + 1):
+            held: list[AnswerStart | bytes] = []
+            is_sent = False
+            answers: Any = None
+            is_done = False
+            try:
+                answers = self._replicas.remote(ask, key)
+                async for piece in answers:
+                    held.append(piece if number == 1 else _with_tries(piece, number))
+                    if is_sent or (len(held) > 1 and _is_stream(held[0])):
+                        is_sent = True
+                        for each in held:
+                            yield each
+                        held.clear()
+                is_done = True
+                for each in held:
+                    yield each
+                return
+            except self._full:
+                is_done = True
+                raise busy("all replicas are at capacity; try again") from None
+            except self._lost as error:
+                is_done = True
+                if is_sent:
+                    self._ended.inc()
+                    yield _broken(ask)
+                    return
+                if number == self._tries:
+                    raise _gone(error) from None
+                self._again.inc()
+                _LOG.warning("a replica was lost; %s %s is given to another", ask.method, ask.path)
+            finally:
+                if not is_done and answers is not None:
+                    answers.cancel()
+
+
+class _Passed(Response):
+    """What comes from a replica, sent as it comes."""
+
+    def __init__(self, router: Router, ask: Ask) -> None:
+        super().__init__(None)
+        self._router = router
+        self._ask = ask
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it. Ray cancels this when the client is gone, and `pieces` what the replica is at."""
+        pieces = self._router.pieces(self._ask)
+        try:
+            async for piece in pieces:
+                if isinstance(piece, AnswerStart):
+                    headers = [(name, value) for name, value in piece.headers if name not in _HOP]
+                    await send({"type": "http.response.start", "status": piece.status, "headers": headers})
+                else:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except ApiError as error:
+            await refused(error)(scope, receive, send)
+        finally:
+            await pieces.aclose()  # type: ignore[attr-defined]
+
+
+def _with_tries(piece: AnswerStart | bytes, number: int) -> AnswerStart | bytes:
+    """The beginning of an answer says how many replicas were asked for it."""
+    if not isinstance(piece, AnswerStart):
+        return piece
+    return AnswerStart(piece.status, (*piece.headers, (TRIES, b"%d" % number)))
+
+
+def _is_stream(start: AnswerStart | bytes) -> bool:
+    return isinstance(start, AnswerStart) and any(
+        name == b"content-type" and value.startswith(_STREAM) for name, value in start.headers
+    )
+
+
+def _gone(error: BaseException) -> ApiError:
+    _LOG.error("a request was given up: %s", str(error).partition("\n")[0])
+    return ApiError(
+        "the replicas that had this request were lost; try again",
+        status=503,
+        kind=SERVER,
+        code="replica_lost",
+        headers={"Retry-After": "1"},
+    )
+
+
+def _broken(ask: Ask) -> bytes:
+    """The last event of a stream whose replica was lost."""
+    said = {
+        "message": "the replica was lost during this stream; try again",
+        "type": SERVER,
+        "param": None,
+        "code": "replica_lost",
+    }
+    if ask.path.endswith("/responses"):
+        return event({"type": "error", **said}, "error")
+    return event({"error": said})

@@ -1,0 +1,269 @@
+"""Answers: JSON, whole or in parts, server-sent events, and clients that go away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from ...engine.results import Generation
+from ...guides.quoting.source import Span
+from ..errors import ApiError, of_any
+from ..generation import GenerationRequest
+
+T = TypeVar("T")
+DROPPED = 16 << 20
+"""So many bytes of a request that was refused in the midst are read without being kept."""
+DROP_SECONDS = 5
+"""And for so long."""
+DONE = b"data: [DONE]\n\n"
+LARGE = 1 << 18
+"""Bytes of an answer that is not copied into one, but sent part by part."""
+ITEMS = 128
+"""So many items of a list are written at a time, which takes some milliseconds where each has a table of its own."""
+
+
+class Answer(JSONResponse):
+    """JSON, whatever characters are in it."""
+
+    def render(self, content: Any) -> bytes:
+        """As clients write it."""
+        return _plain(content)
+
+
+class LastAnswer(Answer):
+    """An answer behind which the connection is closed, though more of the request may be coming.
+
+    What comes is dropped for a while: where the system closes a connection that has bytes nobody read, the client may
+    lose the answer.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it whole, and close when the client has heard it or sent enough."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body, "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DROP_SECONDS):
+                await _drop(receive)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _drop(receive: Receive) -> None:
+    """Read to the end of a request, or of what is read of one in vain."""
+    size, more = 0, True
+    while more and size <= DROPPED:
+        message = await receive()
+        size += len(message.get("body", b""))
+        more = message.get("more_body", False)
+
+
+def refused(error: ApiError) -> Answer:
+    """The answer that says what is wrong with a request."""
+    kind = LastAnswer if error.headers.get("Connection") == "close" else Answer
+    return kind(error.body, error.status, error.headers)
+
+
+class LargeAnswer(Response):
+    """JSON that is written already, sent part by part as fast as the client reads it."""
+
+    media_type = "application/json"
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        super().__init__(None, 200, {"Content-Length": str(sum(map(len, parts)))})
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def answer_of(head: Mapping[str, Any], choices: Sequence[bytes], usage: Mapping[str, Any]) -> Response:
+    """The answer with choices that are written."""
+    parts = [_plain(head)[:-1] + b',"choices":[', *choices[:1]]
+    for choice in choices[1:]:
+        parts += [b",", choice]
+    parts.append(b'],"usage":' + _plain(usage) + b"}")
+    if sum(map(len, parts)) > LARGE:
+        return LargeAnswer(parts)
+    return Response(b"".join(parts), media_type="application/json")
+
+
+def written(content: Any) -> Iterator[bytes]:
+    """JSON in parts: the interpreter, which writes one without a break, is others' between them."""
+    if isinstance(content, dict):
+        opening = b"{"
+        for name, value in cast("dict[str, Any]", content).items():
+            yield opening + _plain(name) + b":"
+            yield from written(value)
+            opening = b","
+        yield b"}" if opening == b"," else b"{}"
+    elif isinstance(content, list) and len(cast("list[Any]", content)) > ITEMS:
+        several = cast("list[Any]", content)
+        for at in range(0, len(several), ITEMS):
+            yield (b"," if at else b"[") + _plain(several[at : at + ITEMS])[1:-1]
+        yield b"]"
+    else:
+        yield _plain(content)
+
+
+def _plain(content: Any) -> bytes:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def event(content: Any, name: str | None = None) -> bytes:
+    """One event. JSON has no line break within, and no line separator that a reader of lines could take for one."""
+    data = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return f"data: {data}\n\n".encode() if name is None else f"event: {name}\ndata: {data}\n\n".encode()
+
+
+class EventStream(Response):
+    """Events as they come. end: called once, when all is sent or the client has gone away."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, events: AsyncIterator[bytes], end: Callable[[], None], headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(None, 200, {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})})
+        del self.headers["content-length"]
+        self._events = events
+        self._end = end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them, until the client is gone."""
+        try:
+            with suppress(ClientDisconnect):
+                await _unless_gone(receive, self._send(send))
+        finally:
+            self._end()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for data in self._events:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """What comes of some work, which is cancelled when the client goes away. Raises ClientDisconnect."""
+    return await _unless_gone(request.receive, work)
+
+
+async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """The work is done by the task that waits for it: each further one is a turn of the event loop, in which the
+    engine's thread takes the interpreter."""
+    working = asyncio.current_task()
+    assert working is not None
+    leaving = asyncio.ensure_future(_gone(receive))
+    is_gone = is_done = False
+
+    def leave(_: asyncio.Task[None]) -> None:
+        nonlocal is_gone
+        if not is_done:
+            is_gone = True
+            working.cancel()
+
+    leaving.add_done_callback(leave)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not is_gone:
+            raise
+        raise ClientDisconnect from None
+    finally:
+        is_done = True
+        leaving.cancel()
+        if is_gone:
+            working.uncancel()
+
+
+async def _gone(receive: Receive) -> None:
+    """Wait until the client has gone away."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def whole(
+    request: Request,
+    beginning: Callable[[], Awaitable[GenerationRequest]],
+    make: Callable[[GenerationRequest, int, Generation[Any]], T],
+) -> tuple[GenerationRequest, list[T]]:
+    """A request that is not streamed, from its beginning, and what is made of all its texts, in order.
+
+    Raises ApiError, and ClientDisconnect.
+    """
+
+    async def work() -> tuple[GenerationRequest, list[T]]:
+        begun = await beginning()
+        try:
+            return begun, await begun.results(partial(make, begun))
+        finally:
+            begun.end()
+
+    return await while_connected(request, work())
+
+
+async def to_the_end(
+    begun: GenerationRequest, head: dict[str, Any], events: AsyncIterator[bytes]
+) -> AsyncIterator[bytes]:
+    """The events of a streamed answer, then its usage if that was asked for; or what went wrong on the way.
+
+    head: what each event has
+    """
+    try:
+        async for data in events:
+            yield data
+    except Exception as error:  # what went wrong with this request is its own
+        said = of_any(error)
+        begun.service.metrics.fail(said)
+        yield event(said.body)
+        return
+    yield (event(head | {"choices": [], "usage": begun.usage}) if begun.asked.has_usage else b"") + DONE
+
+
+def extension_of(result: Generation[Any]) -> dict[str, Any] | None:
+    """What only this server says of a text: places of quotations, what did not hold, and the trace."""
+    said: dict[str, Any] = {}
+    if isinstance(result.value, Span):
+        said["span"] = _span(result.value)
+    if result.spans:
+        said["spans"] = {name: _span(span) for name, span in result.spans.items()}
+    if result.unenforced:
+        said["unenforced"] = dict(result.unenforced)
+    if result.overruled:
+        said["overruled"] = list(result.overruled)
+    if result.unmet:
+        said["unmet"] = list(result.unmet)
+    if result.error is not None:
+        said["error"] = str(result.error)
+    if result.diagnostics is not None:
+        summary = result.diagnostics.summary
+        said["trace"] = {
+            "steps": result.diagnostics.to_dicts(),
+            "forced": summary.forced,
+            "logprob": summary.logprob,
+            "raw_logprob": summary.raw_logprob,
+            "log_feasible_mass": summary.log_feasible_mass,
+            "hints": [str(hint) for hint in summary.hints],
+        }
+    return said or None
+
+
+def _span(span: Span) -> dict[str, Any]:
+    return {
+        "text": span.text,
+        "start": span.start,
+        "end": span.end,
+        "document": span.document,
+        "occurrences": [[place.document, place.start, place.end] for place in span.occurrences],
+    }

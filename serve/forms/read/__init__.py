@@ -1,1 +1,0 @@
-"""What a model writes in its form, read as it comes: thinking, content and calls."""

@@ -1,0 +1,330 @@
+"""A request for texts: from what a client asks to the engine's handle, its pieces, and what the answer says of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from starlette.requests import Request
+
+from ..checks import conforms
+from ..engine.decode.randomness import fresh_bits
+from ..engine.decode.requests import Job, requests_of
+from ..engine.decode.sequence import Request as RowRequest
+from ..engine.generator import Generator as TextGenerator
+from ..engine.handle import QUICK, Cursor, Handle, Piece, Task
+from ..engine.models.protocol import SourceModel
+from ..engine.options import Options, RunOptions
+from ..engine.prompts.given import Prompt, is_chat, prompt_of
+from ..engine.results import Generation
+from ..engine.search import Beam, Greedy
+from ..errors import BudgetError, TrellmError
+from .bodies import derived
+from .constraints.constraint import ConstraintSpec
+from .dispatcher import Arrivals
+from .errors import ApiError, Place, of_any, of_constraint, of_request, param_of
+from .requests.chat import ChatRequest, CompletionRequest
+from .requests.fields import ExtensionFields
+from .service import SHORT, Service, is_large
+from .tool_calls import AnswerPlan, AnswerReader, ContentDelta, Delta, ParsedMessage
+
+T = TypeVar("T")
+REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
+MOST_ROWS = 1 << 20
+_PLAIN = ExtensionFields()
+Prepared = tuple[Task, Sequence[Prompt], AnswerPlan | None]
+"""What is run for each prompt, the prompts, and how answers are read as thinking, content and calls, if they are."""
+
+
+@dataclass
+class GenerationRequest:
+    """A request for texts that was checked and resolved.
+
+    asked: as the client sent it; constraint, options: what texts must be and how they are chosen; max_tokens is apart
+    place: of the prompts in the request; texts: how many there is room for until `end`
+    task, prompts, plan: see `Prepared`; each prompt stands there once for each of several greedy texts
+    prompt_tokens: of all prompts, each counted once; arrivals: what becomes of the engine's handle
+    key: of the answer; created: when, in seconds since 1970
+    """
+
+    service: Service
+    asked: ChatRequest | CompletionRequest
+    constraint: ConstraintSpec
+    options: Options
+    place: Place
+    texts: int
+    key: str
+    task: Task = field(init=False)
+    prompts: Sequence[Prompt] = field(init=False)
+    plan: AnswerPlan | None = None
+    prompt_tokens: int = 0
+    arrivals: Arrivals | None = None
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    created: int = field(default_factory=lambda: int(time.time()))
+    since: float = field(default_factory=time.perf_counter)
+
+    @property
+    def copies(self) -> int:
+        """How often each prompt is run: greedy texts are all the same, and are samples of nothing."""
+        return self.asked.texts if isinstance(self.options.search, Greedy) else 1
+
+    @property
+    def choices(self) -> int:
+        """How many texts the answer has."""
+        return len(self.prompts) * self.options.search.n
+
+    @property
+    def requests(self) -> Sequence[RowRequest]:
+        """Those of the engine."""
+        assert self.arrivals is not None
+        return self.arrivals.call.requests
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """How many tokens there were so far, those that end texts not counted."""
+        total = self.prompt_tokens + self.output_tokens
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.output_tokens,
+            "total_tokens": total,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+            "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
+        }
+
+    @property
+    def cut_at(self) -> int | None:
+        """How many tokens a chat's text has that its budget, or the context, cuts; None where none is cut."""
+        return self.requests[0].budget if self.constraint.is_free else None
+
+    @property
+    def cached_tokens(self) -> int:
+        """How many tokens of the prompts were in memory when the first text of each began."""
+        assert self.arrivals is not None
+        least: dict[int, int] = {}
+        for number, request in enumerate(self.requests):
+            found, prompt = self.arrivals.call.found.get(number, 0), request.number // self.copies
+            least[prompt] = min(found, least.get(prompt, found))
+        return min(self.prompt_tokens, sum(least.values()))
+
+    def end(self) -> None:
+        """Give back what is held, however it ended."""
+        self.service.release(self.texts)
+        self.texts = 0
+        if self.arrivals is not None:
+            metrics = self.service.metrics
+            self.service.dispatcher.cancel(self.arrivals)
+            metrics.found_tokens.inc(sum(self.arrivals.call.found.values()))
+            metrics.reasoning_tokens.inc(self.reasoning_tokens)
+            metrics.request_seconds.observe(time.perf_counter() - self.since)
+
+    def index_of(self, piece: Piece) -> int:
+        """Number of a piece's text among the choices."""
+        return piece.prompt * self.options.search.n + piece.sample
+
+    def read(self, result: Generation[Any]) -> ParsedMessage:
+        """A finished answer as messages have it."""
+        if self.plan is None:
+            return ParsedMessage(result.text, None, ())
+        reader = self.plan.read(result.token_ids)
+        self.reasoning_tokens += reader.reasoning_tokens
+        return reader.message
+
+    def deltas(self, piece: Piece, reader: AnswerReader | None) -> list[Delta]:
+        """What a piece adds to a message, as the model's form has it, or all of it content."""
+        if reader is None:
+            return [ContentDelta(piece.text)] if piece.text else []
+        found = reader.feed(piece.token_ids)
+        if piece.result is not None:
+            found += reader.finish()
+            self.reasoning_tokens += reader.reasoning_tokens
+        return found
+
+    async def results(self, make: Callable[[int, Generation[Any]], T]) -> list[T]:
+        """What `make` makes of all texts and their numbers, in order. Raises ApiError for what went wrong with one."""
+        found: dict[int, T] = {}
+        async for pieces in self._updates():
+            for each in pieces:
+                assert each.result is not None
+                work = partial(make, self.index_of(each), each.result)
+                is_quick = self._is_quick and len(each.result.token_ids) < QUICK
+                loop = asyncio.get_running_loop()
+                found[self.index_of(each)] = work() if is_quick else await loop.run_in_executor(None, work)
+        return [found[index] for index in sorted(found)]  # of beams there may be fewer
+
+    async def pieces(self) -> AsyncIterator[list[Piece]]:
+        """Pieces of the texts as they become certain. Raises ApiError for what went wrong with one."""
+        last, histogram = self.since, self.service.metrics.first_seconds
+        async for pieces in self._updates():
+            now = time.perf_counter()
+            histogram.observe(now - last)
+            last, histogram = now, self.service.metrics.token_seconds
+            yield pieces
+
+    async def enter(self) -> None:
+        """Let the texts run. Raises ApiError, before anything runs."""
+        ids: tuple[int, ...] | None = None
+        if self._is_short:
+            with self._told():
+                ids = self._ids(self.prompts[0], 0)
+            if self._is_known(ids):
+                self._enter(ids)
+                return
+        pool = self.service.pool_of(self.prompts)
+        entering = asyncio.get_running_loop().run_in_executor(pool, self._enter, ids)
+        try:
+            await asyncio.shield(entering)
+        except asyncio.CancelledError:
+            entering.add_done_callback(self._drop)
+            raise
+
+    def _drop(self, entering: asyncio.Future[None]) -> None:
+        """End what entered while its client went away."""
+        if not entering.cancelled() and entering.exception() is None:
+            self.end()
+
+    async def _updates(self) -> AsyncIterator[list[Piece]]:
+        assert self.arrivals is not None
+        metrics = self.service.metrics
+        try:
+            async for pieces in self.arrivals.cursor.updates(self.arrivals, is_quick=self._is_quick):
+                for each in pieces:
+                    if each.result is not None:
+                        metrics.finished.labels(REASONS[each.result.finish_reason]).inc()
+                        metrics.output_tokens.inc(len(each.result.token_ids))
+                        self.output_tokens += len(each.result.token_ids)
+                yield pieces
+        except Exception as error:  # what went wrong with this request is its own
+            raise of_any(error) from None
+
+    @property
+    def _is_quick(self) -> bool:
+        """True where short results are made at once: no places of quotations, conditions on the end, or tables."""
+        is_plain = self.requests[0].start.guide_cache is None or self.asked.trellm == _PLAIN
+        return is_plain and not self.options.logprobs
+
+    @property
+    def _is_short(self) -> bool:
+        """True for one prompt that is made tokens of in less than a millisecond."""
+        prompt = self.prompts[0]
+        if len(self.prompts) > 1:
+            return False
+        if isinstance(prompt, (str, tuple)):
+            return len(prompt) < SHORT
+        return not is_large((prompt, self.options.extras), SHORT)
+
+    def _is_known(self, ids: tuple[int, ...]) -> bool:
+        """True where it enters the engine as quickly: the constraint, which another thread may be at, is not asked."""
+        task: Any = self.task
+        if self.options.include or not isinstance(task, TextGenerator):
+            return False
+        return cast("TextGenerator[Any]", task).knows(ids, heal=self.options.heal and isinstance(self.prompts[0], str))
+
+    def _enter(self, ids: tuple[int, ...] | None) -> None:
+        """Here or in a thread of its own: prompts to tokens, and these to the engine. ids: those of the only prompt"""
+        service, task = self.service, self.task
+        with self._told():
+            requests, tokens = self._requests(ids)
+            pairs = [(task, prompt) for prompt in self.prompts]
+            handle = Handle(service.engine, pairs, self.options, requests=requests, keeps=False)
+        self.prompt_tokens = tokens // self.copies
+        service.metrics.prompt_tokens.inc(tokens)
+        self.arrivals = service.dispatcher.add(Cursor(handle, grows=self.asked.is_streamed))
+
+    def _requests(self, known: tuple[int, ...] | None) -> tuple[list[RowRequest], int]:
+        """Requests of the engine, and how many tokens the prompts have. known: those of the only one"""
+        found: list[RowRequest] = []
+        total = 0
+        for number, prompt in enumerate(self.prompts):
+            ids = self._ids(prompt, number) if known is None else known
+            total += len(ids)
+            job = self.task.job(ids if is_chat(prompt_of(prompt, "the prompt")) else prompt, self.options.include)
+            needed = 0 if job.guide_cache is None else job.guide_cache.distance
+            options = self.options.within(self._budget(len(ids), needed))
+            made = requests_of(self.service.model, [Job(job.prompt, job.guide_cache, ids)], options)
+            found += [replace(each, number=number) for each in made] if number else made
+        return found, total
+
+    def _budget(self, prompt: int, needed: int) -> int | None:
+        """The most tokens of a text: what was asked for, or what there is room for. None where there is none."""
+        model = self.service.model
+        if self.asked.budget is not None:
+            return self.asked.budget
+        most = max(self.service.settings.output_tokens, needed)
+        if model.context is None or conforms(model, SourceModel):
+            return most
+        room = min(most, model.context - prompt)
+        return room if room >= max(needed, 1) else None
+
+    def _ids(self, prompt: Prompt, number: int) -> tuple[int, ...]:
+        is_verbatim = not self.asked.trellm.special_tokens
+        return self.service.ids(prompt, number, self.options.extras, self.place, is_verbatim=is_verbatim)
+
+    @contextmanager
+    def _told(self) -> Generator[None]:
+        """A block whose errors are told to the client in its words."""
+        try:
+            yield
+        except BudgetError as error:
+            raise of_request(error, (self.asked.budget_field,)) from None
+        except TrellmError as error:
+            raise of_request(error, self.place if str(error).startswith("prompt ") else ()) from None
+
+
+async def begin(
+    request: Request,
+    asked: ChatRequest | CompletionRequest,
+    prompts: int,
+    place: Place,
+    prepare: Callable[[ConstraintSpec], Awaitable[Prepared]],
+) -> GenerationRequest:
+    """Check a request of some prompts, resolve it, and let it run. Raises ApiError before anything runs."""
+    service: Service = request.app.state.service
+    service.check(asked.model)
+    _ = asked.is_streamed  # which raises ApiError, as the budget does
+    if asked.texts > service.settings.choices:
+        raise ApiError(f"n={asked.texts}: up to {service.settings.choices} texts for a prompt", ("n",))
+    try:
+        constraint = await derived(request, asked.constraint)
+    except TrellmError as error:
+        raise of_constraint(error, ("trellm", "include")) from None
+    options, _ = _options(asked, constraint), asked.budget
+    kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
+    texts = service.admit(prompts * asked.texts)
+    begun = GenerationRequest(service, asked, constraint, options, place, texts, f"{kind}-{fresh_bits(96):024x}")
+    try:
+        begun.task, several, begun.plan = await prepare(constraint)
+        begun.prompts = [prompt for prompt in several for _ in range(begun.copies)]
+        if begun.plan is not None:  # which knows what ends content and what it must contain, and that calls do not
+            begun.options = replace(options, stop=(), include=())
+        await begun.enter()
+    except BaseException:
+        begun.end()
+        raise
+    return begun
+
+
+def _options(asked: ChatRequest | CompletionRequest, constraint: ConstraintSpec) -> Options:
+    """The engine's options of a request. Raises ApiError."""
+    said = asked.options() | {"include": constraint.goals, "diagnostics": asked.trellm.trace, "batch_size": MOST_ROWS}
+    if asked.trellm.heal is not None:
+        said["heal"] = asked.trellm.heal
+    if constraint.kind and (asked.stop or asked.stop_token_ids):
+        name = "stop" if asked.stop else "stop_token_ids"
+        raise ApiError(
+            f"{name} together with {param_of(constraint.place)} would cut the output short of what was asked for; say "
+            "in the constraint where it ends",
+            (name,),
+        )
+    try:
+        search = asked.search(asked.trellm.beam_search)
+        if isinstance(search, Beam) and asked.is_streamed and search.n > 1:
+            raise ApiError("several texts of a beam search are there at its end only; leave out stream", ("stream",))
+        return Options.of(RunOptions, {**said, "search": search})
+    except TrellmError as error:
+        raise of_request(error) from None

@@ -1,0 +1,503 @@
+"""Fields of requests for texts: how tokens are chosen, how many, and what a text must be, as several servers say it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from ...engine.search import Beam, Greedy, Sample, Search
+from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
+from ..bodies import loaded_text
+from ..constraints.constraint import ConstraintSpec
+from ..errors import ApiError
+
+MOST_TOKENS = 1 << 20
+
+
+class RequestBase(BaseModel):
+    """A part of a request: nothing is converted, nothing unknown is passed over.
+
+    Lists have `fail_fast`: of a million mistakes in one, which nobody is told of, the first is looked for.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+def by_type(*types: str, usual: str | None = None) -> Discriminator:
+    """Which of several shapes a value has, by its `type`; their tags are `tag_of` that.
+
+    Tags are no names of members, as types are: in the place of an error none is taken for another. usual: the type of
+    values that have none
+    """
+
+    def found(value: Any) -> str | None:
+        if not isinstance(value, dict):
+            return None
+        kind = cast("dict[str, Any]", value).get("type", usual)
+        return tag_of(kind) if isinstance(kind, str) else None
+
+    named = ", ".join(repr(each) for each in types[:-1])
+    said = f"it should be an object whose type is {named} or {types[-1]!r}"
+    return Discriminator(found, custom_error_type="unknown_type", custom_error_message=said)
+
+
+def tag_of(kind: str) -> str:
+    """The tag of a type."""
+    return f"type={kind}"
+
+
+class EchoBase(RequestBase):
+    """A part of an answer that is sent back: clients have fields for what other servers say, which are null here."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        said = cast("dict[str, Any]", value)
+        if said.keys() <= cls.model_fields.keys():
+            return said
+        return {name: each for name, each in said.items() if each is not None or name in cls.model_fields}
+
+
+class StreamOptionsField(RequestBase, title="StreamOptions"):
+    """include_usage: whether a last event says how many tokens there were."""
+
+    include_usage: bool | None = None
+    include_obfuscation: Literal[False] | None = None
+
+
+Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+StopStrings = str | Annotated[list[str], Field(max_length=16, fail_fast=True)]
+
+
+class SamplingFields(RequestBase):
+    """The fields of every request for texts; see docs/serve.md."""
+
+    model: str
+    max_tokens: Tokens | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = None
+    no_repeat_ngram_size: Annotated[int, Field(ge=0, le=1024)] | None = None
+    n: Annotated[int, Field(ge=1, le=1 << 16)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
+    stop: StopStrings | None = None
+    stop_token_ids: (
+        Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1024, fail_fast=True)] | None
+    ) = None
+    stream: bool | None = None
+    stream_options: StreamOptionsField | None = None
+    # Without meaning here: who asks, how it is billed, and where the answer would be kept.
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    service_tier: Literal["auto", "default"] | None = None
+    store: Literal[False] | None = None
+
+    @property
+    def texts(self) -> int:
+        """How many texts there are for a prompt."""
+        return self.n or 1
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer comes piece by piece."""
+        if self.stream_options is not None and not self.stream:
+            raise ApiError("stream_options are for stream: true", ("stream_options",), code="invalid_value")
+        return bool(self.stream)
+
+    @property
+    def has_usage(self) -> bool:
+        """Whether a streamed answer ends with its usage."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def scores(self) -> int | bool | None:
+        """Which log-probabilities are asked for: True for those of tokens, a number for the likeliest ones too."""
+        return None
+
+    def _biases(self) -> dict[int, float] | None:
+        """By token id, which are texts in JSON. Raises ApiError."""
+        for token in self.logit_bias or ():
+            # With zeros in front two names could be one token.
+            if not (token.isascii() and token.isdecimal() and len(token) < 10 and str(int(token)) == token):
+                raise ApiError(f"logit_bias has token ids for names, not {token[:80]!r}", ("logit_bias", token))
+        return None if self.logit_bias is None else {int(token): bias for token, bias in self.logit_bias.items()}
+
+    def options(self) -> dict[str, Any]:
+        """Those of the engine but for the search, by name."""
+        named: dict[str, Any] = {
+            "min_tokens": self.min_tokens,
+            "repetition_penalty": self.repetition_penalty,
+            "no_repeat_ngram_size": self.no_repeat_ngram_size,
+            "frequency_penalty": self.frequency_penalty,
+            "presence_penalty": self.presence_penalty,
+            "logit_bias": self._biases(),
+            "logprobs": self.scores,
+            "seed": self.seed,
+            "stop": self.stop,
+            "stop_ids": self.stop_token_ids,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+    def search(self, beams: Beams | None) -> Search | Beam:
+        """How tokens are chosen: at temperature 1 as in OpenAI's API, the likeliest at 0."""
+        if beams is not None:
+            for name in ("temperature", "top_p", "top_k", "min_p"):
+                if getattr(self, name) is not None and not (name == "temperature" and self.temperature == 0):
+                    raise ApiError(f"{name} with trellm.beams, which draw nothing; leave it out", (name,))
+            return Beam(beams.width, beams.length_penalty, self.texts, beams.early_stopping)
+        if self.temperature == 0:
+            return Greedy()
+        return Sample(
+            temperature=1.0 if self.temperature is None else max(self.temperature, 1e-6),
+            top_k=self.top_k if self.top_k is not None and self.top_k > 0 else None,
+            top_p=1.0 if self.top_p is None else self.top_p,
+            min_p=self.min_p or 0.0,
+            n=self.texts,
+        )
+
+
+class Beams(RequestBase):
+    """Beam search: how many, and how finished texts are ranked."""
+
+    width: Annotated[int, Field(ge=1, le=64)]
+    length_penalty: Annotated[float, Field(ge=-10, le=10)] = 1.0
+    early_stopping: bool | Literal["never"] = False
+
+
+class PhraseField(RequestBase):
+    """A phrase; word: as a whole word."""
+
+    phrase: str
+    word: bool = False
+
+    def goal(self) -> Goal:
+        """What the engine takes."""
+        return Phrase(self.phrase, self.word)
+
+
+class GapField(RequestBase):
+    """Anything between two parts of a template; without bounds {"gap": {}}."""
+
+    gap: GapBounds
+
+
+class GapBounds(RequestBase):
+    """How much a gap may have."""
+
+    min_words: Annotated[int, Field(ge=0)] = 0
+    max_words: Annotated[int, Field(ge=0)] | None = None
+    max_chars: Annotated[int, Field(ge=0)] | None = None
+
+
+class AnyField(RequestBase):
+    """At least one of several."""
+
+    any_of: Goals
+
+    def goal(self) -> Goal:
+        """What the engine takes."""
+        return AnyOf(*map(_goal, self.any_of))
+
+
+class AllField(RequestBase):
+    """Several in any order."""
+
+    all_of: Goals
+
+    def goal(self) -> Goal:
+        """What the engine takes."""
+        return AllOf(*map(_goal, self.all_of))
+
+
+class OrderedField(RequestBase):
+    """Several, each behind the one before."""
+
+    ordered: Goals
+
+    def goal(self) -> Goal:
+        """What the engine takes."""
+        return Ordered(*map(_goal, self.ordered))
+
+
+class TemplateField(RequestBase):
+    """Parts that follow each other, with gaps."""
+
+    template: Annotated[
+        list[str | PhraseField | GapField | AnyField], Field(min_length=1, max_length=256, fail_fast=True)
+    ]
+
+    def goal(self) -> Goal:
+        """What the engine takes."""
+        parts: list[Any] = [
+            Gap(**each.gap.model_dump()) if isinstance(each, GapField) else _goal(each) for each in self.template
+        ]
+        return Template(*parts)
+
+
+GoalField = str | PhraseField | AnyField | AllField | OrderedField | TemplateField
+Goals = Annotated[list[GoalField], Field(min_length=1, max_length=256, fail_fast=True)]
+
+
+def _bounded(value: Any) -> Any:
+    """Goals of so many parts as there may be: counted before they are read, which takes much longer."""
+    left, parts = [value], 0
+    while left:
+        several = left.pop()
+        if not isinstance(several, list):
+            continue
+        within = cast("list[Any]", several)
+        parts += len(within)
+        if parts > MAX_PARTS:
+            raise ValueError(f"the goals have more than {MAX_PARTS:,} parts, which is fixed; ask for less")
+        left += [inner for each in within if isinstance(each, dict) for inner in cast("dict[str, Any]", each).values()]
+    return value
+
+
+Include = Annotated[list[GoalField], Field(min_length=1, max_length=256, fail_fast=True), BeforeValidator(_bounded)]
+
+
+def _goal(field: GoalField) -> Goal:
+    return Phrase(field) if isinstance(field, str) else field.goal()
+
+
+def goals_in(fields: list[GoalField] | None) -> tuple[Goal, ...]:
+    """The goals that a request names. Raises OptionError."""
+    return tuple(map(_goal, fields or ()))
+
+
+Schema = dict[str, Any] | bool
+SchemaText = dict[str, Any] | bool | str
+Choices = Annotated[list[str], Field(min_length=1, max_length=65536, fail_fast=True)]
+Place = tuple[str | int, ...]
+_GBNF_RULE = re.compile(r"^[^\S\n]*+[\w-]++\s*+::=", re.M)  # reads each character once
+
+
+class SchemaField(RequestBase):
+    """OpenAI's schema of an answer. name, description: for people; strict: outputs satisfy the schema either way."""
+
+    name: str
+    schema_: Annotated[Schema, Field(alias="schema")] = True
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextFormat(RequestBase):
+    """Anything."""
+
+    type: Literal["text"]
+
+
+class ObjectFormat(RequestBase):
+    """A JSON object."""
+
+    type: Literal["json_object"]
+
+
+class SchemaFormat(RequestBase):
+    """JSON of a schema."""
+
+    type: Literal["json_schema"]
+    json_schema: SchemaField
+
+
+class TagsFormat(RequestBase):
+    """vLLM's and SGLang's structural tags: free text in which markers begin constrained parts."""
+
+    type: Literal["structural_tag"]
+    format: dict[str, Any] | None = None
+    structures: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
+    triggers: Annotated[list[str], Field(fail_fast=True)] | None = None
+
+
+ResponseFormat = Annotated[
+    Annotated[TextFormat, Tag(tag_of("text"))]
+    | Annotated[ObjectFormat, Tag(tag_of("json_object"))]
+    | Annotated[SchemaFormat, Tag(tag_of("json_schema"))]
+    | Annotated[TagsFormat, Tag(tag_of("structural_tag"))],
+    by_type("text", "json_object", "json_schema", "structural_tag"),
+]
+
+
+class StructuredOutputs(RequestBase):
+    """vLLM's field: one of these."""
+
+    json_: Annotated[SchemaText | None, Field(alias="json")] = None
+    regex: str | None = None
+    choice: Choices | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    structural_tag: str | dict[str, Any] | None = None
+    disable_any_whitespace: bool | None = None
+
+
+class JsonField(RequestBase):
+    """How JSON is written; unenforced: "allow" keywords that cannot be enforced, which are looked at in the end."""
+
+    order: Literal["schema", "any"] = "schema"
+    whitespace: Literal["flexible", "compact", "pretty", "any"] = "flexible"
+    escapes: Literal["canonical", "any"] = "canonical"
+    spelling: Literal["plain", "any"] = "plain"
+    unenforced: Literal["refuse", "allow"] = "refuse"
+    contexts: Annotated[dict[str, str | Choices], Field(max_length=64)] | None = None
+
+
+class ExtractField(RequestBase):
+    """A piece of a document, letter for letter; the answer has its place."""
+
+    context: str | Choices
+    boundary: Literal["word", "character", "sentence", "line"] = "word"
+    min_chars: Annotated[int, Field(ge=1)] = 1
+    max_chars: Annotated[int, Field(ge=1)] | None = None
+    whitespace: Literal["exact", "collapsed"] = "exact"
+    none_text: str | None = None
+
+
+class ExtensionFields(RequestBase, title="Ours"):
+    """The field `trellm`: what only this server does.
+
+    include: what the text must contain; heal: generate the end of a prompt again where it may be within a token;
+    trace: tell what the constraint did to each token; json: how JSON is written
+    thinking, thinking_budget: of chats, whether the model thinks before it answers, and in how many tokens
+    special_tokens: of chats, whether special tokens that messages name are those, and not text
+    """
+
+    extract: ExtractField | None = None
+    include: Include | None = None
+    beams: Annotated[int, Field(ge=1, le=64)] | Beams | None = None
+    heal: bool | None = None
+    trace: bool = False
+    thinking: Literal["auto", "on", "off"] = "auto"
+    thinking_budget: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
+    special_tokens: bool | None = None
+    json_: Annotated[JsonField | None, Field(alias="json")] = None
+
+    @property
+    def beam_search(self) -> Beams | None:
+        """The beams asked for."""
+        return Beams(width=self.beams) if isinstance(self.beams, int) else self.beams
+
+
+class ConstraintFields(RequestBase):
+    """The fields of constraints."""
+
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: SchemaText | None = None
+    guided_regex: str | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: str | None = None
+    regex: str | None = None
+    ebnf: str | None = None
+    json_schema: SchemaText | None = None
+    grammar: str | None = None
+    trellm: ExtensionFields = ExtensionFields()
+
+    def constraint(self) -> ConstraintSpec:
+        """The one constraint of the request, with its goals. Raises ApiError for several, and OptionError."""
+        found = [
+            *self._format(),
+            *self._structured(),
+            *_all("guided_", self.guided_json, self.guided_regex, self.guided_choice, self.guided_grammar),
+            *_all("", None, self.regex, None, self.grammar),
+            *_gbnf(self.ebnf, ("ebnf",)),
+            *_schema(self.json_schema, ("json_schema",)),
+            *_quoted(self.trellm.extract),
+        ]
+        if len(found) > 1:
+            names = " and ".join(str(each.place[0]) for each in found)
+            raise ApiError(f"{names} exclude each other: a text has one constraint", found[1].place)
+        asked = found[0] if found else ConstraintSpec()
+        if asked.kind == "json":
+            asked = self._written(asked)
+        elif self.trellm.json_ is not None:
+            raise ApiError("trellm.json says how JSON is written, and none was asked for", ("trellm", "json"))
+        goals = goals_in(self.trellm.include)
+        return replace(asked, goals=goals) if goals else asked
+
+    def _written(self, asked: ConstraintSpec) -> ConstraintSpec:
+        """JSON as the request wants it written."""
+        said = {} if self.trellm.json_ is None else self.trellm.json_.model_dump(exclude_none=True)
+        if self.structured_outputs is not None and self.structured_outputs.disable_any_whitespace:
+            said.setdefault("whitespace", "compact")
+        made = ConstraintSpec.of("json", None, asked.place, **said)
+        return replace(made, content=asked.content)
+
+    def _format(self) -> list[ConstraintSpec]:
+        asked, place = self.response_format, ("response_format",)
+        if isinstance(asked, ObjectFormat):
+            return [ConstraintSpec.of("json", {"type": "object"}, place)]
+        if isinstance(asked, SchemaFormat):
+            return [ConstraintSpec.of("json", asked.json_schema.schema_, (*place, "json_schema", "schema"))]
+        if isinstance(asked, TagsFormat):
+            return [ConstraintSpec.of("structural_tag", asked.model_dump(exclude_none=True), place)]
+        return []
+
+    def _structured(self) -> list[ConstraintSpec]:
+        asked = self.structured_outputs
+        if asked is None:
+            return []
+        found = _all("structured_outputs.", asked.json_, asked.regex, asked.choice, asked.grammar)
+        if asked.json_object:
+            found.append(ConstraintSpec.of("json", {"type": "object"}, ("structured_outputs", "json_object")))
+        if asked.structural_tag is not None:
+            place = ("structured_outputs", "structural_tag")
+            found.append(ConstraintSpec.of("structural_tag", _loaded(asked.structural_tag, place), place))
+        if not found:
+            raise ApiError("structured_outputs asks for nothing; leave it out", ("structured_outputs",))
+        return found
+
+
+class TextRequest(SamplingFields, ConstraintFields):
+    """A request for texts that may have a constraint."""
+
+
+def _all(
+    prefix: str, schema: Any, regex: str | None, choice: list[str] | None, grammar: str | None
+) -> list[ConstraintSpec]:
+    """Those of four fields that have something."""
+
+    def place(name: str) -> Place:
+        return tuple(f"{prefix}{name}".split("."))
+
+    found = _schema(schema, place("json"))
+    if regex is not None:
+        found.append(ConstraintSpec.of("regex", regex, place("regex")))
+    if choice is not None:
+        found.append(ConstraintSpec.of("choice", choice, place("choice")))
+    if grammar is not None:
+        found.append(ConstraintSpec.of("gbnf" if _GBNF_RULE.search(grammar) else "lark", grammar, place("grammar")))
+    return found
+
+
+def _schema(schema: Any, place: Place) -> list[ConstraintSpec]:
+    if schema is None:
+        return []
+    return [ConstraintSpec.of("json", _loaded(schema, place), place)]
+
+
+def _gbnf(grammar: str | None, place: Place) -> list[ConstraintSpec]:
+    return [] if grammar is None else [ConstraintSpec.of("gbnf", grammar, place)]
+
+
+def _quoted(asked: ExtractField | None) -> list[ConstraintSpec]:
+    if asked is None:
+        return []
+    options = asked.model_dump(exclude={"context"}, exclude_none=True)
+    return [ConstraintSpec.of("extract", asked.context, ("trellm", "extract"), **options)]
+
+
+def _loaded(value: Any, place: Place) -> Any:
+    """What a JSON text stands for. Raises ApiError."""
+    return loaded_text(value, place) if isinstance(value, str) else value

@@ -1,0 +1,39 @@
+"""Tool calls and thinking in the format that a model was trained for: the guide, and a reader of what comes."""
+
+from .deltas import (
+    ArgumentsDelta,
+    CallDelta,
+    CallEndDelta,
+    ContentDelta,
+    Delta,
+    ParsedCall,
+    ParsedMessage,
+    ReasoningDelta,
+)
+from .formats import NAMES
+from .guides import is_apart
+from .plan import AnswerPlan, ThinkingError, ToolCallFormat
+from .reader import AnswerReader
+from .tools import Choice, Tool, ToolError, choice_of, tools_of
+
+__all__ = [
+    "NAMES",
+    "AnswerPlan",
+    "AnswerReader",
+    "ArgumentsDelta",
+    "CallDelta",
+    "CallEndDelta",
+    "Choice",
+    "ContentDelta",
+    "Delta",
+    "ParsedCall",
+    "ParsedMessage",
+    "ReasoningDelta",
+    "ThinkingError",
+    "Tool",
+    "ToolCallFormat",
+    "ToolError",
+    "choice_of",
+    "is_apart",
+    "tools_of",
+]
