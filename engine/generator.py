@@ -172,7 +172,7 @@ class Generator(Copied, Generic[T]):
     def iter(self, prompts: Sequence[Prompt], **options: Unpack[CallOptions]) -> Iterator[tuple[int, Generation[T]]]:
         """The results of a list of prompts as they are finished, each with the number of its prompt."""
         handle = self._handle(prompts_of(prompts).items, Options.of(CallOptions, options))
-        return ((each.prompt, each.result) for each in handle.finished())
+        return ((each.prompt, each.result) for each in handle.finished() if each.result is not None)
 
     def _handle(self, prompts: Sequence[Prompt], options: Options) -> Handle:
         return Handle(Engine.of(self.model), [(self, prompt) for prompt in prompts], options)
