@@ -44,7 +44,7 @@ BaseGrammarObject: Any = _HOST["BaseGrammarObject"]
 InvalidGrammarObject: Any = _HOST["InvalidGrammarObject"]
 
 
-class TrellmGrammar(BaseGrammarObject):
+class SGLangGrammar(BaseGrammarObject):
     """A request's text as SGLang moves it. Copies begin anew and share the guide, with all that it has found out."""
 
     def __init__(self, guide: Guide) -> None:
@@ -82,11 +82,11 @@ class TrellmGrammar(BaseGrammarObject):
     @staticmethod
     def fill_vocab_mask_batched(entries: list[Any], vocab_mask: Tensor) -> None:
         """Write many rows in one call; grammars that are not ours, as those with reasoning, fill theirs themselves."""
-        ours = [entry for entry in entries if isinstance(entry.grammar, TrellmGrammar)]
+        ours = [entry for entry in entries if isinstance(entry.grammar, SGLangGrammar)]
         if ours:
             fill_sessions([entry.grammar.session for entry in ours], vocab_mask, [entry.row for entry in ours])
         for entry in entries:
-            if not isinstance(entry.grammar, TrellmGrammar):
+            if not isinstance(entry.grammar, SGLangGrammar):
                 entry.grammar.fill_vocab_mask(vocab_mask, entry.row)
 
     @staticmethod
@@ -104,9 +104,9 @@ class TrellmGrammar(BaseGrammarObject):
         """Set what the rows do not allow to -inf, in place: logits float [rows, V]."""
         apply_mask(logits, vocab_mask[:, : words_for(logits.shape[-1])].contiguous())
 
-    def copy(self) -> TrellmGrammar:
+    def copy(self) -> SGLangGrammar:
         """A text that begins, of the same guide."""
-        return TrellmGrammar(self.session.guide)
+        return SGLangGrammar(self.session.guide)
 
     def try_jump_forward(self, tokenizer: Any) -> tuple[list[int], str] | None:
         """The text that must come next, whole characters; None where there is none."""
@@ -146,8 +146,8 @@ class TrellmGrammarBackend(BaseGrammarBackend):
         self._compact = compact
 
     allocate_vocab_mask = staticmethod(lambda vocab_size, batch_size, device: _allocate(vocab_size, batch_size))  # type: ignore[misc]
-    move_vocab_mask = staticmethod(TrellmGrammar.move_vocab_mask)
-    apply_vocab_mask = staticmethod(TrellmGrammar.apply_vocab_mask)
+    move_vocab_mask = staticmethod(SGLangGrammar.move_vocab_mask)
+    apply_vocab_mask = staticmethod(SGLangGrammar.apply_vocab_mask)
 
     def initialize_vocab_mask_buffer(self, name: str, vocab_size: int, max_rows: int, device: Any) -> Tensor:
         """A bitmask to be used again and again, as SGLang registers it."""
@@ -195,7 +195,7 @@ class TrellmGrammarBackend(BaseGrammarBackend):
     def _made(self, kind: str, text: str) -> Any:
         """A request's text; what says what is wrong with its constraint where there is something."""
         try:
-            return TrellmGrammar(guide_for(kind, text, self.vocabulary, compact=self._compact))
+            return SGLangGrammar(guide_for(kind, text, self.vocabulary, compact=self._compact))
         except TrellmError as error:
             return InvalidGrammarObject(str(error))
 

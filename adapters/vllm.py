@@ -49,7 +49,7 @@ StructuredOutputGrammar: Any = _HOST["StructuredOutputGrammar"]
 LogitsProcessor: Any = _HOST["LogitsProcessor"]
 
 
-class TrellmGrammar(StructuredOutputGrammar):
+class VLLMGrammar(StructuredOutputGrammar):
     """A request's text, as vLLM's scheduler moves it: forwards by accepted tokens, and back over refused drafts."""
 
     def __init__(self, session: Session) -> None:
@@ -88,7 +88,7 @@ class TrellmGrammar(StructuredOutputGrammar):
 
 
 @dataclass(eq=False)
-class TrellmBackend(StructuredOutputBackend):
+class VLLMBackend(StructuredOutputBackend):
     """A backend for vLLM's structured outputs: JSON Schema, regular expressions, choices, grammars in GBNF or Lark.
 
     Structural tags are refused. `register()` makes vLLM use it.
@@ -101,11 +101,11 @@ class TrellmBackend(StructuredOutputBackend):
 
     def compile_grammar(
         self, request_type: Any, grammar_spec: str, stop_token_ids: set[int] | None = None
-    ) -> TrellmGrammar:
+    ) -> VLLMGrammar:
         """The guide of a request, with a text that begins. Raises TrellmError, a ValueError, for what cannot be one."""
         guide = guide_for(kind_of(request_type), grammar_spec, self.vocabulary, compact=self._compact)
         stops = [token for token in stop_token_ids or () if 0 <= token < self.vocabulary.size]
-        return TrellmGrammar(Session(guide, stops))
+        return VLLMGrammar(Session(guide, stops))
 
     def allocate_token_bitmask(self, max_num_seqs: int) -> Tensor:
         """A bitmask int32 [rows, words] that allows every token."""
@@ -169,7 +169,7 @@ def register() -> None:
     import vllm.v1.structured_output as manager
     import vllm.v1.structured_output.backend_xgrammar as backend
 
-    manager.XgrammarBackend = TrellmBackend
+    manager.XgrammarBackend = VLLMBackend
     backend.validate_xgrammar_grammar = validate_request
 
 

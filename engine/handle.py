@@ -50,7 +50,7 @@ class Task(Protocol):
         ...
 
 
-class Runner(Protocol):
+class RequestRunner(Protocol):
     """What runs requests: an `Engine`, which says what its methods do."""
 
     @property
@@ -134,7 +134,7 @@ class Handle:
 
     def __init__(
         self,
-        engine: Runner,
+        engine: RequestRunner,
         pairs: Pairs,
         options: Options,
         *,

@@ -18,7 +18,7 @@ from .distinct.distinct_guide import DistinctGuide
 from .given import vocabulary_of
 from .graph.graph import Graph
 from .graph.spans import span_of
-from .json_schema import CompiledSchema, Form, Options, Order, SchemaLowering, Spacing, Spelling, check
+from .json_schema import CompiledSchema, Form, Order, SchemaLowering, SchemaOptions, Spacing, Spelling, check
 from .json_schema.algebra.cases import Normal
 from .json_schema.automata.spelling import PLAIN, Escapes
 from .json_schema.coverage import MOST_LEFT_OUT, Covered, Unenforced, coverage, separable, without
@@ -78,7 +78,7 @@ class JSONGuide(LiftedGuide):
     nothing for JSON text, and 2 µs per kB for an object, which is compared in whole, as it may have been changed.
     """
 
-    compiled_from: tuple[Given, Options, dict[str, Quote], Form, Unenforced]
+    compiled_from: tuple[Given, SchemaOptions, dict[str, Quote], Form, Unenforced]
 
     def __new__(
         cls,
@@ -103,7 +103,7 @@ class JSONGuide(LiftedGuide):
         resources = mapping_of(resources, "resources", "URIs to schemas")
         contexts = mapping_of(contexts, "contexts", "names to texts")
         form = Form(order, Spacing(whitespace, indent), escapes, spelling)
-        options = Options(formats=formats, max_cases=max_cases)
+        options = SchemaOptions(formats=formats, max_cases=max_cases)
         given = (dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {}))
         # A text is never changed, and remembers its hash: that of a large schema is not read again.
         text = schema if type(schema) is str and not resources else _text(given)
@@ -249,7 +249,7 @@ remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, M
 
 def _compiled(
     given: Given,
-    options: Options,
+    options: SchemaOptions,
     quotes: dict[str, Quote],
     form: Form,
     unenforced: Unenforced,
@@ -270,12 +270,12 @@ def meaning_of(
 ) -> Normal:
     """The normal form of a schema, without what a guide of it would leave out. Raises what `JSONGuide` raises."""
     with Meter(limits):
-        found = _enforceable((schema, dict(resources)), Options(), {}, form, unenforced).schema
+        found = _enforceable((schema, dict(resources)), SchemaOptions(), {}, form, unenforced).schema
         return found.cases(found.root)
 
 
 def _enforceable(
-    given: Given, options: Options, quotes: dict[str, Quote], form: Form, unenforced: Unenforced
+    given: Given, options: SchemaOptions, quotes: dict[str, Quote], form: Form, unenforced: Unenforced
 ) -> Enforced:
     """The schema, or if that is allowed, the schema without what cannot be enforced; what is to be watched."""
     value, resources = given

@@ -27,7 +27,7 @@ from .pictures import MAX_PICTURED, Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
 from .protocol import DEAD, NEVER, Mask
 from .quoting.boundaries import Boundary
-from .quoting.source import Occurrence, Rules, Source, Span, WhiteSpace
+from .quoting.source import Occurrence, QuotedContext, Rules, Span, WhiteSpace
 from .quoting.substring_automaton import SubstringAutomaton
 
 MAX_PLACES = 4
@@ -67,7 +67,7 @@ class SubstringGuide(StateTableGuide, Drawable):
             raise OptionError(f"none_text={brief(none_text)}: a text that is not empty, or None")
         self._meter = Meter(limits)
         with self._meter:
-            self.source = Source(context, Rules(boundary, min_chars, max_chars, whitespace), refusal=none_text)
+            self.source = QuotedContext(context, Rules(boundary, min_chars, max_chars, whitespace), refusal=none_text)
             needed = _tokens_needed(self.source.quotable, VocabularyTables.of(vocabulary))
             self._prepare(vocabulary, self.source.quotable, needed)
         documents = self.source.documents

@@ -24,7 +24,7 @@ NO_MANTISSA, ONLY_ZEROS, NOT_ZERO, ZERO_AGAIN = -1, 0, 1, 2
 DIGITS, SYMBOLS = 10, 11
 
 
-class Conditions(Arrays):
+class NumberConditions(Arrays):
     """What digits are compared with.
 
     after: int32 [rows, 10], the row after each digit; point: int32 [rows], the row of a multiple after the point
@@ -51,7 +51,7 @@ class Conditions(Arrays):
 
 
 @njit
-def explore_numbers(read: Conditions, states: Ints, edges: Ints, index: Ints) -> Int:
+def explore_numbers(read: NumberConditions, states: Ints, edges: Ints, index: Ints) -> Int:
     """Find all states that differ, from states[0] on: how many they are, or FULL where there is no room.
 
     states: int32 [room, PARTS + parts]; index: int32 [2**k], more than twice the room, all -1
@@ -89,7 +89,7 @@ def find_alive(edges: Ints, alive: Bytes) -> None:
 
 
 @inner_njit
-def read_symbol(read: Conditions, states: Ints, at: Int, to: Int, symbol: Int) -> bool:
+def read_symbol(read: NumberConditions, states: Ints, at: Int, to: Int, symbol: Int) -> bool:
     """Write down the state after a digit or the point; False if there is none."""
     for column in range(states.shape[1]):
         states[to, column] = states[at, column]
@@ -105,7 +105,7 @@ def read_symbol(read: Conditions, states: Ints, at: Int, to: Int, symbol: Int) -
 
 
 @inner_njit
-def read_first(read: Conditions, states: Ints, to: Int, digit: Int) -> None:
+def read_first(read: NumberConditions, states: Ints, to: Int, digit: Int) -> None:
     bounds = len(read.whole)
     states[to, PHASE] = BEFORE_POINT
     states[to, WHOLE] = 1 if digit else ZERO
@@ -123,13 +123,13 @@ def read_first(read: Conditions, states: Ints, to: Int, digit: Int) -> None:
 
 
 @inner_njit
-def follow_digit(read: Conditions, states: Ints, to: Int, first: Int, end: Int, digit: Int) -> None:
+def follow_digit(read: NumberConditions, states: Ints, to: Int, first: Int, end: Int, digit: Int) -> None:
     for part in range(first, end):
         states[to, PARTS + part] = read.after[states[to, PARTS + part], digit]
 
 
 @inner_njit
-def drop_mantissa(read: Conditions, states: Ints, to: Int) -> None:
+def drop_mantissa(read: NumberConditions, states: Ints, to: Int) -> None:
     states[to, TAIL] = NO_MANTISSA
     states[to, PLACES] = 0
     for column in range(PARTS + len(read.whole) + read.multiples, states.shape[1]):
@@ -137,7 +137,7 @@ def drop_mantissa(read: Conditions, states: Ints, to: Int) -> None:
 
 
 @inner_njit
-def read_whole(read: Conditions, states: Ints, to: Int, digit: Int) -> bool:
+def read_whole(read: NumberConditions, states: Ints, to: Int, digit: Int) -> bool:
     """As `read_symbol`, for a digit before the point that is not the first."""
     bounds = len(read.whole)
     count = min(states[to, WHOLE] + 1, read.most_whole)
@@ -155,7 +155,7 @@ def read_whole(read: Conditions, states: Ints, to: Int, digit: Int) -> bool:
 
 
 @inner_njit
-def read_point(read: Conditions, states: Ints, to: Int) -> bool:
+def read_point(read: NumberConditions, states: Ints, to: Int) -> bool:
     first = PARTS + len(read.whole)
     for column in range(first, first + read.multiples):
         states[to, column] = read.point[states[to, column]]
@@ -168,7 +168,7 @@ def read_point(read: Conditions, states: Ints, to: Int) -> bool:
 
 
 @inner_njit
-def decide(read: Conditions, states: Ints, to: Int) -> bool:
+def decide(read: NumberConditions, states: Ints, to: Int) -> bool:
     """Forget how many whole digits there were, behind the point; False if no fraction brings it into the bounds."""
     count = states[to, WHOLE]
     if count > 0:
@@ -182,7 +182,7 @@ def decide(read: Conditions, states: Ints, to: Int) -> bool:
 
 
 @inner_njit
-def read_fraction(read: Conditions, states: Ints, to: Int, digit: Int) -> bool:
+def read_fraction(read: NumberConditions, states: Ints, to: Int, digit: Int) -> bool:
     """As `read_symbol`, for a digit behind the point."""
     first = len(read.whole)
     states[to, PHASE] = FRACTION
@@ -196,7 +196,7 @@ def read_fraction(read: Conditions, states: Ints, to: Int, digit: Int) -> bool:
 
 
 @inner_njit
-def follow_mantissa(read: Conditions, states: Ints, to: Int, digit: Int) -> bool:
+def follow_mantissa(read: NumberConditions, states: Ints, to: Int, digit: Int) -> bool:
     """Read a digit behind the point as part of a mantissa; False if no exponent may follow any more.
 
     As long as the fraction is all zeros, what is left of the mantissa is that of its first digit.

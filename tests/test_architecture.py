@@ -21,7 +21,14 @@ from trellm.kernels.trie import branches, loop_slice
 PACKAGE = Path(__file__).resolve().parents[1]
 PAGE = (PACKAGE / "docs" / "architecture.md").read_text(encoding="utf-8")
 CONTRIBUTING = (PACKAGE / "docs" / "contributing.md").read_text(encoding="utf-8")
-CLASSES = (layout.Graph, layout.Chart, node_cost.Costs, branches.TokenTrie, branches.Branches, loop_slice.LoopSlice)
+CLASSES = (
+    layout.GraphArrays,
+    layout.Chart,
+    node_cost.Costs,
+    branches.TokenTrie,
+    branches.Branches,
+    loop_slice.LoopSlice,
+)
 KERNELS = [
     import_module(f"trellm.{'.'.join(file.relative_to(PACKAGE).with_suffix('').parts)}")
     for folder in ("", "chart", "trie")

@@ -346,13 +346,13 @@ def main() -> None:
     from trellm.engine.schedule.core import EngineCore
     from trellm.engine.schedule.scheduler import Scheduler, SchedulerConfig
 
-    given_up, give_up = [0], Scheduler._give_up
+    given_up, give_up = [0], Scheduler._preempt
 
     def counted(self: Any, entry: Any) -> None:
         given_up[0] += 1
         give_up(self, entry)
 
-    Scheduler._give_up = counted
+    Scheduler._preempt = counted
     begin = time.monotonic()
     soak = Soak(None, options.seed, options.log, begin + 60 * options.minutes)
     if options.ahead:

@@ -34,7 +34,7 @@ class Launch(NamedTuple):
     news: News
 
 
-class Backend(Protocol):
+class BatchBackend(Protocol):
     """Runs launches in their order. Arrays that it is given are its own."""
 
     def prepare(self) -> None:
@@ -54,6 +54,6 @@ class Backend(Protocol):
 class DeviceBatchModel(Model, Protocol):
     """A model whose rows may go on by themselves."""
 
-    def lanes(self, memory: Memory, records: DeviceStateTable) -> Backend | None:
+    def lanes(self, memory: Memory, records: DeviceStateTable) -> BatchBackend | None:
         """What runs lanes whose texts lie in a memory; None if this device does not."""
         ...

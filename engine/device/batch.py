@@ -40,7 +40,7 @@ from ..models.blocks.storage import BlockStorage
 from ..models.decoder import DecoderModel
 from ..models.protocol import Memory, Model
 from ..search import Sample
-from .backend import FEW, LANES, TEMPERATURE, TOP_K, TOP_P, WIDTHS, Backend, DeviceBatchModel, Launch
+from .backend import FEW, LANES, TEMPERATURE, TOP_K, TOP_P, WIDTHS, BatchBackend, DeviceBatchModel, Launch
 from .guesses import Guesses
 from .slots import (
     ActiveSlots,
@@ -70,7 +70,7 @@ class DeviceBatch:
     """The rows of one plan. `run` ends with no launch under way, and rows as a step leaves them."""
 
     def __init__(
-        self, rows: Sampler, pool: BlockPool, backend: Backend, records: DeviceStateTable, model: Model
+        self, rows: Sampler, pool: BlockPool, backend: BatchBackend, records: DeviceStateTable, model: Model
     ) -> None:
         self._sampler = rows
         self._model = model
@@ -428,7 +428,7 @@ def _pairs(numbers: Numbers, limits: NDArray[np.int32]) -> list[tuple[int, int]]
 _KINDS = {torch.float32, torch.float16, torch.bfloat16}
 
 
-def backend_of(model: Model, memory: Memory, records: DeviceStateTable) -> Backend | None:
+def backend_of(model: Model, memory: Memory, records: DeviceStateTable) -> BatchBackend | None:
     """What runs lanes whose texts lie in a model's memory; None where its device, or the model, does not.
 
     On a GPU that Triton knows: decoders that read packed steps, keep keys and values only, and have a head apart, all

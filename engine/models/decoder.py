@@ -15,7 +15,7 @@ from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
 from ..memory.weights import kind_of
 from ..sending.origin import Sendable
-from .blocks.reach import Kind, layer_kinds, unscaled_context
+from .blocks.reach import LayerMemory, layer_kinds, unscaled_context
 from .blocks.storage import BlockStorage, NoMemory
 from .body.runner import AttentionMasks, BodyRunner
 from .generation_config import begin_of, eos_ids, forces_end, suppressed_of
@@ -77,10 +77,10 @@ class DecoderModel(HeadedModel, Sendable):
         self.forces_end = forces_end(model, tokenizer)
         self.begin_id = begin_of(model, self._width)
 
-    def _layer_kinds(self) -> list[Kind]:
+    def _layer_kinds(self) -> list[LayerMemory]:
         names = inspect.signature(self._body.forward).parameters
         if "state" in names and not {"past_key_values", "cache_params"} & set(names):
-            return [Kind(states=1)] * self._layers
+            return [LayerMemory(states=1)] * self._layers
         return layer_kinds(self._config)
 
     @torch.inference_mode()

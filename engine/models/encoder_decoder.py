@@ -15,7 +15,7 @@ from ..memory.tables import BlockTable, Chunk
 from ..memory.weights import kind_of
 from ..sending.origin import Sendable
 from .body.passes import Pass, by_cut, in_passes
-from .body.sources import Shown, Source, SourceStorage
+from .body.sources import Source, SourceInputs, SourceStorage
 from .generation_config import eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, find_head
 from .nearness import check_numbers
@@ -134,7 +134,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         sources = iter(memory.show([[chunks[row].table.source for row in group] for group in groups]))
         return in_passes(chunks, groups, partial(self._read, memory, sources))
 
-    def _read(self, storage: SourceStorage, sources: Iterator[Shown], chunks: Sequence[Chunk]) -> Tensor:
+    def _read(self, storage: SourceStorage, sources: Iterator[SourceInputs], chunks: Sequence[Chunk]) -> Tensor:
         from transformers import EncoderDecoderCache
 
         now, source = Pass(chunks, storage, self.device), next(sources)

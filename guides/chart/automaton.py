@@ -15,7 +15,7 @@ from ...kernels.chart import layout as kernel
 from ...kernels.chart.closure import begin
 from ...kernels.chart.interning import HI, LO, WORDS
 from ...kernels.chart.layout import Chart
-from ...kernels.chart.layout import Graph as GraphArrays
+from ...kernels.chart.layout import GraphArrays as GraphArrays
 from ...kernels.chart.rows import explore, fill_row
 from ...kernels.chart.sets import SETS
 from ...kernels.chart.ways import kept_row, pin, rouse

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...kernels.chart import layout as kernel
 from ...kernels.chart.compaction import find_needed, keep_needed, keep_sets
 from ...kernels.chart.interning import HI
-from ...kernels.chart.layout import Chart, Graph
+from ...kernels.chart.layout import Chart, GraphArrays
 from ...kernels.chart.rows import LOOP
 from ...kernels.chart.ways import grow_old, put_to_sleep
 from .arrays import reindexed, to_be_compacted
@@ -30,7 +30,7 @@ class Compacted(NamedTuple):
     signatures: NDArray[np.bool_]
 
 
-def compacted(graph: Graph, old: Chart, most: int, max_words: int) -> Compacted:
+def compacted(graph: GraphArrays, old: Chart, most: int, max_words: int) -> Compacted:
     """The chart without the states whose numbers nobody was given; the one it is given stays as it is.
 
     most: of more words than these, some are put to sleep that nobody was given since the last time

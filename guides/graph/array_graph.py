@@ -11,7 +11,7 @@ import numpy as np
 
 from ...kernels.chart.copying import copy_bytes, copy_piece, lay_names, lay_trie, measure_trie
 from ...kernels.chart.layout import COUNTER, GUARD, LINK_HI, RULE, SPAN
-from ...kernels.chart.layout import Graph as GraphArrays
+from ...kernels.chart.layout import GraphArrays as GraphArrays
 from ...kernels.jit.calling import call
 from ..limits import spend, spend_growth
 from ..syntax import Ranges

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.chart.copying import Piece
+from ...kernels.chart.copying import FragmentArrays
 from .spans import Span
 
 Ints = NDArray[np.int32]
@@ -20,7 +20,7 @@ class Fragment(NamedTuple):
     spans: the nodes that promise something, and what
     """
 
-    piece: Piece
+    piece: FragmentArrays
     counters: Ints
     spans: tuple[tuple[int, Span], ...]
 

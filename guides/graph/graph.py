@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from ...errors import LimitError
-from ...kernels.chart.copying import Piece, look_ahead
+from ...kernels.chart.copying import FragmentArrays, look_ahead
 from ...kernels.chart.layout import (
     COUNTER,
     EDGE_HI,
@@ -370,4 +370,6 @@ class Graph(ArrayGraph):
         spans = list(self._spans)
         promising: list[int] = nodes[:, SPAN].nonzero()[0].tolist()
         promises = tuple((node, spans[int(nodes[node, SPAN])]) for node in promising)
-        return Fragment(Piece(nodes, self._edges.used(), self._links.used()), self._counters.used()[1:], promises)
+        return Fragment(
+            FragmentArrays(nodes, self._edges.used(), self._links.used()), self._counters.used()[1:], promises
+        )

@@ -10,6 +10,6 @@ from .lower.check import check
 from .lower.form import Form, Order, Spelling
 from .lower.schema import SchemaLowering
 from .lower.whitespace import Spacing
-from .read.options import Options
+from .read.options import SchemaOptions
 
-__all__ = ["CompiledSchema", "Form", "Options", "Order", "SchemaLowering", "Spacing", "Spelling", "check"]
+__all__ = ["CompiledSchema", "Form", "Order", "SchemaLowering", "SchemaOptions", "Spacing", "Spelling", "check"]

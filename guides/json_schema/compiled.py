@@ -15,7 +15,7 @@ from .algebra.objects import member
 from .algebra.strings import StringLanguage
 from .automata.conjunction import Conjunction
 from .read.documents import Documents
-from .read.options import Options
+from .read.options import SchemaOptions
 from .read.text import parsed
 from .witness.conflict import conflict
 from .witness.instances import NO_INSTANCE
@@ -36,11 +36,11 @@ class CompiledSchema:
         self,
         schema: dict[str, Any] | bool | str,
         resources: Mapping[str, Any] | None = None,
-        options: Options | None = None,
+        options: SchemaOptions | None = None,
         language: StringLanguage | None = None,
         contexts: Mapping[str, Quote] | None = None,
     ) -> None:
-        options = options or Options()
+        options = options or SchemaOptions()
         value = parsed(schema)
         self.language: StringLanguage = language or PatternLanguage()
         self.formulas = Formulas()

@@ -44,7 +44,7 @@ from ...kernels.chart.layout import (
     SELF,
     TAIL,
     Chart,
-    Graph,
+    GraphArrays,
 )
 from ...kernels.chart.return_sets import signature
 from ...kernels.chart.sets import ADDED, ALL, KEPT_BITS, REFUSED
@@ -63,7 +63,7 @@ def graph_in_words(automaton: ChartAutomaton) -> str:
         return "\n".join(f"{node}: {_node(graph, node)}" for node in range(automaton.graph.node_count))
 
 
-def _node(graph: Graph, node: int) -> str:
+def _node(graph: GraphArrays, node: int) -> str:
     record: list[int] = graph.nodes[node].tolist()
     parts = [f"rule {record[RULE]}"]
     if record[COUNTER]:
@@ -75,7 +75,7 @@ def _node(graph: Graph, node: int) -> str:
     return ", ".join(parts)
 
 
-def _link(graph: Graph, link: Sequence[int]) -> str:
+def _link(graph: GraphArrays, link: Sequence[int]) -> str:
     kind, target, argument = link[LINK_KIND], link[LINK_TARGET], link[LINK_ARGUMENT]
     if kind == CALL:
         return f"CALL {target} and return to {argument}"

@@ -17,7 +17,7 @@ from ...kernels.suffix.unfolding import unfold, unfolded_size
 from ..graph.utf8 import ByteFragment, first_bytes
 from ..kept import kept, kept_growing
 from .boundaries import Boundary
-from .source import Occurrence, Rules, Source, Span, WhiteSpace, documents_of
+from .source import Occurrence, QuotedContext, Rules, Span, WhiteSpace, documents_of
 from .substring_automaton import SubstringAutomaton
 
 
@@ -139,18 +139,18 @@ def _short_ones(index: Quotable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.repeat(starts, amount), ends[np.repeat(first, amount) + number]
 
 
-def _held_bytes(made: tuple[Source, SubstringAutomaton]) -> int:
+def _held_bytes(made: tuple[QuotedContext, SubstringAutomaton]) -> int:
     return sum(each.held_bytes for each in made)
 
 
 @kept_growing(64, 256 << 20, _held_bytes)
-def quotable(quote: Quote, escaped: bool) -> tuple[Source, SubstringAutomaton]:
+def quotable(quote: Quote, escaped: bool) -> tuple[QuotedContext, SubstringAutomaton]:
     """What the quotations are, as they are written in a JSON string if `escaped`."""
     documents = (quote.context,) if isinstance(quote.context, str) else quote.context
     if escaped and not any(map(_ESCAPED.search, documents)):
         return quotable(quote, False)
     rules = Rules(quote.boundary, quote.min_chars, quote.max_chars, quote.whitespace)
-    source = Source(quote.context, rules, escaped=escaped)
+    source = QuotedContext(quote.context, rules, escaped=escaped)
     return source, SubstringAutomaton(source.quotable)
 
 

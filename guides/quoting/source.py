@@ -109,7 +109,7 @@ class Writing:
         return characters if self.begins is None else np.searchsorted(self.begins, characters)
 
 
-class Source:
+class QuotedContext:
     """Documents as one text of bytes with the quotations it allows.
 
     quotable: for the kernels; documents: as given

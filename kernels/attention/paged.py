@@ -29,7 +29,7 @@ LN2_LOW = -2.1219444005469058e-4
 LEAST = -80.0
 
 
-class Rows(Arrays):
+class AttentionRows(Arrays):
     """The texts of a step: row r reads tokens `firsts[r]` ... of the step, which lie at `starts[r]` ... of its text.
 
     blocks: the numbers of all rows' blocks, one row behind the other
@@ -61,7 +61,7 @@ def attend_blocks(
     queries: Reals,
     keys: Reals,
     values: Reals,
-    rows: Rows,
+    rows: AttentionRows,
     lo: Int,
     hi: Int,
     window: Int,

@@ -46,7 +46,7 @@ from .layout import (
     STAMP,
     UNBOUNDED,
     Chart,
-    Graph,
+    GraphArrays,
     is_large,
 )
 from .return_sets import first_entry, intern_return_set, intern_state
@@ -83,7 +83,7 @@ def push(chart: Chart, node: Int, origin: Int, count: Int, length: Int) -> Int:
 
 
 @inner_njit
-def complete(graph: Graph, chart: Chart, node: Int, origin: Int, length: Int, entry_count: Int) -> Int:
+def complete(graph: GraphArrays, chart: Chart, node: Int, origin: Int, length: Int, entry_count: Int) -> Int:
     """Return from the rule that ends at `node` to everything that called it; the work list's new length, or a code."""
     rule = graph.nodes[node, RULE]
     tried = 0
@@ -107,7 +107,7 @@ def complete(graph: Graph, chart: Chart, node: Int, origin: Int, length: Int, en
 
 
 @inner_njit
-def behind_guard(graph: Graph, chart: Chart, counter: Int, argument: Int, count: Int) -> Int:
+def behind_guard(graph: GraphArrays, chart: Chart, counter: Int, argument: Int, count: Int) -> Int:
     """The count behind a guard; DEAD if it does not let through, or a code."""
     guard = graph.guards[argument]
     if is_large(graph, counter):
@@ -120,7 +120,7 @@ def behind_guard(graph: Graph, chart: Chart, counter: Int, argument: Int, count:
 
 @inner_njit
 def follow_links(
-    graph: Graph, chart: Chart, node: Int, origin: Int, count: Int, length: Int, entry_count: Int, done_count: Int
+    graph: GraphArrays, chart: Chart, node: Int, origin: Int, count: Int, length: Int, entry_count: Int, done_count: Int
 ) -> tuple[Int, Int]:
     """Push what `node` reaches without reading a byte; returns (work length or a code, entry count)."""
     links = graph.links
@@ -163,7 +163,7 @@ def note_missing(chart: Chart, node: Int) -> None:
 
 
 @shared_njit
-def close(graph: Graph, chart: Chart, length: Int) -> Int:
+def close(graph: GraphArrays, chart: Chart, length: Int) -> Int:
     """The state of the items in work[:length] and all they imply; see the module for the codes.
 
     Where a lazy node is in the way it goes on elsewhere, to ask for all of them at once.
@@ -217,7 +217,7 @@ def close(graph: Graph, chart: Chart, length: Int) -> Int:
 
 
 @njit
-def begin(graph: Graph, chart: Chart, node: Int) -> Int:
+def begin(graph: GraphArrays, chart: Chart, node: Int) -> Int:
     """The state in which the rule that starts at `node` is the whole text."""
     new_stamp(chart)
     state = close(graph, chart, push(chart, node, ROOT, 0, 0))

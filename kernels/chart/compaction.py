@@ -33,7 +33,7 @@ from .layout import (
     SIGNATURES,
     STATES,
     Chart,
-    Graph,
+    GraphArrays,
     is_large,
 )
 from .sets import SETS
@@ -134,7 +134,7 @@ def move(words: Ints, spans: Ints, number: Int, target: Ints, used: Int) -> Int:
 
 
 @njit
-def keep_sets(graph: Graph, chart: Chart, target: Ints) -> Int:
+def keep_sets(graph: GraphArrays, chart: Chart, target: Ints) -> Int:
     """Copy the words of the large sets that are still spoken of to `target`, after `keep_needed`; give up the rest."""
     needed = np.zeros(len(chart.sets), np.uint8)
     words, sizes = chart.words, chart.set_sizes
@@ -162,7 +162,9 @@ def keep_sets(graph: Graph, chart: Chart, target: Ints) -> Int:
 
 
 @inner_njit
-def mark_sets(graph: Graph, words: Ints, lo: Int, hi: Int, width: Int, node: Int, count: Int, needed: Bytes) -> None:
+def mark_sets(
+    graph: GraphArrays, words: Ints, lo: Int, hi: Int, width: Int, node: Int, count: Int, needed: Bytes
+) -> None:
     """Note which large sets the records words[lo:hi] speak of, whose columns `node` and `count` are."""
     for at in range(lo, hi, width):
         if is_large(graph, graph.nodes[words[at + node], COUNTER]):

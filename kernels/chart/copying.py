@@ -36,7 +36,7 @@ from .layout import (
 from .sets import ADDED, ALL, KEPT_BITS, REFUSED
 
 
-class Piece(Arrays):
+class FragmentArrays(Arrays):
     """A fragment: nodes, edges and links as those of `Graph`, numbered from 0, with holes.
 
     What may be a hole: targets of edges and links, arguments of links, counters.
@@ -68,7 +68,7 @@ def copy_piece(
     nodes: Ints,
     edges: Ints,
     links: Ints,
-    piece: Piece,
+    piece: FragmentArrays,
     given: Ints,
     start: Int,
     shift: Int,

@@ -32,7 +32,7 @@ from .layout import (
     RULE,
     SELF,
     Chart,
-    Graph,
+    GraphArrays,
     is_large,
     is_set,
 )
@@ -42,7 +42,7 @@ from .sets import BITS, bits_of, has_first
 
 
 @inner_njit
-def within_set(graph: Graph, chart: Chart, costs: Costs, node: Int, counter: Int, bits: Int) -> Int:
+def within_set(graph: GraphArrays, chart: Chart, costs: Costs, node: Int, counter: Int, bits: Int) -> Int:
     """As within_rule, for a node of a set."""
     weights = -1 - graph.counters[counter, GREATEST]
     if is_large(graph, counter):
@@ -71,7 +71,7 @@ def weight_of(weights: Ints, missing: Int) -> Int:
 
 
 @inner_njit
-def within_rule(graph: Graph, chart: Chart, costs: Costs, node: Int, count: Int) -> Int:
+def within_rule(graph: GraphArrays, chart: Chart, costs: Costs, node: Int, count: Int) -> Int:
     """The fewest bytes from an item to the end of its rule."""
     counter: Int = graph.nodes[node, COUNTER]
     if counter == 0:
@@ -98,7 +98,7 @@ def is_settled(chart: Chart, costs: Costs, return_set: Int) -> Truth:
 
 
 @inner_njit
-def settle_return_set(graph: Graph, chart: Chart, costs: Costs, return_set: Int) -> Int:
+def settle_return_set(graph: GraphArrays, chart: Chart, costs: Costs, return_set: Int) -> Int:
     """Compute the costs of a return set's entries, by rounds; those of their origins must be settled. 0 or a code."""
     words = chart.words
     lo, hi = chart.return_sets[return_set, LO], chart.return_sets[return_set, HI]
@@ -126,7 +126,7 @@ def settle_return_set(graph: Graph, chart: Chart, costs: Costs, return_set: Int)
 
 
 @inner_njit
-def settle(graph: Graph, chart: Chart, costs: Costs, return_set: Int) -> Int:
+def settle(graph: GraphArrays, chart: Chart, costs: Costs, return_set: Int) -> Int:
     """Settle a return set, and before it those that its entries come from, however long their chain is; 0 or a code."""
     stack = np.empty(64, np.int32)
     stack[0] = return_set
@@ -159,7 +159,7 @@ def settle(graph: Graph, chart: Chart, costs: Costs, return_set: Int) -> Int:
 
 
 @inner_njit
-def after_rule(graph: Graph, chart: Chart, costs: Costs, return_set: Int, rule: Int) -> Int:
+def after_rule(graph: GraphArrays, chart: Chart, costs: Costs, return_set: Int, rule: Int) -> Int:
     """The fewest bytes after a rule that returns to `return_set`, or a code."""
     if return_set == ROOT:
         return np.int64(0)
@@ -171,7 +171,7 @@ def after_rule(graph: Graph, chart: Chart, costs: Costs, return_set: Int, rule: 
 
 
 @shared_njit
-def state_cost(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
+def state_cost(graph: GraphArrays, chart: Chart, costs: Costs, state: Int) -> Int:
     """The fewest bytes from a state to an accepting one, or a code."""
     known = costs.shortest[state, COST]
     if known >= 0:
@@ -196,7 +196,7 @@ def state_cost(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
 
 
 @njit
-def state_costs(graph: Graph, chart: Chart, costs: Costs, states: Ints, out: Ints) -> Int:
+def state_costs(graph: GraphArrays, chart: Chart, costs: Costs, states: Ints, out: Ints) -> Int:
     """The costs of the given states (int32 [n]) into out (int32 [n]), 0 for accepting states; returns 0 or a code."""
     for i in range(len(states)):
         cost = state_cost(graph, chart, costs, states[i])

@@ -23,7 +23,7 @@ from .layout import (
     STAMP,
     TAIL,
     Chart,
-    Graph,
+    GraphArrays,
 )
 
 FEW = 16
@@ -71,7 +71,7 @@ def entry_slot(chart: Chart, rule: Int, target: Int, count: Int, origin: Int) ->
 
 
 @inner_njit
-def key_slot(graph: Graph, chart: Chart, kind: Int, rule: Int) -> Int:
+def key_slot(graph: GraphArrays, chart: Chart, kind: Int, rule: Int) -> Int:
     """The slot of Chart.seen that has what is known of a rule, or has room for it."""
     seen, entries = chart.seen, chart.entries
     wanted, mask = chart.sizes[STAMP] + kind, len(seen) - 1
@@ -92,7 +92,7 @@ def key_slot(graph: Graph, chart: Chart, kind: Int, rule: Int) -> Int:
 
 
 @inner_njit
-def last_of(graph: Graph, chart: Chart, kind: Int, rule: Int) -> Int:
+def last_of(graph: GraphArrays, chart: Chart, kind: Int, rule: Int) -> Int:
     """What Chart.seen has of a rule, -1 if nothing."""
     slot = key_slot(graph, chart, kind, rule)
     return chart.seen[slot, SEEN_AT] if chart.seen[slot, SEEN_STAMP] >= chart.sizes[STAMP] else -1
@@ -106,7 +106,7 @@ def put(chart: Chart, slot: Int, kind: Int, at: Int) -> None:
 
 
 @inner_njit
-def chain(graph: Graph, chart: Chart, at: Int, kind: Int, rule: Int, column: Int) -> None:
+def chain(graph: GraphArrays, chart: Chart, at: Int, kind: Int, rule: Int, column: Int) -> None:
     """Put an entry before those that are chained already."""
     slot = key_slot(graph, chart, kind, rule)
     chart.entries[at, column] = chart.seen[slot, SEEN_AT] if chart.seen[slot, SEEN_STAMP] >= chart.sizes[STAMP] else -1
@@ -114,7 +114,7 @@ def chain(graph: Graph, chart: Chart, at: Int, kind: Int, rule: Int, column: Int
 
 
 @inner_njit
-def index_entries(graph: Graph, chart: Chart, first: Int, last: Int) -> None:
+def index_entries(graph: GraphArrays, chart: Chart, first: Int, last: Int) -> None:
     """Put the entries first ... last - 1 into the table, and chain them."""
     entries = chart.entries
     for at in range(first, last):
@@ -128,7 +128,7 @@ def index_entries(graph: Graph, chart: Chart, first: Int, last: Int) -> None:
 
 
 @inner_njit
-def add_entry(graph: Graph, chart: Chart, rule: Int, target: Int, count: Int, origin: Int, length: Int) -> Int:
+def add_entry(graph: GraphArrays, chart: Chart, rule: Int, target: Int, count: Int, origin: Int, length: Int) -> Int:
     """Add a call entry unless it is there; returns the new number of entries, or CROWDED."""
     entries = chart.entries
     if length < FEW:
@@ -154,7 +154,7 @@ def add_entry(graph: Graph, chart: Chart, rule: Int, target: Int, count: Int, or
 
 
 @inner_njit
-def next_of_rule(graph: Graph, chart: Chart, rule: Int, at: Int, length: Int) -> Int:
+def next_of_rule(graph: GraphArrays, chart: Chart, rule: Int, at: Int, length: Int) -> Int:
     """The entry of a rule that comes after `at`, in some order; -1 before the first and after the last one."""
     entries = chart.entries
     if length >= FEW:
@@ -166,7 +166,7 @@ def next_of_rule(graph: Graph, chart: Chart, rule: Int, at: Int, length: Int) ->
 
 
 @inner_njit
-def next_to_end(graph: Graph, chart: Chart, rule: Int, at: Int, length: Int) -> Int:
+def next_to_end(graph: GraphArrays, chart: Chart, rule: Int, at: Int, length: Int) -> Int:
     """As next_of_rule, among the entries that return to the end of a rule that was called in this state."""
     entries, nodes = chart.entries, graph.nodes
     if length >= FEW:
@@ -181,7 +181,7 @@ def next_to_end(graph: Graph, chart: Chart, rule: Int, at: Int, length: Int) -> 
 
 
 @inner_njit
-def note_done(graph: Graph, chart: Chart, rule: Int, length: Int) -> Int:
+def note_done(graph: GraphArrays, chart: Chart, rule: Int, length: Int) -> Int:
     """Note that a rule called in this state was completed in it; how many there are."""
     if is_done(graph, chart, rule, length):
         return length
@@ -194,7 +194,7 @@ def note_done(graph: Graph, chart: Chart, rule: Int, length: Int) -> Int:
 
 
 @inner_njit
-def is_done(graph: Graph, chart: Chart, rule: Int, length: Int) -> Truth:
+def is_done(graph: GraphArrays, chart: Chart, rule: Int, length: Int) -> Truth:
     """Whether a rule was noted."""
     if length >= FEW:
         return last_of(graph, chart, DONE, rule) >= 0

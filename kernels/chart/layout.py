@@ -53,7 +53,7 @@ OF_RETURN_SET, OF_STATE = -2, -3
 UNBOUNDED = 2**31 - 1
 
 
-class Graph(Arrays):
+class GraphArrays(Arrays):
     """What can be read where: a graph of byte edges and links.
 
     nodes: int32 [n, 8], columns EDGE_LO ... SPAN
@@ -121,12 +121,12 @@ class Chart(Arrays):
 
 
 @inner_njit
-def is_set(graph: Graph, counter: Int) -> bool:
+def is_set(graph: GraphArrays, counter: Int) -> bool:
     """Whether the counter counts nothing, but holds a set of bits."""
     return graph.counters[counter, GREATEST] < 0
 
 
 @inner_njit
-def is_large(graph: Graph, counter: Int) -> bool:
+def is_large(graph: GraphArrays, counter: Int) -> bool:
     """Whether the counter holds the number of a set of bits."""
     return graph.counters[counter, GREATEST] < 0 and graph.counters[counter, LEAST] < 0

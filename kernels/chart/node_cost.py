@@ -36,7 +36,7 @@ from .layout import (
     LINK_LO,
     LINK_TARGET,
     Chart,
-    Graph,
+    GraphArrays,
     is_set,
 )
 from .sets import ALL
@@ -72,7 +72,7 @@ class Costs(Arrays):
 
 
 @inner_njit
-def node_cost(graph: Graph, costs: Costs, node: Int) -> Int:
+def node_cost(graph: GraphArrays, costs: Costs, node: Int) -> Int:
     """The cost of a node given those of the nodes after it; notes what it learns about counters."""
     target: Int
     nodes, edges, links = graph.nodes, graph.edges, graph.links
@@ -103,13 +103,13 @@ def node_cost(graph: Graph, costs: Costs, node: Int) -> Int:
 
 
 @inner_njit
-def lacking_from(graph: Graph, costs: Costs, node: Int) -> Int:
+def lacking_from(graph: GraphArrays, costs: Costs, node: Int) -> Int:
     """The cost of a node while bits are missing, if it is one of a set."""
     return np.int64(costs.unmet[node] if is_set(graph, graph.nodes[node, COUNTER]) else costs.nodes[node])
 
 
 @inner_njit
-def unmet_cost(graph: Graph, costs: Costs, node: Int) -> Int:
+def unmet_cost(graph: GraphArrays, costs: Costs, node: Int) -> Int:
     """As node_cost, for a node of a set while bits are missing, and without what the missing bits weigh."""
     target: Int
     nodes, edges, links = graph.nodes, graph.edges, graph.links
@@ -129,7 +129,7 @@ def unmet_cost(graph: Graph, costs: Costs, node: Int) -> Int:
 
 
 @inner_njit
-def depends_on(graph: Graph, costs: Costs, node: Int, place: Int) -> Int:
+def depends_on(graph: GraphArrays, costs: Costs, node: Int, place: Int) -> Int:
     """The node of number `place` among those that the cost of a node is made of; -1 behind the last."""
     if costs.promised[node] >= 0:
         return costs.after[node] if place == 0 else -1
@@ -148,7 +148,7 @@ def depends_on(graph: Graph, costs: Costs, node: Int, place: Int) -> Int:
 
 
 @inner_njit
-def put_in_order(graph: Graph, costs: Costs, first: Int, last: Int, order: Ints) -> None:
+def put_in_order(graph: GraphArrays, costs: Costs, first: Int, last: Int, order: Ints) -> None:
     """List the nodes first ... last - 1 so that each comes behind those it depends on, but for circles."""
     seen = np.full(last - first, -1, np.int32)
     stack = np.empty(last - first, np.int32)
@@ -172,7 +172,7 @@ def put_in_order(graph: Graph, costs: Costs, first: Int, last: Int, order: Ints)
 
 
 @inner_njit
-def settle_node(graph: Graph, costs: Costs, node: Int) -> Int:
+def settle_node(graph: GraphArrays, costs: Costs, node: Int) -> Int:
     """Compute the cost of a node from those it depends on; whether it is another than before."""
     changed = False
     cost = node_cost(graph, costs, node)
@@ -188,7 +188,7 @@ def settle_node(graph: Graph, costs: Costs, node: Int) -> Int:
 
 
 @njit
-def settle_nodes(graph: Graph, chart: Chart, costs: Costs, first: Int, last: Int) -> Int:
+def settle_nodes(graph: GraphArrays, chart: Chart, costs: Costs, first: Int, last: Int) -> Int:
     """Compute the costs of the nodes first ... last - 1, by rounds until nothing changes; 0 or EXHAUSTED.
 
     The first two rounds run back and forth, which is enough for most graphs: chains of nodes run either way. Then the

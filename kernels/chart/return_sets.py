@@ -40,7 +40,7 @@ from .layout import (
     STATES,
     TAIL,
     Chart,
-    Graph,
+    GraphArrays,
     is_set,
 )
 
@@ -64,7 +64,7 @@ def first_entry(chart: Chart, return_set: Int, rule: Int) -> Int:
 
 
 @inner_njit
-def flatten_tails(graph: Graph, chart: Chart, entry_count: Int) -> Int:
+def flatten_tails(graph: GraphArrays, chart: Chart, entry_count: Int) -> Int:
     """Replace entries that return to the end of a rule by what that rule returns to; the new number of entries.
 
     Or a code. Those of rules called in this state say which rule hands on to which, and stay as they are meanwhile;
@@ -105,14 +105,14 @@ def flatten_tails(graph: Graph, chart: Chart, entry_count: Int) -> Int:
 
 
 @inner_njit
-def returns_to_end(graph: Graph, chart: Chart, at: Int) -> bool:
+def returns_to_end(graph: GraphArrays, chart: Chart, at: Int) -> bool:
     """Whether an entry returns to the end of a rule, and not to that of the text."""
     entries = chart.entries
     return graph.nodes[entries[at, ENTRY_TARGET], FLAGS] & TAIL != 0 and entries[at, ENTRY_ORIGIN] != ROOT
 
 
 @inner_njit
-def flatten_entry(graph: Graph, chart: Chart, at: Int, entry_count: Int) -> Int:
+def flatten_entry(graph: GraphArrays, chart: Chart, at: Int, entry_count: Int) -> Int:
     """Add for an entry that returns to the end of a rule of an earlier state what that rule returns to.
 
     The new number of entries, or a code. The return set was flattened when it was made.
@@ -167,7 +167,7 @@ def need(chart: Chart, rule: Int, needed: Int, count: Int) -> Int:
 
 
 @inner_njit
-def prune_entries(graph: Graph, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
+def prune_entries(graph: GraphArrays, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
     """Keep the entries, in order, of rules that can still be completed from this state's return set; their number."""
     entries, done = chart.entries, chart.done
     if entry_count >= FEW:
@@ -199,7 +199,7 @@ def prune_entries(graph: Graph, chart: Chart, leaf_count: Int, entry_count: Int)
 
 
 @inner_njit
-def clamp(graph: Graph, horizon: Int, node: Int, count: Int) -> Int:
+def clamp(graph: GraphArrays, horizon: Int, node: Int, count: Int) -> Int:
     """What a text of `horizon` bytes can tell of the count at `node`: how near its bounds it is."""
     counter = graph.nodes[node, COUNTER]
     if counter == 0:
@@ -212,7 +212,7 @@ def clamp(graph: Graph, horizon: Int, node: Int, count: Int) -> Int:
 
 
 @inner_njit
-def intern_return_set(graph: Graph, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
+def intern_return_set(graph: GraphArrays, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
     """The number of the return set in entries[:entry_count], after flattening and pruning."""
     entry_count = flatten_tails(graph, chart, entry_count)
     if entry_count < 0:
@@ -264,7 +264,7 @@ def intern_state(chart: Chart, return_set: Int, accepting: Int, leaf_count: Int)
 
 
 @njit
-def signature(graph: Graph, chart: Chart, state: Int) -> Int:
+def signature(graph: GraphArrays, chart: Chart, state: Int) -> Int:
     """A number that states share when no text of up to `horizon` bytes tells them apart; FULL without room."""
     known = chart.states[state, SIGNATURE]
     if known >= 0:

@@ -39,7 +39,7 @@ from .layout import (
     STATES,
     UNBOUNDED,
     Chart,
-    Graph,
+    GraphArrays,
     is_set,
 )
 
@@ -62,7 +62,7 @@ NO_SHIFT, GROWN, SHIFTED = 0, 1, 2
 
 
 @inner_njit
-def is_shift(graph: Graph, chart: Chart, state: Int, other: Int) -> Int:
+def is_shift(graph: GraphArrays, chart: Chart, state: Int, other: Int) -> Int:
     """Whether `other` is `state` with every counter one higher (SHIFTED), perhaps with more items besides (GROWN).
 
     Bytes that lead from `state` there loop, as far as the counters have room. Items whose counter is then full
@@ -100,7 +100,7 @@ def is_shift(graph: Graph, chart: Chart, state: Int, other: Int) -> Int:
 
 
 @inner_njit
-def room_of(graph: Graph, chart: Chart, state: Int) -> Int:
+def room_of(graph: GraphArrays, chart: Chart, state: Int) -> Int:
     """How many more characters the counted loops of `state` have room for."""
     room = UNBOUNDED
     words = chart.words
@@ -112,7 +112,7 @@ def room_of(graph: Graph, chart: Chart, state: Int) -> Int:
 
 
 @inner_njit
-def lacking(graph: Graph, chart: Chart, state: Int) -> Int:
+def lacking(graph: GraphArrays, chart: Chart, state: Int) -> Int:
     """How many more characters the counted loops of `state` must have."""
     most = 0
     words = chart.words
@@ -124,7 +124,7 @@ def lacking(graph: Graph, chart: Chart, state: Int) -> Int:
 
 
 @inner_njit
-def is_counted(graph: Graph, node: Int) -> bool:
+def is_counted(graph: GraphArrays, node: Int) -> bool:
     """Whether an item counts while it is at a node."""
     counter = graph.nodes[node, COUNTER]
     return counter > 0 and not is_set(graph, counter)
@@ -159,7 +159,7 @@ def recall(chart: Chart, count: Int) -> tuple[Int, Int]:
 
 
 @inner_njit
-def close_items(graph: Graph, chart: Chart, count: Int) -> Int:
+def close_items(graph: GraphArrays, chart: Chart, count: Int) -> Int:
     """The state of chart.items[:count] and all they imply, DEAD if there are none; or a code."""
     if count == 0:
         return DEAD
@@ -185,7 +185,7 @@ def close_items(graph: Graph, chart: Chart, count: Int) -> Int:
 
 
 @inner_njit
-def open_row(graph: Graph, chart: Chart, state: Int) -> Int:
+def open_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
     """The number of the state's row, in which at first every transition that some edge has is PENDING; or FULL."""
     known = chart.states[state, ROW]
     if known >= 0:
@@ -216,7 +216,7 @@ def open_row(graph: Graph, chart: Chart, state: Int) -> Int:
 
 
 @shared_njit
-def step(graph: Graph, chart: Chart, state: Int, row: Int, byte: Int) -> Int:
+def step(graph: GraphArrays, chart: Chart, state: Int, row: Int, byte: Int) -> Int:
     """Work out a transition that is PENDING, and with it those of all bytes that no edge tells apart from it.
 
     Returns the state after the byte, DEAD, or a code.
@@ -250,7 +250,7 @@ def step(graph: Graph, chart: Chart, state: Int, row: Int, byte: Int) -> Int:
 
 
 @shared_njit
-def fill_range(graph: Graph, chart: Chart, state: Int, row: Int, first: Int, end: Int) -> Int:
+def fill_range(graph: GraphArrays, chart: Chart, state: Int, row: Int, first: Int, end: Int) -> Int:
     """Work out the transitions of a row by the bytes first ... end - 1; 0 or a code."""
     code = 0
     for byte in range(first, end):
@@ -265,7 +265,7 @@ def fill_range(graph: Graph, chart: Chart, state: Int, row: Int, first: Int, end
 
 
 @shared_njit
-def loop_row(graph: Graph, chart: Chart, state: Int) -> Int:
+def loop_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
     """The number of the state's row, with its loop found, or a code."""
     row = open_row(graph, chart, state)
     if row >= 0 and chart.loops[row, ROOM] & LOOP_KNOWN == 0:
@@ -276,7 +276,7 @@ def loop_row(graph: Graph, chart: Chart, state: Int) -> Int:
 
 
 @shared_njit
-def fill_low(graph: Graph, chart: Chart, state: Int) -> Int:
+def fill_low(graph: GraphArrays, chart: Chart, state: Int) -> Int:
     """The number of the state's row, with its loop found and all ASCII bytes worked out, or a code."""
     row = loop_row(graph, chart, state)
     if row >= 0:
@@ -287,7 +287,7 @@ def fill_low(graph: Graph, chart: Chart, state: Int) -> Int:
 
 
 @njit
-def fill_row(graph: Graph, chart: Chart, state: Int) -> Int:
+def fill_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
     """The number of the state's row, with its loop found and all transitions worked out, or a code."""
     row = loop_row(graph, chart, state)
     if row >= 0 and chart.loops[row, ROOM] & COMPLETE == 0:
@@ -299,7 +299,7 @@ def fill_row(graph: Graph, chart: Chart, state: Int) -> Int:
 
 
 @shared_njit
-def find_loop(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
+def find_loop(graph: GraphArrays, chart: Chart, state: Int, row: Int) -> Int:
     """Note in chart.loops[row] which ASCII bytes lead from `state` back to it, or to it with one more counted.
 
     Only bytes that an edge has in common with others are tried, and then single ones that are counted, as in the
@@ -335,7 +335,7 @@ def find_loop(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
 
 
 @shared_njit
-def find_looping(graph: Graph, chart: Chart, state: Int, row: Int, single: Int) -> Int:
+def find_looping(graph: GraphArrays, chart: Chart, state: Int, row: Int, single: Int) -> Int:
     """A byte that loops, of those that an edge has in common with others or of single ones; DEAD, or a code."""
     rows, words = chart.rows, chart.words
     tried, previous = 0, DEAD
@@ -363,7 +363,7 @@ def find_looping(graph: Graph, chart: Chart, state: Int, row: Int, single: Int) 
 
 
 @njit
-def explore(graph: Graph, chart: Chart, limit: Int) -> Int:
+def explore(graph: GraphArrays, chart: Chart, limit: Int) -> Int:
     """Fill the rows of all states that can be reached; how many numbers they have (stops above `limit`), or a code.
 
     Numbers that were given up, or are asleep, are passed over.
@@ -380,7 +380,7 @@ def explore(graph: Graph, chart: Chart, limit: Int) -> Int:
 
 
 @shared_njit
-def advance(graph: Graph, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
+def advance(graph: GraphArrays, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
     """The state after the bytes data[first:last], kept from now on; DEAD, or a code."""
     for at in range(first, last):
         row = open_row(graph, chart, state)

@@ -13,7 +13,7 @@ from ..jit.wide import inner_njit, njit
 from ..trie.branches import TokenTrie
 from .cost import state_cost
 from .interning import LO
-from .layout import ACCEPTING, ROW, Chart, Graph
+from .layout import ACCEPTING, ROW, Chart, GraphArrays
 from .node_cost import BYTE, COST, NEXT, TOKENS, Costs
 from .rows import PENDING, open_row, step
 
@@ -24,7 +24,7 @@ STEPS_EACH, BATCH = 128, 1023
 
 
 @inner_njit
-def find_onward(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
+def find_onward(graph: GraphArrays, chart: Chart, costs: Costs, state: Int) -> Int:
     """Note in Costs.shortest the first byte that a shortest text from `state` goes on with; DEAD, or a code.
 
     Most states have many bytes that lead elsewhere: so none is looked at beyond one that is as good as can be.
@@ -63,7 +63,7 @@ def find_onward(graph: Graph, chart: Chart, costs: Costs, state: Int) -> Int:
 
 
 @njit
-def spell(graph: Graph, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, way: Ints) -> Int:
+def spell(graph: GraphArrays, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, way: Ints) -> Int:
     """The least number of tokens that spell a shortest text from `state`, or a code.
 
     DEAD if way (int32 [n]) is full of the states along the text before one is met from which the number is known. It
@@ -113,7 +113,7 @@ def fewest_tokens(trie: TokenTrie, shortest: Ints, state: Int) -> Int:
 
 @inner_njit
 def nearest_within(
-    graph: Graph, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, detour: Int, patience: Int
+    graph: GraphArrays, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, detour: Int, patience: Int
 ) -> Int:
     """As `nearest`, among the tokens that begin a text at most `detour` bytes longer than a shortest.
 
@@ -173,7 +173,7 @@ def nearest_within(
 
 
 @njit
-def nearest(graph: Graph, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, detour: Int) -> Int:
+def nearest(graph: GraphArrays, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, detour: Int) -> Int:
     """The state nearest to the end that one token leads to, nearer than `state`; DEAD if there is none, or a code.
 
     The first in the order of the trie. Where very many tokens may follow, only those that begin a text at most

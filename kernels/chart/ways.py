@@ -16,7 +16,7 @@ from ..jit.aliases import Bytes, Int, Ints
 from ..jit.arrays import Arrays, Vector
 from ..jit.wide import njit
 from .interning import HI, LO, WORDS
-from .layout import ASLEEP, FIRST, KEPT, LAST, PARENT, PINNED, ROW, SIGNATURE, STATES, UNSET, Chart, Graph
+from .layout import ASLEEP, FIRST, KEPT, LAST, PARENT, PINNED, ROW, SIGNATURE, STATES, UNSET, Chart, GraphArrays
 from .rows import advance, fill_row
 
 
@@ -28,7 +28,7 @@ class TokenBytes(Arrays):
 
 
 @njit
-def follow(graph: Graph, chart: Chart, tokens: TokenBytes, state: Int, token: Int) -> Int:
+def follow(graph: GraphArrays, chart: Chart, tokens: TokenBytes, state: Int, token: Int) -> Int:
     """The state after a token's bytes, which are remembered as the way to it if it is new; or a code.
 
     DEAD for a token without bytes. Any number may be given as the state.
@@ -48,7 +48,7 @@ def follow(graph: Graph, chart: Chart, tokens: TokenBytes, state: Int, token: In
 
 
 @njit
-def follow_each(graph: Graph, chart: Chart, tokens: TokenBytes, state: Int, ids: Ints, after: Ints) -> Int:
+def follow_each(graph: GraphArrays, chart: Chart, tokens: TokenBytes, state: Int, ids: Ints, after: Ints) -> Int:
     """As `follow`, of several tokens: 0, or a code, after which all is as before but for what is in `after`.
 
     ids: int32 [n]; after: int32 [n], the states that they lead to, NEVER where that is not known yet
@@ -63,7 +63,7 @@ def follow_each(graph: Graph, chart: Chart, tokens: TokenBytes, state: Int, ids:
 
 
 @njit
-def pin(graph: Graph, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
+def pin(graph: GraphArrays, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
     """The state after the bytes data[first:last], which nothing else remembers: it never sleeps; or a code."""
     after = advance(graph, chart, state, data, first, last)
     if after >= 0 and chart.states[after, PARENT] == UNSET:
@@ -72,7 +72,7 @@ def pin(graph: Graph, chart: Chart, state: Int, data: Bytes, first: Int, last: I
 
 
 @njit
-def kept_row(graph: Graph, chart: Chart, state: Int) -> Int:
+def kept_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
     """The number of the state's row, all of whose states somebody is given; or a code."""
     row = fill_row(graph, chart, state)
     if row >= 0:
@@ -87,7 +87,7 @@ def kept_row(graph: Graph, chart: Chart, state: Int) -> Int:
 
 
 @njit
-def least_texts(graph: Graph, chart: Chart, state: Int, wanted: Bytes, steps: Int, most: Int) -> Int:
+def least_texts(graph: GraphArrays, chart: Chart, state: Int, wanted: Bytes, steps: Int, most: Int) -> Int:
     """A number of texts of wanted bytes that lead on from a state, at least, up to `most`; or a code.
 
     Of each state the bytes are counted that lead to the one to which most of them do, for so many steps; `most` where
@@ -146,7 +146,7 @@ def grow_old(states: Ints, count: Int) -> Int:
 
 
 @njit
-def rouse(graph: Graph, chart: Chart, state: Int, asleep: Int, data: Bytes, first: Int, last: Int) -> Int:
+def rouse(graph: GraphArrays, chart: Chart, state: Int, asleep: Int, data: Bytes, first: Int, last: Int) -> Int:
     """Give the state `asleep` the words of the state after data[first:last], which it is; 0 or a code."""
     states = chart.states
     same = advance(graph, chart, state, data, first, last)

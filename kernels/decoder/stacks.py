@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attention.paged import Rows, attend_blocks
+from ..attention.paged import AttentionRows, attend_blocks
 from ..attention.panels import attend_panels
 from ..jit.addresses import array_at
 from ..jit.aliases import Float, Int, Ints
@@ -42,8 +42,8 @@ class Texts(Arrays):
     stored: Table[np.int64]
     shape: Vector[np.int64]
     reaches: Table[np.int64]
-    short: Rows
-    long: Rows
+    short: AttentionRows
+    long: AttentionRows
 
 
 @njit

@@ -132,7 +132,7 @@ class ArraysType(types.Type):
         return fields_of(self.which)
 
 
-class Handle(int):
+class ArraysHandle(int):
     """The address of arrays, which keeps them there: what kernels that are called very often take in less time.
 
     A kernel is called with arrays or with handles, never with both.
@@ -145,12 +145,12 @@ def handle_of(arrays: Arrays) -> Any:
     """A handle of arrays, which these do not know of; the arrays themselves if no kernel takes handles."""
     if PORTABLE or cast("Any", config).DISABLE_JIT:
         return arrays
-    handle = Handle(arrays.address)
+    handle = ArraysHandle(arrays.address)
     handle.arrays = arrays
     return handle
 
 
-class HandleType(ArraysType):
+class ArraysHandleType(ArraysType):
     """Numba's type of handles of an `Arrays` class."""
 
     def __init__(self, which: type[Arrays]) -> None:
@@ -158,7 +158,7 @@ class HandleType(ArraysType):
         self.name = f"handle of {which.__name__}"
 
     def __reduce__(self) -> Any:
-        return HandleType, (self.which,)
+        return ArraysHandleType, (self.which,)
 
 
 def _type_of(which: type[Arrays]) -> ArraysType:
@@ -184,8 +184,8 @@ else:
     from . import by_address
 
     by_address.install(ArraysType)
-    by_address.install(HandleType, is_handle=True)
+    by_address.install(ArraysHandleType, is_handle=True)
 
-    @typeof_impl.register(Handle)
-    def _type_of_handle(value: Handle, context: Any) -> HandleType:
-        return HandleType(type(value.arrays))
+    @typeof_impl.register(ArraysHandle)
+    def _type_of_handle(value: ArraysHandle, context: Any) -> ArraysHandleType:
+        return ArraysHandleType(type(value.arrays))

@@ -20,7 +20,7 @@ __all__ = [
     "OK",
     "Best",
     "Chosen",
-    "Normaliser",
+    "LogitSums",
     "logsumexp",
     "masked_argmax",
     "masked_sample",
@@ -42,7 +42,7 @@ class Chosen(NamedTuple):
     raw_logprobs: Any = None
 
 
-class Normaliser(NamedTuple):
+class LogitSums(NamedTuple):
     """Log-sum-exp of each row, float64 [B], over the allowed and over all tokens; `status` uint8 [B]."""
 
     masked: Any
@@ -88,7 +88,7 @@ def masked_argmax(
 
 def logsumexp(
     logits: Any, masks: Any = None, rows: Any = None, size: int | None = None, *, raw: bool = True
-) -> Normaliser:
+) -> LogitSums:
     """Log-sum-exp of each row's allowed logits and, in the same pass, of all of them.
 
     Without `raw`, the raw ones are left at -inf where a row has a mask. -inf also where nothing is allowed.
@@ -97,10 +97,10 @@ def logsumexp(
     if contract.device != "cpu":
         from .triton_select import logsumexp as on_device
 
-        return Normaliser(*on_device(logits, masks, rows, contract, raw))
+        return LogitSums(*on_device(logits, masks, rows, contract, raw))
     flat = flatten(logits, masks, rows, contract)
     _, status, masked, everything = _scan(flat, contract, CHOSEN_AND_RAW if raw else CHOSEN)
-    return Normaliser(masked, everything, status)
+    return LogitSums(masked, everything, status)
 
 
 def masked_sample(

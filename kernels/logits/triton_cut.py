@@ -16,7 +16,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .triton_mask import Rows, allowed_at, on
+from .triton_mask import MaskRows, allowed_at, on
 from .triton_scan import INFINITE, key_of, value_of
 
 CUT_BLOCK = 4096
@@ -194,7 +194,7 @@ def finish_cuts(
     tl.store(cuts + row, tl.maximum(floor, cut))
 
 
-def cut_rows(given: Rows, settings: Any, peaks: Any, filtered: bool) -> tuple[Any, Any]:
+def cut_rows(given: MaskRows, settings: Any, peaks: Any, filtered: bool) -> tuple[Any, Any]:
     """Where the filters cut each row: a logit float32 [B], and the last token kept of those with that logit, int32 [B].
 
     settings: float64 [4, B] on the device and contiguous, temperature, top_k, top_p and min_p as for `sample_rows`

@@ -21,7 +21,7 @@ from .contracts import Contract
 BLOCK = 1024
 
 
-class Rows(NamedTuple):
+class MaskRows(NamedTuple):
     """Checked arguments as the Triton kernels take them, all on one device.
 
     `logits` [B, V] with row step `stride`; `words` int32 [count, width], any one word if there are no masks;
@@ -37,7 +37,7 @@ class Rows(NamedTuple):
     size: int
 
 
-def rows_of(logits: Any, masks: Any, rows: Any, contract: Contract) -> Rows:
+def rows_of(logits: Any, masks: Any, rows: Any, contract: Contract) -> MaskRows:
     """Lay out checked arguments for the Triton kernels; copies nothing but row numbers of another dtype."""
     batch, device = contract.batch, logits.device
     if masks is None:
@@ -49,7 +49,7 @@ def rows_of(logits: Any, masks: Any, rows: Any, contract: Contract) -> Rows:
             numbers = torch.arange(batch, dtype=torch.int32, device=device)
         else:
             numbers = rows.to(torch.int32).contiguous()
-    return Rows(logits.detach(), logits.stride(0), words, width, count, numbers, contract.size)
+    return MaskRows(logits.detach(), logits.stride(0), words, width, count, numbers, contract.size)
 
 
 def on(tensor: Any) -> AbstractContextManager[Any]:

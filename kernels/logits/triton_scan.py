@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .triton_mask import BLOCK, Rows, allowed_at, on
+from .triton_mask import BLOCK, MaskRows, allowed_at, on
 
 INFINITE = tl.constexpr(0x7F800000)  # the key of float32 +inf; of -inf, its negative
 _STATUS_OK, _STATUS_NAN, _STATUS_EMPTY = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
@@ -123,7 +123,7 @@ def finish_rows(
     tl.store(raw + row, log_total(raw_peaks, raw_sums, places, present))
 
 
-def scan(given: Rows, with_raw: bool, keep: int = 1) -> Scan:
+def scan(given: MaskRows, with_raw: bool, keep: int = 1) -> Scan:
     """Scan all rows; `codes` int64 [B, blocks, keep] are the best of each block (keep: a power of 2)."""
     batch, device = given.logits.shape[0], given.logits.device
     blocks = triton.cdiv(given.size, BLOCK)

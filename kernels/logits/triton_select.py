@@ -14,7 +14,7 @@ import triton.language as tl
 
 from .contracts import Contract
 from .triton_cut import cut_rows, scale_of, weight_of
-from .triton_mask import BLOCK, Rows, allowed_at, on, rows_of
+from .triton_mask import BLOCK, MaskRows, allowed_at, on, rows_of
 from .triton_scan import Scan, scan
 
 
@@ -113,13 +113,13 @@ def masked_sample(
     return tokens, found.status, *_logprobs(logits, tokens, found)
 
 
-def argmax_rows(given: Rows) -> tuple[Any, Any]:
+def argmax_rows(given: MaskRows) -> tuple[Any, Any]:
     """The best token of each row, int32 [B], and status, uint8 [B]; capturable in a CUDA graph."""
     found = scan(given, False)
     return found.tokens, found.status
 
 
-def sample_rows(given: Rows, settings: Any, *, filtered: bool) -> tuple[Any, Any]:
+def sample_rows(given: MaskRows, settings: Any, *, filtered: bool) -> tuple[Any, Any]:
     """A token drawn for each row, int32 [B], and status, uint8 [B]; capturable in a CUDA graph.
 
     settings: float64 [5, B] on the device: temperature, 0 for the best token; top_k, the vocabulary's size
@@ -130,7 +130,7 @@ def sample_rows(given: Rows, settings: Any, *, filtered: bool) -> tuple[Any, Any
     return _draw(given, found, settings, filtered), found.status
 
 
-def _draw(given: Rows, found: Scan, settings: Any, filtered: bool) -> Any:
+def _draw(given: MaskRows, found: Scan, settings: Any, filtered: bool) -> Any:
     """The tokens int32 [B] that uniform numbers choose of those that the filters leave."""
     batch, device = given.logits.shape[0], given.logits.device
     settings = settings.contiguous()

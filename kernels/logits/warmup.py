@@ -25,7 +25,7 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
     work = (*room, *products.room_of(8, 32, np.float32))
     many, norm, turns = np.zeros((24, 8), np.float32), np.zeros(8, np.float32), np.zeros((1, 4), np.float32)
     states, heads, single = square[None], square[None, None], np.zeros((1, 1), np.float32)
-    rows = paged.Rows(zero, zero, zero, np.ones(1, np.int32), zero)
+    rows = paged.AttentionRows(zero, zero, zero, np.ones(1, np.int32), zero)
     # Of no layers: what each of them takes is compiled above.
     no_stack = stacks.Stack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
     no_texts = stacks.Texts(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)

@@ -30,7 +30,7 @@ from ..chart.layout import (
     OWN_RETURN_SET,
     SELF,
     Chart,
-    Graph,
+    GraphArrays,
 )
 from ..chart.rows import close_items, step
 from ..jit.aliases import Int, Ints
@@ -43,7 +43,7 @@ CLOSURE = -1
 
 
 @inner_njit
-def is_plain(graph: Graph, node: Int) -> bool:
+def is_plain(graph: GraphArrays, node: Int) -> bool:
     """Whether all that there is to a node is its edges."""
     nodes = graph.nodes
     if nodes[node, LINK_LO] < nodes[node, LINK_HI] or nodes[node, FLAGS] & (FINAL | LAZY):
@@ -52,7 +52,7 @@ def is_plain(graph: Graph, node: Int) -> bool:
 
 
 @inner_njit
-def is_fixed(graph: Graph, node: Int) -> bool:
+def is_fixed(graph: GraphArrays, node: Int) -> bool:
     """Whether each edge of a node reads one byte only, as in the middle of a name."""
     for at in range(graph.nodes[node, EDGE_LO], graph.nodes[node, EDGE_HI]):
         if graph.edges[at, EDGE_FIRST] != graph.edges[at, EDGE_LAST]:
@@ -92,7 +92,7 @@ def add_item(bundle: Ints, lo: Int, end: Int, node: Int, like: Int) -> Int:
 
 
 @shared_njit
-def follow_bundle(graph: Graph, bundle: Ints, lo: Int, hi: Int, byte: Int) -> tuple[Int, Int]:
+def follow_bundle(graph: GraphArrays, bundle: Ints, lo: Int, hi: Int, byte: Int) -> tuple[Int, Int]:
     """Write what bundle[lo:hi] leads to by a byte behind it; how many items that is, and the last byte that does so.
 
     CLOSURE in place of the number where a closure is needed, where there are too many, and where none is in the middle
@@ -122,7 +122,7 @@ def follow_bundle(graph: Graph, bundle: Ints, lo: Int, hi: Int, byte: Int) -> tu
 
 
 @shared_njit
-def close_bundle(graph: Graph, chart: Chart, bundle: Ints, lo: Int, hi: Int, byte: Int) -> Int:
+def close_bundle(graph: GraphArrays, chart: Chart, bundle: Ints, lo: Int, hi: Int, byte: Int) -> Int:
     """The state after a byte from bundle[lo:hi], DEAD, or a code."""
     items, count = chart.items, 0
     for at in range(lo, hi):
@@ -140,7 +140,7 @@ def close_bundle(graph: Graph, chart: Chart, bundle: Ints, lo: Int, hi: Int, byt
 
 @inner_njit
 def read_on(
-    graph: Graph, chart: Chart, bundle: Ints, lo: Int, hi: Int, state: Int, row: Int, byte: Int, whole: Int
+    graph: GraphArrays, chart: Chart, bundle: Ints, lo: Int, hi: Int, state: Int, row: Int, byte: Int, whole: Int
 ) -> tuple[Int, Int, Int]:
     """What follows bundle[lo:hi], or the state that it is of, by a byte that its row, if not -1, has no state for yet.
 

@@ -25,7 +25,7 @@ from ..chart.layout import (
     SELF,
     STATES,
     Chart,
-    Graph,
+    GraphArrays,
 )
 from ..chart.rows import PENDING, open_row, step
 from ..jit.aliases import Int, Ints, Truth, Words
@@ -79,7 +79,7 @@ def push(stack: Ints, level: Int, row: Int, state: Int, trie: Branches, node: In
 
 
 @njit
-def walk_inside(graph: Graph, chart: Chart, trie: Branches, state: Int, way: Ints, out: Words) -> Int:
+def walk_inside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, way: Ints, out: Words) -> Int:
     """The mask of an inner state, without EOS, and the nodes at which tokens come to the end of its rule.
 
     Answers with how many rows of `way` there are, DEAD if they do not fit, or a code.
@@ -140,7 +140,7 @@ def walk_inside(graph: Graph, chart: Chart, trie: Branches, state: Int, way: Int
 
 
 @njit
-def walk_outside(graph: Graph, chart: Chart, trie: Branches, state: Int, way: Ints, out: Words) -> Int:
+def walk_outside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, way: Ints, out: Words) -> Int:
     """Turn the mask of a state's inner state in `out` into its own, by the way of that one; 0 or a code."""
     afters = np.empty(len(way), np.int32)
     missing = follow_way(graph, chart, trie, way, state, afters)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..answers import DEAD, EXHAUSTED, EXPAND, spend
 from ..chart.interning import HI, LO, intern
-from ..chart.layout import COUNTER, HEADER, ITEM, ITEM_COUNT, ITEM_NODE, ROW, STATES, Chart, Graph, is_set
+from ..chart.layout import COUNTER, HEADER, ITEM, ITEM_COUNT, ITEM_NODE, ROW, STATES, Chart, GraphArrays, is_set
 from ..chart.rows import (
     ASCII_HIGH,
     ASCII_LOW,
@@ -87,7 +87,7 @@ def stay(loop_slice: LoopSlice, room: Int, out: Words) -> None:
 
 
 @inner_njit
-def next_in_loop(graph: Graph, chart: Chart, row: Int, state: Int) -> Int:
+def next_in_loop(graph: GraphArrays, chart: Chart, row: Int, state: Int) -> Int:
     """The state after one more looping character, if all looping characters lead there; -1 if not, or a code."""
     target = loop_target(chart, row)
     if target < 0 or target == state:
@@ -121,7 +121,7 @@ def goes_on(chart: Chart, row: Int, full: Int) -> bool:
 
 
 @inner_njit
-def shifted(graph: Graph, chart: Chart, state: Int, more: Int) -> Int:
+def shifted(graph: GraphArrays, chart: Chart, state: Int, more: Int) -> Int:
     """The state that is `state` with every counter so much higher, or a code."""
     lo, length = chart.states[state, LO], chart.states[state, HI] - chart.states[state, LO]
     words, buffer = chart.words, chart.buffer
@@ -135,14 +135,14 @@ def shifted(graph: Graph, chart: Chart, state: Int, more: Int) -> Int:
 
 
 @inner_njit
-def row_shifted(graph: Graph, chart: Chart, state: Int, more: Int) -> Int:
+def row_shifted(graph: GraphArrays, chart: Chart, state: Int, more: Int) -> Int:
     """The complete row of the state that is `state` with every counter so much higher, or a code."""
     other = shifted(graph, chart, state, more)
     return fill_row(graph, chart, other) if other >= 0 else other
 
 
 @inner_njit
-def row_at(graph: Graph, chart: Chart, rows: Ints, state: Int, place: Int, room: Int, settled: Int) -> Int:
+def row_at(graph: GraphArrays, chart: Chart, rows: Ints, state: Int, place: Int, room: Int, settled: Int) -> Int:
     """The row after so many looping characters, settled <= place <= room, from the state after `settled`; or a code.
 
     Until the loop is full all that changes is the counters. `rows` keeps what was found.
@@ -158,7 +158,7 @@ def row_at(graph: Graph, chart: Chart, rows: Ints, state: Int, place: Int, room:
 
 
 @inner_njit
-def count_on(graph: Graph, chart: Chart, rows: Ints, known: Int, wanted: Int, state: Int) -> Int:
+def count_on(graph: GraphArrays, chart: Chart, rows: Ints, known: Int, wanted: Int, state: Int) -> Int:
     """Extend rows[: known + 1], after so many looping characters each, to `wanted`; the last state or -1; or a code."""
     while known < wanted:
         state = next_in_loop(graph, chart, rows[known], state)
@@ -172,7 +172,7 @@ def count_on(graph: Graph, chart: Chart, rows: Ints, known: Int, wanted: Int, st
 
 
 @njit
-def walk_slice(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
+def walk_slice(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
     """The mask of a looping state; 0, UNSLICEABLE if its loop turns out not to be uniform, or a code.
 
     Once the loop has as many characters as it must have, it does not matter to tokens how many more it has, as long
@@ -222,7 +222,7 @@ def leaves_elsewhere(chart: Chart, rows: Ints, settled: Int, full: Int, byte: In
 
 @inner_njit
 def walk_exits(
-    graph: Graph,
+    graph: GraphArrays,
     chart: Chart,
     trie: Branches,
     loop_slice: LoopSlice,
@@ -268,7 +268,7 @@ def walk_exits(
 
 
 @inner_njit
-def follow_way(graph: Graph, chart: Chart, trie: Branches, way: Ints, state: Int, afters: Ints) -> Int:
+def follow_way(graph: GraphArrays, chart: Chart, trie: Branches, way: Ints, state: Int, afters: Ints) -> Int:
     """Write the state after each exit on the way from `state` (DEAD where none) to afters (int32 [k]); 0 or a code."""
     if spend(chart, len(way)) < 0:
         return EXHAUSTED
@@ -321,7 +321,7 @@ def majorities(way: Ints, afters: Ints) -> Ints:
 
 
 @njit
-def walk_span(graph: Graph, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
+def walk_span(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
     """The mask of a state from which every text of the slice's characters can be read; 0, UNSLICEABLE, or a code.
 
     The tails of all exits with one byte are walked together, for the state that most of them lead to; then those

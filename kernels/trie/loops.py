@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..answers import DEAD
-from ..chart.layout import Chart, Graph
+from ..chart.layout import Chart, GraphArrays
 from ..chart.rows import FIRST_LEAD, LEADS, LEADS_KNOWN, ROOM, fill_range, fill_row
 from ..jit.aliases import Int
 from ..jit.wide import inner_njit, shared_njit
@@ -28,7 +28,7 @@ def only_lead(chart: Chart, row: Int, first: Int, last: Int, target: Int) -> boo
 
 
 @inner_njit
-def form_loops(graph: Graph, chart: Chart, state: Int, form: Int, target: Int) -> Int:
+def form_loops(graph: GraphArrays, chart: Chart, state: Int, form: Int, target: Int) -> Int:
     """1 if what follows a lead byte of one form of UTF-8, from `state`, leads just to `target`, else 0; or a code."""
     last = FORMS[form, MORE]
     first, final = FORMS[form, SECOND], FORMS[form, LAST_SECOND]
@@ -58,7 +58,7 @@ def loop_target(chart: Chart, row: Int) -> Int:
 
 
 @shared_njit
-def loop_leads(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
+def loop_leads(graph: GraphArrays, chart: Chart, state: Int, row: Int) -> Int:
     """The lead bytes all of whose characters loop as the row's ASCII loop does, as in Chart.loops; or a code.
 
     After some others no more are tried, and count as others. Remembers the answer.

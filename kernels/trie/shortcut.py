@@ -24,7 +24,7 @@ from ..chart.layout import (
     SPAN_LEADS,
     SPAN_LOW,
     Chart,
-    Graph,
+    GraphArrays,
 )
 from ..chart.return_sets import signature
 from ..chart.rows import ASCII_HIGH, ASCII_LOW, PENDING, fill_low, loop_row, step
@@ -54,7 +54,7 @@ class Shortcut(NamedTuple):
 
 
 @inner_njit
-def usual_state(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
+def usual_state(graph: GraphArrays, chart: Chart, state: Int, row: Int) -> Int:
     """The looping state that most printable ASCII characters lead to from another one; DEAD without one, or a code.
 
     Characters with which names and other fixed texts begin are passed over, as they lead elsewhere: states are not made
@@ -90,7 +90,7 @@ def usual_state(graph: Graph, chart: Chart, state: Int, row: Int) -> Int:
 
 
 @njit
-def probe(graph: Graph, chart: Chart, state: Int, found: Bits) -> Int:
+def probe(graph: GraphArrays, chart: Chart, state: Int, found: Bits) -> Int:
     """The signature of a state, or a code; what shortcut there is to its mask.
 
     found: uint64 [5], a `Shortcut` by fields
@@ -103,7 +103,7 @@ def probe(graph: Graph, chart: Chart, state: Int, found: Bits) -> Int:
 
 
 @inner_njit
-def find_shortcut(graph: Graph, chart: Chart, state: Int, found: Bits) -> Int:
+def find_shortcut(graph: GraphArrays, chart: Chart, state: Int, found: Bits) -> Int:
     """What shortcut there is to the mask of a state, as `probe`; its kind, or a code."""
     row = loop_row(graph, chart, state)
     if row < 0:

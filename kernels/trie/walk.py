@@ -15,7 +15,7 @@ import numpy as np
 
 from ..answers import DEAD, EXHAUSTED, EXPAND, spend
 from ..chart.interning import HI, LO
-from ..chart.layout import HEADER, ITEM, ROW, Chart, Graph
+from ..chart.layout import HEADER, ITEM, ROW, Chart, GraphArrays
 from ..chart.rows import (
     ASCII_HIGH,
     ASCII_LOW,
@@ -60,7 +60,7 @@ HELD_STEADY, HELD_TARGET, HELD = HELD_OTHER, HELD_USUAL, 8
 
 
 @inner_njit
-def is_covered(graph: Graph, chart: Chart, trie: Branches, node: Int, state: Int, row: Int) -> Int:
+def is_covered(graph: GraphArrays, chart: Chart, trie: Branches, node: Int, state: Int, row: Int) -> Int:
     """1 if all that is below a node of the trie stays in the loop of `state`, else 0; or a code."""
     low, high, leads = trie.below[node, BELOW_LOW], trie.below[node, BELOW_HIGH], trie.below[node, BELOW_LEADS]
     if low & ~chart.loops[row, ASCII_LOW] or high & ~chart.loops[row, ASCII_HIGH]:
@@ -76,7 +76,7 @@ def is_covered(graph: Graph, chart: Chart, trie: Branches, node: Int, state: Int
 
 
 @inner_njit
-def uncovered_row(graph: Graph, chart: Chart, trie: Branches, node: Int, state: Int) -> Int:
+def uncovered_row(graph: GraphArrays, chart: Chart, trie: Branches, node: Int, state: Int) -> Int:
     """The row of a state that is come to at a node of the trie; COVERED if all below stays in its loop; or a code."""
     row = chart.states[state, ROW]
     if row < 0 or chart.loops[row, ROOM] & LOOP_KNOWN == 0:
@@ -101,7 +101,7 @@ def steady_target(chart: Chart, row: Int, most: Int) -> Int:
 
 
 @njit
-def walk(graph: Graph, chart: Chart, trie: Branches, state: Int, root: Int, out: Words) -> Int:
+def walk(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, root: Int, out: Words) -> Int:
     """Allow every token below the node `root` of Branches whose bytes after it can be read from `state`; 0 or a code.
 
     What is known already is read from the arrays in place: a call per node would cost more than the node.
@@ -196,7 +196,7 @@ def leads_on(chart: Chart, state: Int) -> bool:
 
 
 @inner_njit
-def leave(graph: Graph, chart: Chart, trie: Branches, node: Int, after: Int, out: Words) -> Int:
+def leave(graph: GraphArrays, chart: Chart, trie: Branches, node: Int, after: Int, out: Words) -> Int:
     """Allow the tokens at and below a node whose byte led to `after`; 0 or a code."""
     allow(trie, trie.tokens[node, OWN], trie.tokens[node, OWN_END], out)
     if trie.first[node] < trie.first[node + 1] and leads_on(chart, after):
@@ -205,7 +205,7 @@ def leave(graph: Graph, chart: Chart, trie: Branches, node: Int, after: Int, out
 
 
 @njit
-def walk_beside(graph: Graph, chart: Chart, trie: Branches, state: Int, usual: Int, out: Words) -> Int:
+def walk_beside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, usual: Int, out: Words) -> Int:
     """Turn the mask of the state `usual` in `out` into that of `state`; 0 or a code.
 
     Both are read side by side. Where they come to the same state there is nothing to do, and so this is quick for
@@ -285,7 +285,7 @@ def walk_beside(graph: Graph, chart: Chart, trie: Branches, state: Int, usual: I
 
 
 @njit
-def successors(graph: Graph, chart: Chart, trie: TokenTrie, state: Int, root: Int, out: Ints) -> Int:
+def successors(graph: GraphArrays, chart: Chart, trie: TokenTrie, state: Int, root: Int, out: Ints) -> Int:
     """Write the state after each token below `root`, read from its bytes after it, to out; 0 or a code.
 
     out: int32, in the order of trie.ids; DEAD where the token is not allowed

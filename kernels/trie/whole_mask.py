@@ -14,7 +14,7 @@ import numpy as np
 
 from ..answers import UNREADY
 from ..chart.interning import HI, LO, WORDS
-from ..chart.layout import ACCEPTING, KEPT, SIGNATURE, STATES, Chart, Graph
+from ..chart.layout import ACCEPTING, KEPT, SIGNATURE, STATES, Chart, GraphArrays
 from ..chart.return_sets import signature
 from ..jit.aliases import Bits, Int, Truth, Words
 from ..jit.arrays import Arrays, Vector
@@ -75,7 +75,7 @@ def has_slice(loop_slice: LoopSlice, found: Bits) -> Truth:
 
 
 @inner_njit
-def find_kind(graph: Graph, chart: Chart, parts: MaskParts, state: Int, found: Bits) -> Int:
+def find_kind(graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, found: Bits) -> Int:
     """What shortcut there is to the mask of a state, as found[KIND] of `find_mask` says; MADE if it can be made."""
     kind = find_shortcut(graph, chart, state, found)
     if kind < 0 or kind == BESIDE:
@@ -88,7 +88,7 @@ def find_kind(graph: Graph, chart: Chart, parts: MaskParts, state: Int, found: B
 
 
 @shared_njit
-def write_mask(graph: Graph, chart: Chart, parts: MaskParts, kind: Int, state: Int, out: Words) -> Int:
+def write_mask(graph: GraphArrays, chart: Chart, parts: MaskParts, kind: Int, state: Int, out: Words) -> Int:
     """Write the mask of a state to `out`; 0 or a code.
 
     kind: LOOP or SPANNED, of the slice's characters, or NONE; a loop that turns out not to be uniform is walked as any
@@ -110,7 +110,7 @@ def write_mask(graph: Graph, chart: Chart, parts: MaskParts, kind: Int, state: I
 
 
 @njit
-def find_mask(graph: Graph, chart: Chart, parts: MaskParts, state: Int, found: Bits, out: Words) -> Int:
+def find_mask(graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, found: Bits, out: Words) -> Int:
     """The signature of a state, or a code; UNREADY for what is none. What is known of its mask, in found[KIND].
 
     MADE: it is in out[0]; BOTH: and that of the usual state in out[1]; MET: look it up by the signature; BESIDE: look
@@ -161,7 +161,9 @@ def find_mask(graph: Graph, chart: Chart, parts: MaskParts, state: Int, found: B
 
 
 @inner_njit
-def make_both(graph: Graph, chart: Chart, parts: MaskParts, state: Int, usual: Int, found: Bits, out: Words) -> Int:
+def make_both(
+    graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, usual: Int, found: Bits, out: Words
+) -> Int:
     """Write the masks of a state and of its usual one to `out`: BOTH; or the kind of the slice wanted, or a code."""
     if found[USUAL_IS_NEW] != HAS_MASK:
         kind = find_kind(graph, chart, parts, usual, found)
@@ -176,7 +178,9 @@ def make_both(graph: Graph, chart: Chart, parts: MaskParts, state: Int, usual: I
 
 
 @inner_njit
-def write_beside(graph: Graph, chart: Chart, parts: MaskParts, state: Int, usual: Int, known: Words, out: Words) -> Int:
+def write_beside(
+    graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, usual: Int, known: Words, out: Words
+) -> Int:
     """Write the mask of a state to `out`, from the mask `known` of the state `usual`; 0 or a code."""
     ending = parts.ending
     for word in range(len(out)):
@@ -188,6 +192,8 @@ def write_beside(graph: Graph, chart: Chart, parts: MaskParts, state: Int, usual
 
 
 @njit
-def mask_beside(graph: Graph, chart: Chart, parts: MaskParts, state: Int, usual: Int, known: Words, out: Words) -> Int:
+def mask_beside(
+    graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, usual: Int, known: Words, out: Words
+) -> Int:
     """Write the mask of a state to out[0], from the mask `known` of the state `usual`; 0 or a code."""
     return write_beside(graph, chart, parts, state, usual, known, out[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.kernels.attention.paged import Rows, attend_blocks, write_blocks
+from trellm.kernels.attention.paged import AttentionRows, attend_blocks, write_blocks
 from trellm.kernels.attention.panels import attend_panels
 from trellm.kernels.attention.reference import attention
 
@@ -51,7 +51,7 @@ class Case:
         tables, firsts = (np.cumsum([0, *column])[:count].astype(np.int32) for column in columns)
         widths, starts = (np.array([row[i] for row in self.rows], np.int32) for i in (1, 0))
         blocks = np.concatenate([np.empty(0, np.int32), *self.tables])
-        rows = Rows(blocks, tables, firsts, widths, starts)
+        rows = AttentionRows(blocks, tables, firsts, widths, starts)
         out = np.full((*self.queries.shape[:2], self.values.shape[3]), np.nan, self.kind)
         scratch = np.empty(
             (self.queries.shape[1], max([start + width for start, width in self.rows], default=0)), self.kind

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
-from trellm.kernels.chart.copying import Piece, copy_bytes, copy_piece, lay_names, lay_trie, look_ahead, measure_trie
+from trellm.kernels.chart.copying import (
+    FragmentArrays,
+    copy_bytes,
+    copy_piece,
+    lay_names,
+    lay_trie,
+    look_ahead,
+    measure_trie,
+)
 from trellm.kernels.chart.layout import CALL, EPSILON, GUARD, INCREMENT, LAZY, LEAVE, LOOKED
 
 Ints = NDArray[np.int32]
@@ -15,7 +23,7 @@ def room(generator: Generator, *shape: int) -> Ints:
     return generator.integers(-50, 50, shape).astype(np.int32)
 
 
-def random_piece(generator: Generator, holes: int) -> Piece:
+def random_piece(generator: Generator, holes: int) -> FragmentArrays:
     """A fragment with no meaning, and holes wherever one may be."""
     size, edges, links = (int(generator.integers(1, 9)) for _ in range(3))
     of_nodes = [*range(size), *range(-holes, 0)]
@@ -30,7 +38,7 @@ def random_piece(generator: Generator, holes: int) -> Piece:
         [kind, generator.choice(of_nodes), generator.choice(arguments.get(kind, range(-holes, 3)))] for kind in kinds
     ]
     reads = [[*sorted(generator.integers(0, 256, 2)), generator.choice(of_nodes)] for _ in range(edges)]
-    return Piece(np.array(rows, np.int32), np.array(reads, np.int32), np.array(listed, np.int32))
+    return FragmentArrays(np.array(rows, np.int32), np.array(reads, np.int32), np.array(listed, np.int32))
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.kernels.attention.paged import Rows, attend_blocks
+from trellm.kernels.attention.paged import AttentionRows, attend_blocks
 from trellm.kernels.attention.panels import attend_panels
 from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from trellm.kernels.decoder.products import lanes_of, room_of
@@ -19,8 +19,8 @@ LONG = {"firsts": [4, 13], "widths": [9, 20], "starts": [0, 18], "blocks": [1, 2
 REACHES = [(0, 0), (5, 0), (0, 12)]
 
 
-def rows_of(columns: dict[str, list[int]], is_there: bool = True) -> Rows:
-    return Rows(**{name: np.array(column if is_there else [], np.int32) for name, column in columns.items()})
+def rows_of(columns: dict[str, list[int]], is_there: bool = True) -> AttentionRows:
+    return AttentionRows(**{name: np.array(column if is_there else [], np.int32) for name, column in columns.items()})
 
 
 class Step:

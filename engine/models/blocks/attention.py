@@ -20,7 +20,7 @@ from ...memory.tables import BLOCK
 from ...scores import as_list
 from .devices import DeviceRows, has_kernels
 from .reach import Reach
-from .step import SHORT, DeviceStep, Step
+from .step import SHORT, DeviceStep, PackedStep
 from .storage import LayerBlocks
 
 _TILE = 512
@@ -40,7 +40,7 @@ class Scoring(NamedTuple):
 
 
 def attend(
-    step: Step | DeviceStep,
+    step: PackedStep | DeviceStep,
     layer: LayerBlocks,
     reach: Reach,
     new: tuple[Tensor, Tensor | None, Tensor | None],
@@ -74,7 +74,7 @@ def attend(
     return out
 
 
-def is_undivided(step: Step, keys: int, queries: int) -> bool:
+def is_undivided(step: PackedStep, keys: int, queries: int) -> bool:
     """Whether attention of a step is not worth several threads in any layer.
 
     keys, queries: how many numbers those of a token have
@@ -134,7 +134,7 @@ def _row_by_row(
 def _one_by_one(
     out: Tensor,
     new: tuple[Tensor, Tensor | None, Tensor | None],
-    step: Step,
+    step: PackedStep,
     chosen: list[int],
     layer: LayerBlocks,
     reach: Reach,
@@ -152,7 +152,9 @@ def _one_by_one(
         out[first:last] = mixed.transpose(0, 1)
 
 
-def _in_place(out: Tensor, queries: Tensor, step: Step, layer: LayerBlocks, reach: Reach, scoring: Scoring) -> None:
+def _in_place(
+    out: Tensor, queries: Tensor, step: PackedStep, layer: LayerBlocks, reach: Reach, scoring: Scoring
+) -> None:
     """By the kernels for CPUs: short chunks together, long ones one by one."""
     assert layer.arrays is not None
     keys, values = layer.arrays
@@ -188,7 +190,7 @@ def _pieces(width: int, start: int, reach: Reach, numbers: int) -> list[int]:
     return [width * part // max(1, most) for part in range(max(1, most) + 1)]
 
 
-def _parts(step: Step, reach: Reach, numbers: int) -> list[int]:
+def _parts(step: PackedStep, reach: Reach, numbers: int) -> list[int]:
     """Where the short rows are cut, for each thread about as much to read; `numbers` are those of a token's keys."""
     threads = torch.get_num_threads()
     rows = len(step.short)
@@ -213,7 +215,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def _padded(
-    out: Tensor, queries: Tensor, step: Step, chosen: list[int], layer: LayerBlocks, reach: Reach, scoring: Scoring
+    out: Tensor,
+    queries: Tensor,
+    step: PackedStep,
+    chosen: list[int],
+    layer: LayerBlocks,
+    reach: Reach,
+    scoring: Scoring,
 ) -> None:
     """Short chunks, their texts gathered and padded, by torch."""
     rows = step.gather(chosen)

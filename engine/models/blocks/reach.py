@@ -44,32 +44,32 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Kind:
+class LayerMemory:
     """What a layer keeps of a text: keys and values of what its attention sees, so many states, both, or nothing."""
 
     reach: Reach | None = None
     states: int = 0
 
 
-def kind_of(name: str, config: Any) -> Kind:
+def kind_of(name: str, config: Any) -> LayerMemory:
     """What layers of a kind keep, by its name in the configuration. Raises OptionError for a name that is not known."""
     window: int | None = getattr(config, "sliding_window", None)
     states: int = getattr(config, "number_of_conv_states", 1)
     match name:
         case "full_attention":
-            return Kind(Reach())
+            return LayerMemory(Reach())
         case "sliding_attention":
-            return Kind(Reach(window=window))
+            return LayerMemory(Reach(window=window))
         case "chunked_attention":
-            return Kind(Reach(chunk=getattr(config, "attention_chunk_size", None)))
+            return LayerMemory(Reach(chunk=getattr(config, "attention_chunk_size", None)))
         case "linear_attention" | "conv":
-            return Kind(states=states)
+            return LayerMemory(states=states)
         case "hybrid":
-            return Kind(Reach(), states)
+            return LayerMemory(Reach(), states)
         case "hybrid_sliding":
-            return Kind(Reach(window=window), states)
+            return LayerMemory(Reach(window=window), states)
         case "moe" | "mlp":
-            return Kind()
+            return LayerMemory()
         case _:
             raise OptionError(
                 f"layers of kind {name!r} keep other things than keys, values and states; pass cache=False to run "
@@ -88,12 +88,12 @@ def reaches(config: Any) -> dict[str, Reach]:
     return {name: kind.reach for name, kind in kinds.items() if kind.reach is not None}
 
 
-def layer_kinds(config: Any) -> list[Kind]:
+def layer_kinds(config: Any) -> list[LayerMemory]:
     """What each layer keeps, in order. Raises OptionError as `kind_of` does."""
     names: list[str] | None = getattr(config, "layer_types", None)
     count: int = config.num_hidden_layers
     if names is None:
-        return [Kind(reaches(config)["all"])] * count
+        return [LayerMemory(reaches(config)["all"])] * count
     return [kind_of(name, config) for name in names[:count]]
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ....kernels.attention.paged import Rows
+from ....kernels.attention.paged import AttentionRows
 from ...memory.tables import BLOCK, Chunk
 from .devices import DeviceRows, has_kernels
 from .reach import Reach
@@ -51,7 +51,7 @@ class Uploaded(NamedTuple):
     prompts: list[int]
 
 
-class Step:
+class PackedStep:
     """What attention has to know of a step; made once for all layers.
 
     firsts, widths, starts, ends: of each chunk, its first token in the step, how many it has, where its first one lies
@@ -101,18 +101,18 @@ class Step:
         self._gathered: dict[tuple[int, ...], GatheredChunks] = {}
         self.last = [first + width - 1 for first, width in zip(self.firsts, self.widths, strict=True)]
 
-    def _packed(self, blocks: array[int], tables: array[int], chosen: list[int]) -> Rows:
+    def _packed(self, blocks: array[int], tables: array[int], chosen: list[int]) -> AttentionRows:
         """Some chunks, whose texts lie in `blocks` from `tables` on."""
         if not chosen:
             none = np.empty(0, np.int32)
-            return Rows(none, none, none, none, none)
+            return AttentionRows(none, none, none, none, none)
         columns = [np.frombuffer(column, np.int32) for column in (self.firsts, self.widths, self.starts)]
         if len(chosen) < len(self.firsts):
             columns = [column[chosen] for column in columns]
-        return Rows(np.frombuffer(blocks, np.int32), np.frombuffer(tables, np.int32), *columns)
+        return AttentionRows(np.frombuffer(blocks, np.int32), np.frombuffer(tables, np.int32), *columns)
 
     @property
-    def long_rows(self) -> Rows:
+    def long_rows(self) -> AttentionRows:
         """The long chunks as `rows` has the short ones."""
         blocks, tables = array("i"), array("i")
         for chunk in self.long:
@@ -207,7 +207,7 @@ class GatheredChunks:
     positions: the same tokens' places in their texts
     """
 
-    def __init__(self, step: Step, chunks: Sequence[Chunk], chosen: list[int], device: Any) -> None:
+    def __init__(self, step: PackedStep, chunks: Sequence[Chunk], chosen: list[int], device: Any) -> None:
         self._texts = Gathered([chunks[row].table for row in chosen], [step.ends[row] for row in chosen], device)
         width = max(step.widths[row] for row in chosen)
         lengths, firsts, starts = (

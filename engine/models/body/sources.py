@@ -27,7 +27,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Shown:
+class SourceInputs:
     """What a forward pass needs of the sources of its rows.
 
     view: keys and values of all layers
@@ -45,9 +45,9 @@ class SourceStorage(BlockStorage):
 
     def __init__(self, blocks: int, layers: int) -> None:
         super().__init__(blocks, layers)
-        self._shown: list[tuple[list[Source], Shown]] = []
+        self._shown: list[tuple[list[Source], SourceInputs]] = []
 
-    def show(self, groups: Sequence[list[Source]]) -> list[Shown]:
+    def show(self, groups: Sequence[list[Source]]) -> list[SourceInputs]:
         """For each pass the sources of its rows; what was put together for the same rows last time is used again."""
         before = self._shown
         self._shown = [next((each for each in before if each[0] == sources), None) or (sources, _put_together(sources))
@@ -55,7 +55,7 @@ class SourceStorage(BlockStorage):
         return [shown for _, shown in self._shown]
 
 
-def _put_together(sources: list[Source]) -> Shown:
+def _put_together(sources: list[Source]) -> SourceInputs:
     count, longest = len(sources), max(source.length for source in sources)
     alone = all(source is sources[0] for source in sources)
     layers: list[Any] = []
@@ -70,7 +70,7 @@ def _put_together(sources: list[Source]) -> Shown:
     if any(source.length < longest for source in sources):
         lengths = torch.tensor([source.length for source in sources], device=like.device)
         mask = (torch.arange(longest, device=like.device) < lengths[:, None]).long()
-    return Shown(Cache(layers=layers), like.new_zeros(1, 1, 1).expand(count, longest, 1), mask)
+    return SourceInputs(Cache(layers=layers), like.new_zeros(1, 1, 1).expand(count, longest, 1), mask)
 
 
 class SourceLayer(CacheLayerMixin):

@@ -29,7 +29,7 @@ class NotDescribedError(Exception):
 
 
 @dataclass(frozen=True)
-class Part:
+class Spec:
     """A module: of which class, what of a decoder it is, and which modules it is made of.
 
     kinds: full names of classes, of which it is one; a name that begins with a dot is of the body's own file
@@ -40,7 +40,7 @@ class Part:
 
     kinds: tuple[str, ...]
     role: str = ""
-    parts: Mapping[str, Part] = field(default_factory=dict[str, "Part"])
+    parts: Mapping[str, Spec] = field(default_factory=dict[str, "Spec"])
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -48,7 +48,7 @@ class Part:
 class Architecture:
     """A decoder as transformers has it; `describe` raises NotDescribedError for a configuration."""
 
-    body: Part
+    body: Spec
     describe: Callable[[Any], DecoderDescription]
 
 
@@ -57,26 +57,26 @@ def _llama(
 ) -> Architecture:
     """An architecture of Llama's family; which products of attention, and whether those of the MLP, have biases."""
     norm = (f".{name}RMSNorm",)
-    heads = {"q_norm": Part(norm, "query_norm"), "k_norm": Part(norm, "key_norm")} if head_norms else {}
+    heads = {"q_norm": Spec(norm, "query_norm"), "k_norm": Spec(norm, "key_norm")} if head_norms else {}
     mixer = {
-        "q_proj": Part((LINEAR,), "queries"), "k_proj": Part((LINEAR,), "keys"), "v_proj": Part((LINEAR,), "values"),
-        "o_proj": Part((LINEAR,), "out"), **heads,
+        "q_proj": Spec((LINEAR,), "queries"), "k_proj": Spec((LINEAR,), "keys"), "v_proj": Spec((LINEAR,), "values"),
+        "o_proj": Spec((LINEAR,), "out"), **heads,
     }  # fmt: skip
     inner = {
-        "gate_proj": Part((LINEAR,), "gates"), "up_proj": Part((LINEAR,), "up"), "down_proj": Part((LINEAR,), "down"),
-        "act_fn": Part(_SILU),
+        "gate_proj": Spec((LINEAR,), "gates"), "up_proj": Spec((LINEAR,), "up"), "down_proj": Spec((LINEAR,), "down"),
+        "act_fn": Spec(_SILU),
     }  # fmt: skip
     layer = {
-        "self_attn": Part((f".{name}Attention",), "attention", mixer, {"is_causal": True}),
-        "mlp": Part((f".{name}MLP",), parts=inner),
-        "input_layernorm": Part(norm, "before"),
-        "post_attention_layernorm": Part(norm, "after"),
+        "self_attn": Spec((f".{name}Attention",), "attention", mixer, {"is_causal": True}),
+        "mlp": Spec((f".{name}MLP",), parts=inner),
+        "input_layernorm": Spec(norm, "before"),
+        "post_attention_layernorm": Spec(norm, "after"),
     }
     body = {
-        "embed_tokens": Part((EMBEDDING,), "embedding", attributes={"max_norm": None}),
-        "layers": Part((_LIST,), "layers", {"*": Part((f".{name}DecoderLayer",), parts=layer)}),
-        "norm": Part(norm, "last"),
-        "rotary_emb": Part((f".{name}RotaryEmbedding",), "rotary"),
+        "embed_tokens": Spec((EMBEDDING,), "embedding", attributes={"max_norm": None}),
+        "layers": Spec((_LIST,), "layers", {"*": Spec((f".{name}DecoderLayer",), parts=layer)}),
+        "norm": Spec(norm, "last"),
+        "rotary_emb": Spec((f".{name}RotaryEmbedding",), "rotary"),
     }
 
     def describe(config: Any) -> DecoderDescription:
@@ -97,26 +97,26 @@ def _llama(
             tied_head=bool(config.tie_word_embeddings),
         )  # fmt: skip
 
-    return Architecture(Part((f".{name}Model",), parts=body), describe)
+    return Architecture(Spec((f".{name}Model",), parts=body), describe)
 
 
 def _gpt2() -> Architecture:
     says = {"is_causal": True, "is_cross_attention": False, "reorder_and_upcast_attn": False}
-    mixer = {"c_attn": Part((CONV,), "queries_keys_values"), "c_proj": Part((CONV,), "out")}
-    dropouts = {"attn_dropout": Part((_DROPOUT,)), "resid_dropout": Part((_DROPOUT,))}
-    inner = {"c_fc": Part((CONV,), "up"), "c_proj": Part((CONV,), "down")}
+    mixer = {"c_attn": Spec((CONV,), "queries_keys_values"), "c_proj": Spec((CONV,), "out")}
+    dropouts = {"attn_dropout": Spec((_DROPOUT,)), "resid_dropout": Spec((_DROPOUT,))}
+    inner = {"c_fc": Spec((CONV,), "up"), "c_proj": Spec((CONV,), "down")}
     layer = {
-        "ln_1": Part((_LAYER_NORM,), "before"),
-        "attn": Part((".GPT2Attention",), "attention", {**mixer, **dropouts}, says),
-        "ln_2": Part((_LAYER_NORM,), "after"),
-        "mlp": Part((".GPT2MLP",), parts={**inner, "act": Part(_GELU_TANH), "dropout": Part((_DROPOUT,))}),
+        "ln_1": Spec((_LAYER_NORM,), "before"),
+        "attn": Spec((".GPT2Attention",), "attention", {**mixer, **dropouts}, says),
+        "ln_2": Spec((_LAYER_NORM,), "after"),
+        "mlp": Spec((".GPT2MLP",), parts={**inner, "act": Spec(_GELU_TANH), "dropout": Spec((_DROPOUT,))}),
     }
     body = {
-        "wte": Part((EMBEDDING,), "embedding", attributes={"max_norm": None}),
-        "wpe": Part((EMBEDDING,), "positions", attributes={"max_norm": None}),
-        "drop": Part((_DROPOUT,)),
-        "h": Part((_LIST,), "layers", {"*": Part((".GPT2Block",), parts=layer)}),
-        "ln_f": Part((_LAYER_NORM,), "last"),
+        "wte": Spec((EMBEDDING,), "embedding", attributes={"max_norm": None}),
+        "wpe": Spec((EMBEDDING,), "positions", attributes={"max_norm": None}),
+        "drop": Spec((_DROPOUT,)),
+        "h": Spec((_LIST,), "layers", {"*": Spec((".GPT2Block",), parts=layer)}),
+        "ln_f": Spec((_LAYER_NORM,), "last"),
     }
 
     def describe(config: Any) -> DecoderDescription:
@@ -129,7 +129,7 @@ def _gpt2() -> Architecture:
             tied_head=bool(config.tie_word_embeddings),
         )  # fmt: skip
 
-    return Architecture(Part((".GPT2Model",), parts=body), describe)
+    return Architecture(Spec((".GPT2Model",), parts=body), describe)
 
 
 def _everywhere(config: Any) -> frozenset[str]:

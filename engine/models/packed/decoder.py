@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ....errors import ModelError
-from ..blocks.step import Step
+from ..blocks.step import PackedStep
 from ..blocks.storage import LayerBlocks
 from .architectures import NotDescribedError
 from .description import DecoderDescription, DecoderWeights
@@ -36,7 +36,7 @@ class Backend(Protocol):
         """States [n, hidden] after the last norm, as `DescribedDecoder.run` has them."""
         ...
 
-    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
+    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor | None:
         """The same for a step, its attention included, in one call; None for a step that is not for that."""
         ...
 
@@ -122,7 +122,7 @@ class DescribedDecoder:
         return self.kernels.read(ids, positions, slots, layers, attend)
 
     @torch.no_grad()
-    def run_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
+    def run_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor | None:
         """What `run_prepared` returns for a step, in one call; None for a step that is not for that.
 
         Its texts' keys and values go to the blocks of the step's layers.

@@ -71,7 +71,7 @@ class Norm(NamedTuple):
     bias: Tensor | None
 
 
-class Product(NamedTuple):
+class LinearWeights(NamedTuple):
     """Weights [out, in], contiguous, and the bias [out], if there is one."""
 
     weight: Tensor
@@ -93,12 +93,12 @@ class LayerWeights(NamedTuple):
     """
 
     before: Norm
-    attention: Product
+    attention: LinearWeights
     head_norms: HeadNorms | None
-    out: Product
+    out: LinearWeights
     after: Norm
-    up: Product
-    down: Product
+    up: LinearWeights
+    down: LinearWeights
 
 
 class DecoderWeights(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from ....kernels.decoder.operations import multiply_gated, multiply_normed, multiply_onto, norm, place
-from ..blocks.step import Step
+from ..blocks.step import PackedStep
 from ..blocks.storage import LayerBlocks
 from .description import DecoderDescription, DecoderWeights
 
@@ -56,7 +56,7 @@ class DeviceKernels:
             added = multiply_onto(residual, inner, *own.down)
         return norm(residual, added, self.weights.last.weight, self._eps)
 
-    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
+    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor | None:
         """There is no kernel of all layers."""
         return None
 

@@ -15,7 +15,7 @@ from ....kernels.decoder.products import lanes_of, room_of
 from ....kernels.decoder.stacks import Stack, Texts, read_layers
 from ...memory.tables import BLOCK
 from ..blocks.attention import is_undivided
-from ..blocks.step import Step
+from ..blocks.step import PackedStep
 from ..blocks.storage import IN_PLACE, LayerBlocks
 from .description import DecoderDescription, DecoderWeights, LayerWeights
 
@@ -123,7 +123,7 @@ class HostKernels:
         normalise_rows(inner, inner, *self._last, eps)
         return residual
 
-    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: Step) -> Tensor | None:
+    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor | None:
         """As `Backend.read_at_once` says."""
         stack = self._stack
         if stack is None or not self._is_small(step, len(ids)):
@@ -144,13 +144,13 @@ class HostKernels:
         )  # fmt: skip
         return residual
 
-    def _is_small(self, step: Step, tokens: int) -> bool:
+    def _is_small(self, step: PackedStep, tokens: int) -> bool:
         if max(tokens, _READ) * self._numbers > _MUCH or step.uploaded is not None:
             return False
         heads = self._description.heads
         return is_undivided(step, heads.keys * heads.size, heads.queries * heads.size)
 
-    def _texts(self, step: Step, like: Tensor) -> Texts:
+    def _texts(self, step: PackedStep, like: Tensor) -> Texts:
         """What attention reads in a step; `like` is of the type of keys and values, for which there is room then."""
         heads = self._description.heads
         none = like.new_empty(0, heads.keys, heads.size)

@@ -17,7 +17,7 @@ from ...memory.weights import Parts
 from ..blocks.attention import Scoring, attend
 from ..blocks.devices import DeviceRows
 from ..blocks.reach import Reach, layer_kinds
-from ..blocks.step import DeviceStep, Step
+from ..blocks.step import DeviceStep, PackedStep
 from ..blocks.storage import BlockStorage
 from ..wrapped import entry_device
 from .decoder import DescribedDecoder
@@ -71,7 +71,7 @@ class PackedRunner:
         return states[[place for last, count in zip(step.last, ends, strict=True)
                        for place in range(last - count + 1, last + 1)]]  # fmt: skip
 
-    def _read_all(self, chunks: Sequence[Chunk], storage: Any) -> tuple[Tensor, Step]:
+    def _read_all(self, chunks: Sequence[Chunk], storage: Any) -> tuple[Tensor, PackedStep]:
         """The states [tokens, size] of all tokens, behind one another as the step has them."""
         step = self.step(chunks, storage)
         ids, positions = torch.tensor([step.ids, step.positions], device=self._device)
@@ -103,20 +103,20 @@ class PackedRunner:
         """The described decoder, for as long as the body is what it was."""
         return None if self.described is None or self.described.prepare() is None else self.described
 
-    def step(self, chunks: Sequence[Chunk], storage: Any) -> Step:
+    def step(self, chunks: Sequence[Chunk], storage: Any) -> PackedStep:
         """What attention has to know of chunks that are read together."""
-        return Step(chunks, storage, self._reaches, self._device)
+        return PackedStep(chunks, storage, self._reaches, self._device)
 
-    def over(self, step: Step) -> Callable[..., Tensor]:
+    def over(self, step: PackedStep) -> Callable[..., Tensor]:
         """`run` for the chunks of a step."""
         return partial(self.run, step=step)
 
-    def _states(self, ids: Tensor, positions: Tensor, step: Step | DeviceStep) -> Tensor:
+    def _states(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
         """The states [tokens, size] of a step's tokens."""
         more = {"past_key_values": _Positions(positions)} if self._tuned else {}
         return self.run(ids[None], step, position_ids=positions[None], use_cache=False, **more)[0]
 
-    def run(self, ids: Tensor, step: Step | DeviceStep, **arguments: Any) -> Tensor:
+    def run(self, ids: Tensor, step: PackedStep | DeviceStep, **arguments: Any) -> Tensor:
         """The states [rows, width, size] of ids [rows, width], which are the tokens of the step's chunks in order."""
         # A model's configuration is there for all threads, and for its owner.
         with self._lock:
@@ -139,7 +139,7 @@ class PackedRunner:
 
 
 def _by_kernels(
-    described: DescribedDecoder, ids: Tensor, positions: Tensor, slots: Tensor, step: Step | DeviceStep
+    described: DescribedDecoder, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep | DeviceStep
 ) -> Tensor:
     """The states [tokens, size] of a step's tokens."""
     scoring = Scoring(described.scale, None, None)
@@ -177,7 +177,7 @@ def _attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
-    trellm_step: Step | DeviceStep | None = None,
+    trellm_step: PackedStep | DeviceStep | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """The attention function that layers call; [rows, heads, width, size] each. Raises NotPackedError."""

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from ....kernels.decoder.plain import HeadNorms
 from ..stock import Links, strangeness_of
-from .architectures import CONV, NotDescribedError, Part, architecture_of
-from .description import DTYPES, DecoderDescription, DecoderWeights, LayerWeights, Norm, Product, Rotary
+from .architectures import CONV, NotDescribedError, Spec, architecture_of
+from .description import DTYPES, DecoderDescription, DecoderWeights, LayerWeights, LinearWeights, Norm, Rotary
 
 _locks: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
 _ALONE = ("before", "after", "last")
@@ -51,7 +51,7 @@ Roles = dict[str, Any]
 """Modules by what of a decoder they are."""
 
 
-def _parts_of(body: Any, expected: Part, description: DecoderDescription) -> tuple[Roles, list[Roles]]:
+def _parts_of(body: Any, expected: Spec, description: DecoderDescription) -> tuple[Roles, list[Roles]]:
     """The modules of a body, and those of each layer."""
     home, found = type(body).__module__, Roles()
     _need(home.startswith("transformers."), f"a body of {home}")
@@ -64,11 +64,11 @@ def _parts_of(body: Any, expected: Part, description: DecoderDescription) -> tup
     return found, layers
 
 
-def _list_of(body: Part) -> Part:
+def _list_of(body: Spec) -> Spec:
     return next(part for part in body.parts.values() if part.role == "layers")
 
 
-def _match(module: Any, part: Part, home: str, path: str, found: Roles, layers: int) -> None:
+def _match(module: Any, part: Spec, home: str, path: str, found: Roles, layers: int) -> None:
     """See that a module, and all below it but layers, are what a part says; `found` gets them by their roles."""
     kind = f"{type(module).__module__}.{type(module).__qualname__}"
     kinds = [home + name if name.startswith(".") else name for name in part.kinds]
@@ -178,13 +178,13 @@ def _norm_of(module: Any) -> Norm:
     return Norm(module.weight.data, None if bias is None else bias.data)
 
 
-def _product_of(modules: Sequence[Any]) -> Product:
+def _product_of(modules: Sequence[Any]) -> LinearWeights:
     if len(modules) == 1:
         _lay_by_rows(modules[0])
         bias: Any = modules[0].bias
-        return Product(_by_rows(modules[0]).data, None if bias is None else bias.data)
+        return LinearWeights(_by_rows(modules[0]).data, None if bias is None else bias.data)
     weight = _joined([module.weight for module in modules])
-    return Product(weight, None if modules[0].bias is None else _joined([module.bias for module in modules]))
+    return LinearWeights(weight, None if modules[0].bias is None else _joined([module.bias for module in modules]))
 
 
 def _by_rows(module: Any) -> Tensor:

@@ -9,12 +9,12 @@ from typing import Any, Protocol, cast
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from ..blocks.reach import Kind
+from ..blocks.reach import LayerMemory
 from .layers import BothLayer, NoLayer, StateLayer
 from .storage import States
 
 
-class Shown:
+class StateInputs:
     """What a model is called with in a pass; after it `found` has the states that it left."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
@@ -33,12 +33,12 @@ class Carrier(Protocol):
 class CacheCarrier:
     """States in the layers of transformers' cache, beside keys and values: nearly all architectures."""
 
-    def __init__(self, kinds: Sequence[Kind], name: str) -> None:
+    def __init__(self, kinds: Sequence[LayerMemory], name: str) -> None:
         self._kinds = kinds
         self._name = name
 
     @contextmanager
-    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
+    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
         """The cache of a pass: of each layer what it keeps, its attention being one of those given."""
         layers: list[Any] = []
         for number, kind in enumerate(self._kinds):
@@ -48,7 +48,7 @@ class CacheCarrier:
                 layers.append(StateLayer(number, kind.states, states))
             else:
                 layers.append(attention[number] if kind.reach is not None else NoLayer())
-        now = Shown({self._name: Cache(layers=layers)})
+        now = StateInputs({self._name: Cache(layers=layers)})
         yield now
         for layer in layers:
             if isinstance(layer, StateLayer):
@@ -58,14 +58,14 @@ class CacheCarrier:
 class ListCarrier:
     """States in lists of a cache of the model's own class, an entry for each layer: MiniMax."""
 
-    def __init__(self, kinds: Sequence[Kind], name: str, cache: Any, lists: Sequence[str]) -> None:
+    def __init__(self, kinds: Sequence[LayerMemory], name: str, cache: Any, lists: Sequence[str]) -> None:
         self._kinds = kinds
         self._name = name
         self._class: Any = type(cache)
         self._lists = lists
 
     @contextmanager
-    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
+    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
         """The cache of a pass; entries of layers that have not begun are None."""
         cache: Any = self._class()
         cache.layers = [
@@ -73,7 +73,7 @@ class ListCarrier:
         ]
         for name in self._lists:
             setattr(cache, name, [(states or {}).get((number, name)) for number in range(len(self._kinds))])
-        now = Shown({self._name: cache})
+        now = StateInputs({self._name: cache})
         yield now
         for name in self._lists:
             now.found |= {(number, name): x for number, x in enumerate(getattr(cache, name)) if isinstance(x, Tensor)}
@@ -91,7 +91,7 @@ class ModuleCarrier:
         self._held: tuple[Any, list[tuple[Any, str]]] = None, []
 
     @contextmanager
-    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
+    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
         """The attributes as they are for the rows of a pass, None where these begin."""
         known, places = self._held
         if known is not body:
@@ -119,9 +119,9 @@ class OutputCarrier:
         self._name = name
 
     @contextmanager
-    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[Shown, None, None]:
+    def shown(self, body: Any, attention: Sequence[Any], states: States | None) -> Generator[StateInputs, None, None]:
         """The list, None where rows begin."""
-        now = Shown({self._name: None if states is None else [states[number] for number in range(len(states))]})
+        now = StateInputs({self._name: None if states is None else [states[number] for number in range(len(states))]})
         outputs: list[Any] = []
 
         def keep(module: Any, given: Any, output: Any) -> None:
@@ -136,7 +136,7 @@ class OutputCarrier:
         now.found = dict(enumerate(found))
 
 
-def find_carrier(body: Any, kinds: Sequence[Kind], name: str, ids: Tensor) -> Carrier:
+def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor) -> Carrier:
     """Where a model keeps its states, by what changes when it reads `ids` [rows, width] with a cache of its own.
 
     name: of the argument that it takes them by

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import CacheLayerMixin, LinearAttentionCacheLayerMixin, LinearAttentionLayer
 
-from ..blocks.step import Step
+from ..blocks.step import PackedStep
 from .storage import States
 
 
@@ -104,7 +104,7 @@ class TurnLayer(CacheLayerMixin):
     is_sliding = False
     supports_early_init = False
 
-    def __init__(self, step: Step, number: int) -> None:
+    def __init__(self, step: PackedStep, number: int) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
         self._step = step
         self._number = number

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...memory.tables import BlockTable, Chunk
-from ..blocks.reach import Kind
+from ..blocks.reach import LayerMemory
 from ..body.passes import Pass, in_passes
 from ..body.runner import Run
 from ..packed.runner import PackedRunner
@@ -35,7 +35,7 @@ class StatesRunner:
     """
 
     def __init__(
-        self, body: Any, kinds: Sequence[Kind], run: Run, *, carrier: Carrier, device: torch.device,
+        self, body: Any, kinds: Sequence[LayerMemory], run: Run, *, carrier: Carrier, device: torch.device,
         takes_positions: bool, packed: PackedRunner | None, continues: bool, alone: bool, scans: Scans,
     ) -> None:  # fmt: skip
         self._body = body

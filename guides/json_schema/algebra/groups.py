@@ -20,7 +20,7 @@ class ManyError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[Case]):
+class GroupKind(Generic[Case]):
     """What is asked of sets that have groups, as their attribute `either`.
 
     intersect: what is in both of two; None if nothing is, as far as that is seen at first sight

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ....errors import LimitError, SchemaError
 from ...limits import spend
 from ..read.documents import Documents
-from ..read.options import Options
+from ..read.options import SchemaOptions
 from ..read.subschema import Subschema
 from . import annotations, arrays, evaluations, groups, numbers, objects, strings, translate
 from .absorption import covers, key_of, union, without_absorbed
@@ -56,7 +56,9 @@ Case = TypeVar("Case")
 class Normaliser:
     """Works out normal forms and remembers them."""
 
-    def __init__(self, documents: Documents, formulas: Formulas, language: StringLanguage, options: Options) -> None:
+    def __init__(
+        self, documents: Documents, formulas: Formulas, language: StringLanguage, options: SchemaOptions
+    ) -> None:
         self.documents = documents
         self.formulas = formulas
         self.language = language

@@ -12,7 +12,7 @@ from typing import Any
 from ...limits import spend
 from ..read.dialects import exact
 from .cases import ANY_NUMBER, NO_NAMES, NO_NUMBERS, Number, Rational
-from .groups import Kind
+from .groups import GroupKind
 
 MAX_MULTIPLIED = 8
 """Up to how many cases numbers may come to: each takes an automaton of its own."""
@@ -354,4 +354,4 @@ def complement(case: Number) -> list[Number]:
     return parts
 
 
-_KIND = Kind(intersect, covers, lambda groups: Number(either=tuple(groups)))
+_KIND = GroupKind(intersect, covers, lambda groups: Number(either=tuple(groups)))

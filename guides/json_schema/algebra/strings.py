@@ -11,7 +11,7 @@ from ...limits import spend
 from ..read.formats import NARROWER, WIDER
 from ..read.patterns import beginning
 from .cases import ANY_STRING, NO_NAMES, String
-from .groups import Kind
+from .groups import GroupKind
 
 Group = tuple[String, ...]
 MAX_MULTIPLIED = 8
@@ -88,8 +88,8 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
     return _kind(language).within(case, (*a.either, *b.either)) if a.either or b.either else case
 
 
-def _kind(language: StringLanguage) -> Kind[String]:
-    return Kind(lambda a, b: intersect(a, b, language), covers, lambda groups: String(either=tuple(groups)))
+def _kind(language: StringLanguage) -> GroupKind[String]:
+    return GroupKind(lambda a, b: intersect(a, b, language), covers, lambda groups: String(either=tuple(groups)))
 
 
 def product(

@@ -10,7 +10,7 @@ from ....errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SchemaOptions:
     """How a schema is read.
 
     formats: whether the standard formats are enforced (otherwise they are annotations)

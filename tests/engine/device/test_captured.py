@@ -15,7 +15,7 @@ import pytest
 import torch
 import transformers
 from trellm import Greedy, Sample, generate
-from trellm.engine.device.graphs import WaitsError, WithoutWaiting
+from trellm.engine.device.capturing import WaitsError, WithoutWaiting
 from trellm.engine.models.decoder import DecoderModel
 
 from .test_graphs import PROMPTS, GraphDecoder, facts

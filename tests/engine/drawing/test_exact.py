@@ -223,7 +223,7 @@ def test_a_seed_repeats_and_what_is_learnt_is_kept_without_one() -> None:
     assert generator.run([0], search=Exact(20), seed=8, max_tokens=4) == first
     together: Any = generator.run([[0], [1]], search=Exact(20), seed=8, max_tokens=4)
     assert together[0] == first, "whatever else is in the batch"
-    later: Any = generator.run([0], search=Exact(20), max_tokens=4)
+    later: Any = generator.run([0], search=Exact(400), max_tokens=4)
     assert later[0].acceptance > first[0].acceptance
     assert later[0].tokens_read < first[0].tokens_read / 2
 

@@ -220,9 +220,9 @@ def test_texts_that_gave_their_memory_up_read_nothing_of_weights_that_were_chang
     stays, goes, last = submit("The sea", 60), submit("The whale", 60), submit(PROMPT[:40], 40)
     engine.step()
     scheduler = engine._loop._scheduler
-    while not scheduler.back:
+    while not scheduler.preempted:
         assert engine.step()
-    (entry,) = scheduler.back
+    (entry,) = scheduler.preempted
     asked = [*entry.work.request.start.prompt, *entry.work.tokens]
     change(network)
     goes.cancel()

@@ -20,7 +20,7 @@ from trellm import Greedy, generate
 from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
 from trellm.engine.models.blocks.attention import is_undivided
 from trellm.engine.models.blocks.reach import Reach
-from trellm.engine.models.blocks.step import Step
+from trellm.engine.models.blocks.step import PackedStep
 from trellm.engine.models.blocks.storage import BlockStorage, LayerBlocks
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.packed import decoder as packed_decoder
@@ -217,14 +217,14 @@ def test_weights_stay_while_a_kernel_reads_them(tokenizer: Any, monkeypatch: pyt
 def test_attention_that_is_worth_threads_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, reaches = BlockStorage(512, 2), [Reach(), Reach(window=64)]
 
-    def step(*lengths: tuple[int, int]) -> Step:
+    def step(*lengths: tuple[int, int]) -> PackedStep:
         chunks: list[Chunk] = []
         for start, width in lengths:
             table = BlockTable()
             table.blocks.extend(range((start + width) // BLOCK + 1))
             table.tokens.extend([0] * start)
             chunks.append(Chunk(table, [1] * width))
-        return Step(chunks, storage, reaches, torch.device("cpu"))
+        return PackedStep(chunks, storage, reaches, torch.device("cpu"))
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert is_undivided(step((3, 1), (90, 2), (0, 20)), 64, 256)

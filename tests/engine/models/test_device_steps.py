@@ -15,7 +15,7 @@ from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
 from trellm.engine.models.blocks.attention import Scoring, attend
 from trellm.engine.models.blocks.devices import DeviceRows
 from trellm.engine.models.blocks.reach import Reach
-from trellm.engine.models.blocks.step import DeviceStep, Step
+from trellm.engine.models.blocks.step import DeviceStep, PackedStep
 from trellm.engine.models.blocks.storage import BlockStorage
 from trellm.engine.models.decoder import DecoderModel
 
@@ -58,7 +58,7 @@ def test_a_step_of_static_tensors(reach: Reach, scoring: Scoring, dtype: torch.d
         chunks.append(Chunk(table, [0] * width))
     storages = [BlockStorage(21, 1) for _ in range(2)]
     texts = [torch.randn(21, 2, BLOCK, size, dtype=dtype) for size in (8, 4)]
-    step = Step(chunks, storages[0], [reach], torch.device("cpu"))
+    step = PackedStep(chunks, storages[0], [reach], torch.device("cpu"))
     count = sum(step.widths)
     queries, keys, values = (torch.randn(count, *shape, dtype=dtype) for shape in ((4, 8), (2, 8), (2, 4)))
     for storage in storages:

@@ -158,7 +158,7 @@ def test_texts_that_give_their_memory_up_go_on_with_the_same_tokens(
     name: str, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gave_up: list[Any] = []
-    give_up = Scheduler._give_up
+    give_up = Scheduler._preempt
     monkeypatch.setattr(Scheduler, "_preempt", lambda self, entry: (gave_up.append(entry), give_up(self, entry)))
     network = build(name, torch.float64)
     model = models.transformers(network, tokenizer)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from trellm.errors import LimitError, OptionError, SchemaError
-from trellm.guides.json_schema import CompiledSchema, Options
+from trellm.guides.json_schema import CompiledSchema, SchemaOptions
 
 
 def nested(depth: int, wrap: Callable[[Any], Any]) -> Any:
@@ -208,7 +208,7 @@ def test_the_conflict_is_traced_to_its_place(schema: Any, pointer: str) -> None:
 @pytest.mark.parametrize("options", [{"max_cases": 0}, {"max_cases": -1}])
 def test_options_are_checked(options: dict[str, int]) -> None:
     with pytest.raises(OptionError, match=next(iter(options))):
-        Options(**options)
+        SchemaOptions(**options)
 
 
 def test_too_many_alternatives_are_a_limit_error() -> None:
@@ -221,7 +221,7 @@ def test_too_many_alternatives_are_a_limit_error() -> None:
 
 def test_formats_may_be_annotations() -> None:
     for formats in (True, False):
-        compiled = CompiledSchema({"format": "date"}, options=Options(formats=formats))
+        compiled = CompiledSchema({"format": "date"}, options=SchemaOptions(formats=formats))
         assert compiled.accepts(compiled.root, "2021-02-29") is not formats
         assert compiled.accepts(compiled.root, "2020-02-29")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trellm.guides.json_schema import CompiledSchema, Options
+from trellm.guides.json_schema import CompiledSchema, SchemaOptions
 
 DRAFTS = {
     "draft4": "http://json-schema.org/draft-04/schema#",
@@ -43,7 +43,7 @@ def verdicts(suite: Path, draft: str, folder: str, formats: bool) -> list[tuple[
             if isinstance(schema, dict):
                 schema = {"$schema": DRAFTS[draft], **schema}
             # In the required tests of `format` it is an annotation, as it is by default in the newest drafts.
-            options = Options(formats=formats and path.name != "format.json")
+            options = SchemaOptions(formats=formats and path.name != "format.json")
             compiled = CompiledSchema(schema, resources, options)
             for test in group["tests"]:
                 name = f"{draft}/{path.stem} | {group['description']} | {test['description']}"

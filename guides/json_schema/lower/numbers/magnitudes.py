@@ -32,7 +32,7 @@ from .....kernels.numbers import (
     WHOLE,
     ZERO,
     ZERO_AGAIN,
-    Conditions,
+    NumberConditions,
     explore_numbers,
 )
 from ....automata.numbers import Numbers
@@ -122,7 +122,7 @@ class _Texts:
         if self._exponents:
             parts.append(rows.add_bound(GREATEST))
             parts += [rows.add_remainders(multiple(reader.modulus), 1 + most_places) for reader in multiples]
-        conditions = Conditions(
+        conditions = NumberConditions(
             *rows.tables(),
             np.array(leading, np.int32),
             np.array([limit.whole for limit in bounds], np.int32),

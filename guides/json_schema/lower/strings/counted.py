@@ -58,7 +58,7 @@ class CountedPlace(NamedTuple):
     within: Stretch | None
 
 
-class Head(NamedTuple):
+class StretchNode(NamedTuple):
     """The node of a state within a stretch, at which a turn begins or the stretch ends, and the nodes after a turn."""
 
     node: int
@@ -111,7 +111,7 @@ class CountedStrings:
         # By state and length, and by state and where the stretch begins: to hash a place takes longer than all else.
         self._nodes: dict[tuple[int, int], int] = {}
         self._nodes_within: dict[tuple[int, int], int] = {}
-        self._heads: dict[tuple[int, int], Head] = {}
+        self._heads: dict[tuple[int, int], StretchNode] = {}
         self._undefined: dict[int, CountedPlace] = {}
         self._together = FEW // 2
         self._steady = self._stretch(0, counting.steady)
@@ -207,7 +207,7 @@ class CountedStrings:
         self._graph.define(node, edges)
         return list(targets.values())
 
-    def _head(self, state: int, stretch: Stretch) -> Head:
+    def _head(self, state: int, stretch: Stretch) -> StretchNode:
         head = self._heads.get((state, stretch.begin))
         if head is None and stretch is self._free:
             head = self._copied_head(state)
@@ -224,16 +224,16 @@ class CountedStrings:
             if edges:
                 links.append((EPSILON, graph.node(edges), stretch.counter))
             graph.counter = 0
-            head = Head(graph.node(links=links), list(targets.values()))
+            head = StretchNode(graph.node(links=links), list(targets.values()))
             self._heads[state, stretch.begin] = head
         return head
 
-    def _copied_head(self, state: int) -> Head | None:
+    def _copied_head(self, state: int) -> StretchNode | None:
         """As `_head`, of a free stretch of which all states are copied; None if they are not."""
         if self._copy is None:
             return None
         stretched, first = self._copy
-        return Head(first + 2 * len(stretched.numbers) + stretched.numbers[state], [])
+        return StretchNode(first + 2 * len(stretched.numbers) + stretched.numbers[state], [])
 
     @cached_property
     def _copy(self) -> tuple[Stretched, int] | None:

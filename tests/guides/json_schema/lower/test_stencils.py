@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm.guides.chart.automaton import ChartAutomaton
-from trellm.guides.json_schema import CompiledSchema, Form, Options, SchemaLowering, Spacing
+from trellm.guides.json_schema import CompiledSchema, Form, SchemaLowering, SchemaOptions, Spacing
 from trellm.guides.json_schema.lower.formulas import FormulaLowering
 from trellm.guides.json_schema.lower.stencils import MOST_STENCILS, keep, stencils
 from trellm.guides.lift.lifted_guide import LiftedGuide
@@ -57,7 +57,7 @@ FORMS = {
 
 
 def guide_of(schema: Any, form: Form, kind: type[FormulaLowering]) -> LiftedGuide:
-    compiled = CompiledSchema(schema, {}, Options(), contexts={})
+    compiled = CompiledSchema(schema, {}, SchemaOptions(), contexts={})
 
     def make() -> Any:
         lowering = kind(compiled, form)
