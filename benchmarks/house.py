@@ -40,10 +40,10 @@ SCHEMA = {
 NAMED = {
     "objects that carry a request": """
         serve:ChatRequest serve:ConstraintSpec serve:GenerationRequest engine:Job engine:Request engine:Call
-        engine:Entry engine:Row engine:Handle engine:Piece serve:Delta
+        engine:SequenceGroup engine:SequenceState engine:Handle engine:Piece serve:Delta
     """,
     "implementations of streaming": "engine:Cursor.read",
-    "caches of transitions in Python": "guides:LiftedGuide._steps engine:KnownStates engine:Records",
+    "caches of transitions in Python": "guides:LiftedGuide._steps engine:StateTable engine:DeviceStateTable",
     "ways to run a body": """
         engine:PackedRunner engine:StatesRunner engine:BodyRunner engine:DescribedDecoder engine:QuickBody
         engine:FusedReader engine:PackedReader engine:PaddedReader engine:AlignedReader engine:EqualReader
