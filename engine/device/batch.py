@@ -1,6 +1,6 @@
-"""Lanes: rows that read and choose launch after launch, the host a launch behind.
+"""The device batch: sequences that read and choose launch after launch, the host a launch behind.
 
-A row whose next state is known on the device goes on there by itself. Where it is not known the lane pauses, the host
+A sequence whose next state is known on the device goes on there by itself. Where it is not known the lane pauses, the host
 says how it goes on, and what it says is known from then on. What a row is told in the end is decided here alone: what
 a lane chose under a mask that turns out to be too wide, since the text must come to its end, is chosen again.
 """

@@ -1,4 +1,4 @@
-"""Lanes on a GPU: a launch is a copy of what the host says, one captured graph, and a copy of the answer."""
+"""The device batch on a GPU: a launch is a copy of what the host says, one captured graph, and a copy of the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lanes on the CPU, by the model's own forward: how steps of lanes are tested."""
+"""The device batch on a CPU, by the model's own forward: how its steps are tested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lanes that ride: all is known where they go, and what they choose is noted in arrays until a row is told."""
+"""Slots of the device batch: active ones go on by the state table, their choices kept in arrays until they are flushed."""
 
 from __future__ import annotations
 

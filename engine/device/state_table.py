@@ -22,7 +22,7 @@ _MASKS = 1 << 28
 CAPACITY = 1 << 20
 """Places for transitions, of which at most half are used."""
 DENSE = 512
-"""Records for which it may be known where every token leads."""
+"""Entries for which it may be known where every token leads."""
 OFTEN = 4
 """After so many transitions met one by one, all those out of a record are asked for."""
 
