@@ -1,8 +1,8 @@
 """The device batch: sequences that read and choose launch after launch, the host a launch behind.
 
-A sequence whose next state is known on the device goes on there by itself. Where it is not known the lane pauses, the host
-says how it goes on, and what it says is known from then on. What a row is told in the end is decided here alone: what
-a lane chose under a mask that turns out to be too wide, since the text must come to its end, is chosen again.
+A sequence whose next state is known on the device goes on there by itself. Where it is not known the slot pauses, the
+host says how it goes on, and what it says is known from then on. What a sequence is told in the end is decided here
+alone: what a slot chose under a mask that turns out to be too wide, since the text must end, is chosen again.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ from .state_table import DeviceStateTable, FullError, StateKey
 AHEAD = 2
 """Launches under way at once: while one runs the host looks at the one before."""
 _MISSES = 0.25
-"""Where more than that share of choices leads to what is not known, lanes wait for the host instead."""
+"""Where more than that share of choices leads to what is not known, slots wait for the host instead."""
 _MEMORY = 0.05
 
 
 class DeviceBatch:
-    """The rows of one plan. `run` ends with no launch under way, and rows as a step leaves them."""
+    """The sequences of one plan. `run` ends with no launch under way, and sequences as a step leaves them."""
 
     def __init__(
         self, rows: Sampler, pool: BlockPool, backend: BatchBackend, records: DeviceStateTable, model: Model
@@ -82,33 +82,33 @@ class DeviceBatch:
         self._missing = 0.0
 
     def takes(self, works: Sequence[Any]) -> TypeGuard[Sequence[SequenceState]]:
-        """Whether these can run as lanes: rows of which nothing is asked but their tokens, with little to read."""
+        """Whether these can run as slots: sequences of which nothing is asked but their tokens, with little to read."""
         return len(works) <= LANES and all(isinstance(work, SequenceState) and is_plain(work) for work in works)
 
     def run(self, works: Sequence[SequenceState], most: int, is_over: Callable[[], bool]) -> bool:
-        """Up to `most` launches, fewer once `is_over` or when half of the lanes are done, but all that was planned.
+        """Up to `most` launches, fewer once `is_over` or when half of the slots are done, but all that was planned.
 
-        Returns whether all that was planned has been read, which only an error of a row prevents: if not, the pool
+        Returns whether all that was planned has been read, which only an error of a sequence prevents: if not, the pool
         expects something in blocks that is not there.
         """
         if self._records.is_crowded:
             self._records.forget()
         self._backend.prepare()
         lanes = [BatchSlot(number, row, len(row.pending), always_told(row)) for number, row in enumerate(works)]
-        self._lanes, self._afoot, self._eras = lanes, dict(enumerate(lanes)), np.zeros(len(lanes), np.int64)
+        self._lanes, self._hosted, self._eras = lanes, dict(enumerate(lanes)), np.zeros(len(lanes), np.int64)
         special, is_few = self._special(works), len(lanes) <= FEW
         self._guesses = Guesses(self._model, works, self._records, special, self._odds) if is_few else None
-        self._riders = ActiveSlots(padded(len(lanes)), self._pool, self._records, special, self._guesses)
+        self._active = ActiveSlots(padded(len(lanes)), self._pool, self._records, special, self._guesses)
         under_way: deque[InFlight] = deque()
         launched = 0
         try:
             while True:
-                afoot = self._afoot.values()
-                live = len(self._riders) + sum(not lane.row.done for lane in afoot)
+                hosted = self._hosted.values()
+                live = len(self._active) + sum(not lane.row.done for lane in hosted)
                 ahead = AHEAD if self._missing <= _MISSES else 1
                 begun = None
                 goes_on = launched < most and 2 * live > len(lanes) and not (launched and is_over())
-                if goes_on or any(lane.fresh and not lane.row.done for lane in afoot):
+                if goes_on or any(lane.fresh and not lane.row.done for lane in hosted):
                     begun = self._launch()
                 if begun is not None:
                     under_way.append(begun)
@@ -119,25 +119,25 @@ class DeviceBatch:
                     while len(under_way) >= ahead:
                         self._collect(under_way.popleft())
                 elif begun is None:
-                    assert not len(self._riders), "nothing is under way for a rider that is told of"
+                    assert not len(self._active), "nothing is under way for an active slot that is told of"
                     return not any(lane.fresh for lane in lanes)
         finally:
             for lane in lanes:
                 self._pool.shrink(lane.row.table)
 
     def _special(self, works: Sequence[SequenceState]) -> NDArray[np.bool_]:
-        """The tokens that end texts, bool [V]: those of all rows, since what ends none of them is just looked at."""
+        """The tokens that end texts, bool [V]: those of all sequences, as what ends none of them is only looked at."""
         special = np.zeros(self._vocabulary.size, np.bool_)
         special[list(frozenset(self._vocabulary.eos_ids).union(*{row.request.stop_ids for row in works}))] = True
         return special
 
     def _launch(self) -> InFlight | None:
-        """Begin a launch; None if no lane can go on before the host has looked at what is under way."""
+        """Begin a launch; None if no slot can go on before the host has looked at what is under way."""
         guessed = self._guessed()
         width = WIDTHS[bool(guessed) or self._is_wide()]
         parts: list[SlotStep] = []
         told: list[list[int]] = []
-        for lane in self._afoot.values():
+        for lane in self._hosted.values():
             row = lane.row
             if row.finish is not None or row.error is not None:
                 continue
@@ -158,44 +158,44 @@ class DeviceBatch:
             tokens = [] if part.resumes else row.pending[first : first + part.count]
             padding = [0] * (room_of(width) - len(tokens))
             told.append([part.resumes, part.count, start, part.record, 0, *lane.told, *tokens, *padding])
-        riders, limits = self._riders.ready(width)
-        if not parts and not len(riders):
+        active, limits = self._active.ready(width)
+        if not parts and not len(active):
             return None
-        launch = self._told(told, width, parts, riders, limits)
+        launch = self._told(told, width, parts, active, limits)
         for number, (place, tokens) in guessed.items():
             if launch.rows[number, RESUME]:
                 launch.rows[number, [START, GUESSED]] = place, len(tokens)
                 launch.rows[number, HEADER : HEADER + len(tokens)] = tokens
-        return InFlight(self._backend.launch(launch), parts, riders, limits, self._eras[riders])
+        return InFlight(self._backend.launch(launch), parts, active, limits, self._eras[active])
 
     def _guessed(self) -> dict[int, Guessed]:
-        """By the numbers of lanes that go on from their last choice, how their texts are likely to."""
+        """By the numbers of slots that go on from their last choice, how their texts are likely to."""
         found: dict[int, Guessed] = {}
         if self._guesses is not None:
             most = room_of(WIDTHS[-1]) - 1
-            for lane in self._afoot.values():
+            for lane in self._hosted.values():
                 row = lane.row
                 record = None if row.done or not lane.is_choosing else self._records.find(key_of(row, is_closing=False))
                 tokens = [] if record is None else self._guesses.after(row, (), record, most)
                 if tokens:
                     found[lane.number] = Guessed(len(row.table.tokens) + len(row.pending) - 1, tokens)
-            found |= self._riders.guessed(most)
+            found |= self._active.guessed(most)
         return found
 
     def _is_wide(self) -> bool:
-        """Whether lanes read several tokens in the next launch: where they are few, and one knows more than one token,
+        """Whether slots read several tokens in the next launch: where they are few, and one knows more than one token,
         or some are forced behind the state it was in last, or were behind the next one."""
         if len(self._lanes) > FEW:
             return False
-        afoot = [lane for lane in self._afoot.values() if not lane.row.done]
-        return self._riders.is_near or any(_waiting(lane) > 1 or self._records.near[lane.record] for lane in afoot)
+        hosted = [lane for lane in self._hosted.values() if not lane.row.done]
+        return self._active.is_near or any(_waiting(lane) > 1 or self._records.near[lane.record] for lane in hosted)
 
     def _told(
-        self, told: list[list[int]], width: int, parts: Sequence[SlotStep], riders: Numbers, limits: NDArray[np.int32]
+        self, told: list[list[int]], width: int, parts: Sequence[SlotStep], active: Numbers, limits: NDArray[np.int32]
     ) -> Launch:
-        """What a launch is told; from now on its parts, and what it reads for riders, are under way."""
+        """What a launch is told; from now on its parts, and what it reads for active slots, are under way."""
         count = padded(len(self._lanes))
-        longest = max([self._riders.longest(riders), *(len(part.lane.row.table.blocks) for part in parts)])
+        longest = max([self._active.longest(active), *(len(part.lane.row.table.blocks) for part in parts)])
         first = HEADER + room_of(width)
         rows = np.zeros((count, first + bucket(longest)), np.int32)
         choices = greedily(self._vocabulary.size, count)
@@ -214,25 +214,25 @@ class DeviceBatch:
             lane.is_choosing = part.chooses
             if part.chooses:
                 lane.attempt = None
-        self._riders.tell(riders, limits, rows, width, choices)
+        self._active.tell(active, limits, rows, width, choices)
         is_filtered = bool((choices[TOP_K] < self._vocabulary.size).any() or (choices[TOP_P] < 1).any())
         return Launch(rows, width, choices, not choices[TEMPERATURE].any(), is_filtered, self._records.news())
 
     def _part(self, lane: BatchSlot, count: int, *, chooses: bool, **more: Any) -> SlotStep:
-        """A part of what a lane does from now on."""
+        """A part of what a slot does from now on."""
         return SlotStep(lane, count, chooses, int(self._eras[lane.number]), **more)
 
     def _resuming(self, lane: BatchSlot, limit: int) -> SlotStep:
-        """A lane reads what it chooses in the launch before, and what is forced behind it, up to so many tokens."""
+        """A slot reads what it chooses in the launch before, and what is forced behind it, up to so many tokens."""
         return self._part(lane, limit, chooses=True, resumes=True)
 
     def _resumed(self, lane: BatchSlot, width: int) -> SlotStep | None:
-        """A lane goes on from what it chooses in the launch before; None if its last token may be under way there."""
+        """A slot goes on from what it chooses in the launch before; None if its last token may be under way there."""
         limit = min(width, len(lane.row.pending) + lane.row.left - 1 - lane.sent)
         return self._resuming(lane, limit) if limit > 0 else None
 
     def _given(self, lane: BatchSlot, width: int) -> SlotStep:
-        """A lane reads tokens that the host knows. Raises what its guide does."""
+        """A slot reads tokens that the host knows. Raises what its guide does."""
         waiting = len(lane.row.pending) - lane.sent
         if waiting > width:
             return self._part(lane, width, chooses=False)
@@ -243,7 +243,7 @@ class DeviceBatch:
         return self._part(lane, waiting, chooses=True, record=record, is_closing=is_closing)
 
     def _record(self, lane: BatchSlot, is_closing: bool) -> int:
-        """The record that a lane chooses out of next, which may be one that holds once."""
+        """The record that a slot chooses out of next, which may be one that holds once."""
         row = lane.row
         try:
             return self._records.record(key_of(row, is_closing))
@@ -253,25 +253,28 @@ class DeviceBatch:
             return self._records.once(lane.number, row.guide_cache.mask(row.state, row.request.stop_ids, left))
 
     def _collect(self, begun: InFlight) -> None:
-        """Let rows have what a launch chose."""
+        """Let sequences have what a launch chose."""
         answer = self._backend.answer(begun.handle)
-        lanes, is_riding = self._lanes, self._riders.is_riding
+        lanes, is_active = self._lanes, self._active.is_active
         parts = [part for part in begun.parts if part.era == self._eras[part.lane.number]]
-        chosen = [part for part in parts if not is_riding[part.lane.number]]
-        valid = begun.eras == self._eras[begun.riders]
-        numbers, limits = begun.riders[valid], begun.limits[valid]
+        chosen = [part for part in parts if not is_active[part.lane.number]]
+        valid = begun.eras == self._eras[begun.active]
+        numbers, limits = begun.active[valid], begun.limits[valid]
         if len(chosen) < len(parts):
-            mounted = [part for part in parts if is_riding[part.lane.number]]
+            mounted = [part for part in parts if is_active[part.lane.number]]
             numbers = np.concatenate((numbers, np.array([part.lane.number for part in mounted], np.intp)))
             limits = np.concatenate((limits, np.array([part.count for part in mounted], np.int32)))
-        riding = is_riding[numbers]
-        chosen += [self._resuming(lanes[number], limit) for number, limit in _pairs(numbers[~riding], limits[~riding])]
-        numbers, limits = numbers[riding], limits[riding]
+        active_numbers = is_active[numbers]
+        chosen += [
+            self._resuming(lanes[number], limit)
+            for number, limit in _pairs(numbers[~active_numbers], limits[~active_numbers])
+        ]
+        numbers, limits = numbers[active_numbers], limits[active_numbers]
         if len(numbers):
-            count, others = self._riders.take(numbers, limits, answer)
+            count, others = self._active.take(numbers, limits, answer)
             self._missing *= (1 - _MEMORY) ** count
             for number, limit in _pairs(numbers[others], limits[others]):
-                self._dismount(lanes[number])
+                self._deactivate(lanes[number])
                 chosen.append(self._resuming(lanes[number], limit))
         for part in chosen:
             lane = part.lane
@@ -282,26 +285,26 @@ class DeviceBatch:
             except Exception as error:
                 lane.row.error = error
 
-    def _mount(self, lane: BatchSlot) -> None:
-        """Let a lane ride."""
+    def _activate(self, lane: BatchSlot) -> None:
+        """Let a slot ride."""
         choices = greedily(self._vocabulary.size)
         search = lane.row.request.search
         if isinstance(search, Sample):
             tell(choices, search)
-        del self._afoot[lane.number]
-        self._riders.mount(lane, choices)
+        del self._hosted[lane.number]
+        self._active.add(lane, choices)
 
-    def _dismount(self, lane: BatchSlot) -> None:
-        """Let a lane go by itself again; its row is told what was chosen meanwhile."""
-        if self._riders.dismount(lane, self._vocabulary.tokens):
+    def _deactivate(self, lane: BatchSlot) -> None:
+        """Let a slot go by itself again; its sequence is told what was chosen meanwhile."""
+        if self._active.flush(lane, self._vocabulary.tokens):
             row, count = lane.row, len(lane.row.tokens)
             lane.was_closing = self._records.is_closing(lane.record)
             self._sampler.settle(row)
             self._learn(row, count, is_chosen=False)
-        self._afoot[lane.number] = lane
+        self._hosted[lane.number] = lane
 
     def _take(self, lane: BatchSlot, part: SlotStep, answer: NDArray[np.int32]) -> None:
-        """One lane's part of a launch: what it read, and its choice unless that must be made again."""
+        """One slot's part of a launch: what it read, and its choice unless that must be made again."""
         row, read = lane.row, int(answer[COUNT])
         assert read, "what is under way for a lane is void when it is known that it pauses"
         tokens, after = answer[TOKENS:].reshape(2, -1)[:, :read].tolist()
@@ -320,7 +323,7 @@ class DeviceBatch:
     def _took(
         self, lane: BatchSlot, part: SlotStep, count: int, token: int, after: int, *, is_last: bool = True
     ) -> bool:
-        """A lane read so many tokens, and chose another. Returns whether that stands.
+        """A slot read so many tokens, and chose another. Returns whether that stands.
 
         after: the record after it
         """
@@ -359,17 +362,18 @@ class DeviceBatch:
         return True
 
     def _go_on(self, lane: BatchSlot, after: int, is_last: bool) -> None:
-        """A lane has its next token: let it ride, or go on, if it is known there and something is under way for it."""
+        """A slot has its next token: let it ride, or go on, if it is known there and something is under way for it."""
         row, lane.record = lane.row, max(after, FREE)
         if after == UNKNOWN or (is_last and not lane.flying):
             self._void(lane)
         elif is_last and self._may_ride(lane) and (lane.was_closing or not self._sampler.is_tight(row)):
             self._records.note(after)
-            self._mount(lane)
+            self._activate(lane)
 
     def _follow(self, key: StateKey, row: SequenceState, is_tight: bool) -> None:
-        """Let the device know where a row's pending tokens lead: what was chosen, and what is forced after it. Raises
-        FullError."""
+        """Let the device know where a sequence's pending tokens lead: what was chosen, and what is forced after it.
+        Raises FullError.
+        """
         before, last = self._records.find(key), key_of(row, is_tight)
         is_forced = len(row.pending) > 1
         if not before or (is_forced and (last is None or last.guide_cache is not key.guide_cache)):
@@ -381,7 +385,7 @@ class DeviceBatch:
         self._records.lead(before, row.pending[-1], last, row.left)
 
     def _read(self, lane: BatchSlot, count: int) -> None:
-        """A lane has read its row's next tokens."""
+        """A slot has read its sequence's next tokens."""
         row, table = lane.row, lane.row.table
         read = row.pending[:count]
         if lane.fresh:
@@ -393,12 +397,12 @@ class DeviceBatch:
         self._pool.trim(table)
 
     def _learn(self, row: SequenceState, count: int, *, is_chosen: bool) -> None:
-        """A row had so many tokens before; those after the next one followed from it."""
+        """A sequence had so many tokens before; those after the next one followed from it."""
         if self._guesses is not None:
             self._guesses.learn(row, row.tokens[count:], chain((is_chosen,), repeat(False)))
 
     def _may_ride(self, lane: BatchSlot) -> bool:
-        """Whether nothing is to be looked at but which tokens a lane chooses."""
+        """Whether nothing is to be looked at but which tokens a slot chooses."""
         row = lane.row
         is_told = not lane.fresh and row.left > 3 and row.state >= row.request.start.tail
         return is_told and len(row.pending) == 1 and not row.request.stop and self._pool.can_cut
@@ -410,14 +414,14 @@ class DeviceBatch:
         return None if self._sampler.fits(row, token) else 1
 
     def _void(self, lane: BatchSlot) -> None:
-        """Let nothing come of what is under way for a lane."""
+        """Let nothing come of what is under way for a slot."""
         self._eras[lane.number] += 1
         lane.sent = lane.flying = 0
         lane.is_choosing = False
 
 
 def _waiting(lane: BatchSlot) -> int:
-    """How many tokens a lane has to read that the host knows, at least."""
+    """How many tokens a slot has to read that the host knows, at least."""
     return len(lane.row.pending) - lane.sent
 
 
@@ -429,7 +433,7 @@ _KINDS = {torch.float32, torch.float16, torch.bfloat16}
 
 
 def backend_of(model: Model, memory: Memory, records: DeviceStateTable) -> BatchBackend | None:
-    """What runs lanes whose texts lie in a model's memory; None where its device, or the model, does not.
+    """What runs slots whose texts lie in a model's memory; None where its device, or the model, does not.
 
     On a GPU that Triton knows: decoders that read packed steps, keep keys and values only, and have a head apart, all
     of them on that device.

@@ -1,4 +1,4 @@
-"""Slots of the device batch: active ones go on by the state table, their choices kept in arrays until they are flushed."""
+"""Slots of the device batch. Active ones go on by the state table; their choices stay in arrays until flushed."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from .guesses import Guesses
 from .state_table import DeviceStateTable, StateKey
 
 _NOTED = 64
-"""Tokens of a lane that are noted before its row is told of them."""
+"""Tokens of a slot that are noted before its sequence is told of them."""
 
 
 class ActiveSlots:
-    """Those of `count` lanes that ride, by their numbers. Nothing is asked of a guide, or written to a row, for a token
+    """Those of `count` slots that ride, by their numbers. Nothing is asked of a guide, or written to a sequence, for a
+    token
     that leads from one known record to another with plenty left: a launch costs no Python for each.
 
-    special: bool [V], the tokens that end a text; guesses: of those that follow, where lanes are few
-    is_riding: bool [count]; flying, sent: int32 [count], launches under way that read for a lane, and how many tokens
+    special: bool [V], the tokens that end a text; guesses: of those that follow, where slots are few
+    is_active: bool [count]; flying, sent: int32 [count], launches under way that read for a slot, and how many tokens
         these read at most
     """
 
@@ -42,7 +43,7 @@ class ActiveSlots:
         self._guesses = guesses
         self._records = records
         self._special = special
-        self.is_riding = np.zeros(count, np.bool_)
+        self.is_active = np.zeros(count, np.bool_)
         self.flying = np.zeros(count, np.int32)
         self.sent = np.zeros(count, np.int32)
         self._rows: dict[int, SequenceState] = {}
@@ -60,14 +61,14 @@ class ActiveSlots:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def mount(self, lane: BatchSlot, choices: NDArray[np.float64]) -> None:
-        """Let a lane ride whose last choice leads to a known record, and is being read by launches under way.
+    def add(self, lane: BatchSlot, choices: NDArray[np.float64]) -> None:
+        """Let a slot ride whose last choice leads to a known record, and is being read by launches under way.
 
         choices: float64 [4], how it chooses
         """
         number, row = lane.number, lane.row
         self._rows[number] = row
-        self.is_riding[number] = True
+        self.is_active[number] = True
         self.flying[number], self.sent[number] = lane.flying, lane.sent
         self._left[number] = row.left
         self._ends[number] = len(row.table.tokens) + lane.sent
@@ -75,14 +76,14 @@ class ActiveSlots:
         self._last[number], self._made[number], self._steps[number] = lane.record, 0, 0
         self._lay(number, row)
 
-    def dismount(self, lane: BatchSlot, tokens: list[bytes | None]) -> bool:
-        """Tell the row what was noted, if anything, which is returned.
+    def flush(self, lane: BatchSlot, tokens: list[bytes | None]) -> bool:
+        """Tell the sequence what was noted, if anything, which is returned.
 
         tokens: the vocabulary's
         """
         number = lane.number
         row, count = self._rows.pop(number), int(self._made[number])
-        self.is_riding[number] = False
+        self.is_active[number] = False
         lane.flying, lane.sent = int(self.flying[number]), int(self.sent[number])
         if not count:
             return False
@@ -102,7 +103,7 @@ class ActiveSlots:
     @property
     def is_near(self) -> bool:
         """Whether a token is forced for one of them, or may soon be, as far as its last record is known."""
-        return bool(self._records.near[self._last[self.is_riding]].any())
+        return bool(self._records.near[self._last[self.is_active]].any())
 
     def guessed(self, most: int) -> dict[int, Guessed]:
         """How their texts are likely to go on, with up to so many tokens."""
@@ -116,8 +117,8 @@ class ActiveSlots:
         return found
 
     def ready(self, width: int) -> tuple[Numbers, NDArray[np.int32]]:
-        """The riders for whose next token there is room, and how many of `width` tokens each may read at most."""
-        numbers = np.flatnonzero(self.is_riding)
+        """The active slots for whose next token there is room, and how many of `width` tokens each may read at most."""
+        numbers = np.flatnonzero(self.is_active)
         # All tokens of a text are read but the last.
         limits = np.minimum(width, self._left[numbers] - self.sent[numbers])
         for place in np.flatnonzero(self._ends[numbers] + limits > self._room[numbers]).tolist():
@@ -129,7 +130,7 @@ class ActiveSlots:
         return numbers[limits > 0], limits[limits > 0]
 
     def _lay(self, number: int, row: SequenceState) -> None:
-        """Note the blocks of a row."""
+        """Note the blocks of a sequence."""
         blocks = row.table.blocks
         if len(blocks) > self._blocks.shape[1]:
             wider = np.zeros((len(self._blocks), 4 * len(blocks)), np.int32)
@@ -150,9 +151,9 @@ class ActiveSlots:
         width: int,
         choices: NDArray[np.float64],
     ) -> None:
-        """Write what a launch is told of riders, which reads so many more tokens of each at most.
+        """Write what a launch is told of active slots, which reads so many more tokens of each at most.
 
-        rows, choices: of all lanes, as `Launch` has them
+        sequences, choices: of all slots, as `Launch` has them
         """
         rows[numbers, RESUME] = 1
         rows[numbers, WIDTH] = limits
@@ -166,7 +167,8 @@ class ActiveSlots:
         self.flying[numbers] += 1
 
     def take(self, numbers: Numbers, limits: NDArray[np.int32], answer: NDArray[np.int32]) -> tuple[int, Numbers]:
-        """Note what a launch chose for riders: for how many tokens, and the places of those that have to be looked at.
+        """Note what a launch chose for active slots: for how many tokens, and the places of those that have to be
+        looked at.
 
         limits: how many tokens it was to read of each at most
         """
@@ -202,10 +204,10 @@ Numbers = NDArray[np.intp]
 
 @dataclass(slots=True, eq=False)
 class BatchSlot:
-    """A row in its lane.
+    """A sequence in its slot.
 
-    number: of the lane
-    fresh: how many of the row's pending tokens have their blocks' content known already, from when it was planned
+    number: of the slot
+    fresh: how many of the sequence's pending tokens have their blocks' content known already, from when it was planned
     told: what every launch is told of it, from ORIGIN on
     sent: tokens that launches under way read at most; flying: how many these are; is_choosing: whether the last chooses
     record: after what was chosen last, FREE if it is not known
@@ -227,10 +229,10 @@ class BatchSlot:
 
 @dataclass(slots=True)
 class SlotStep:
-    """What one lane does in a launch: how many tokens it reads, at most if it resumes; whether it chooses then, and out
+    """What one slot does in a launch: how many tokens it reads, at most if it resumes; whether it chooses then, and out
     of which record.
 
-    era: of the lane, which counts the times that what was under way for it became void
+    era: of the slot, which counts the times that what was under way for it became void
     """
 
     lane: BatchSlot
@@ -250,17 +252,17 @@ class Guessed(NamedTuple):
 
 
 class InFlight(NamedTuple):
-    """A launch under way: its parts; and the riders in it, how many tokens each reads at most, and their eras."""
+    """A launch under way: its parts; and the active slots in it, how many tokens each reads at most, and their eras."""
 
     handle: Any
     parts: list[SlotStep]
-    riders: Numbers
+    active: Numbers
     limits: NDArray[np.int32]
     eras: NDArray[np.int64]
 
 
 _SEARCHES = (Greedy, Sample)
-"""Those that lanes know; a caller's own, also one derived of these, may choose otherwise."""
+"""Those that slots know; a caller's own, also one derived of these, may choose otherwise."""
 
 
 def is_plain(sequence: SequenceState) -> bool:
@@ -293,7 +295,7 @@ def always_told(sequence: SequenceState) -> tuple[int, ...]:
 
 
 def greedily(size: int, *lanes: int) -> NDArray[np.float64]:
-    """The choice of the most likely of `size` tokens, float64 [4, *lanes], for which nothing is left out."""
+    """The choice of the most likely of `size` tokens, float64 [4, *slots], for which nothing is left out."""
     choices = np.zeros((4, *lanes))
     choices[TOP_K], choices[TOP_P] = size, 1
     return choices
