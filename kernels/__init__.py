@@ -21,7 +21,7 @@ row: OK; NAN (an allowed logit is NaN or +inf; any logit is, where raw log-proba
     masked_topk(logits, k, masks, rows, size, *, scores=None, group=1, normalise="raw" | "masked" | "none")
         -> Best(scores, rows, tokens, normaliser, status), for every `group` of rows (beams) together
     token_logprobs(logits, tokens, masks, rows, size) -> Choice
-    logsumexp(logits, masks, rows, size, *, raw=True) -> Normaliser(masked, raw, status)
+    logsumexp(logits, masks, rows, size, *, raw=True) -> LogitSums(masked, raw, status)
     allowed_ids(mask, size) -> int32 [n];  popcount(masks) -> int64 [R]
     pack_mask(allowed) -> masks;  unpack_mask(masks, size) -> bool;  words_for(size) -> W
     warm(report=None) -> seconds, compiles or loads every CPU kernel
@@ -58,7 +58,7 @@ _HOMES = {
     "OK": "logits.select",
     "Best": "logits.select",
     "Chosen": "logits.select",
-    "Normaliser": "logits.select",
+    "LogitSums": "logits.select",
     "allowed_ids": "logits.mask",
     "apply_mask": "logits.mask",
     "logsumexp": "logits.select",
