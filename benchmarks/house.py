@@ -5,7 +5,7 @@
 Functions run are those of the package, each counted once, in whichever thread; modules are imported, the model is
 loaded and kernels are compiled before. Each is counted in a process of its own. --list prints what was counted by the
 measures whose names contain the word. No test asserts the figures, but for the imports that run upwards, which
-tests/test_layering.py lists.
+tests/test_layering.py refuses.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ NAMED = {
     "caches of transitions in Python": "guides:LiftedGuide._steps engine:StateTable engine:DeviceStateTable",
     "ways to run a body": """
         engine:PackedRunner engine:StatesRunner engine:BodyRunner engine:DescribedDecoder engine:QuickBody
-        engine:FusedReader engine:PackedReader engine:PaddedReader engine:AlignedReader engine:EqualReader
-        engine:RecurrentReader engine:WholeReader engine:Twin
     """,
 }
 MOST_BRANCHES = 25

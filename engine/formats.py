@@ -1,4 +1,4 @@
-"""Python types as constraints: the texts that stand for their values, and the way back."""
+"""Python types as patterns: the texts that stand for their values, the way back, and what JSON Schemas leave unsaid."""
 
 from __future__ import annotations
 

@@ -172,7 +172,13 @@ class Generator(Copied, Generic[T]):
     def iter(self, prompts: Sequence[Prompt], **options: Unpack[CallOptions]) -> Iterator[tuple[int, Generation[T]]]:
         """The results of a list of prompts as they are finished, each with the number of its prompt."""
         handle = self._handle(prompts_of(prompts).items, Options.of(CallOptions, options))
-        return ((each.prompt, each.result) for each in handle.finished() if each.result is not None)
+
+        def results() -> Iterator[tuple[int, Generation[T]]]:
+            for each in handle.finished():
+                assert each.result is not None, "it is the last piece of a text"
+                yield each.prompt, each.result
+
+        return results()
 
     def _handle(self, prompts: Sequence[Prompt], options: Options) -> Handle:
         return Handle(Engine.of(self.model), [(self, prompt) for prompt in prompts], options)
@@ -244,7 +250,7 @@ class Generator(Copied, Generic[T]):
             return known
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[T]:
-        """What a finished row comes to."""
+        """What a finished sequence comes to."""
         assert sequence.finish is not None
         logprobs = bool(options.logprobs)
         scores = Scores.of(sequence, 0, len(sequence.tokens), self.model.vocabulary) if logprobs else None
@@ -285,7 +291,7 @@ class Generator(Copied, Generic[T]):
         )
 
     def said(self, result: Generation[Any], text: str, sequence: SequenceState) -> Generation[T]:
-        """The result of another generator's row, with what this one says of a part of its text."""
+        """The result of another generator's sequence, with what this one says of a part of its text."""
         value, error = self._converted(text, sequence)
         spans, unenforced, fault = self._looked_up(text, sequence)
         return replace(result, value=value, spans=spans, unenforced=unenforced, error=error or fault)
@@ -312,7 +318,7 @@ class Generator(Copied, Generic[T]):
         return spans, {}, None
 
     def value_of(self, text: str, sequence: SequenceState) -> T:
-        """The value of a finished row's text."""
+        """The value of a finished sequence's text."""
         return cast(T, text) if self._convert is None else self._convert(text)
 
     def _diagnostics(self, sequence: SequenceState) -> Diagnostics:

@@ -1,4 +1,4 @@
-"""What is known of texts that were drawn for one prompt, beside the texts."""
+"""Weights of texts that were drawn for one prompt: their mean, shares and effective number, and resampling by them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def go_on(handle: Handle, total: int, progress: bool | None, told: Told | None) 
         for each in handle.finished():
             if bar is not None:
                 bar.update()
-            if told is not None and each.result is not None:
+            if told is not None:
+                assert each.result is not None, "it is the last piece of a text"
                 told(each.prompt, each.sample, each.result)
 
 

@@ -1,4 +1,4 @@
-"""Log-probabilities of chosen tokens, and the best tokens beside them."""
+"""Scores of a step's tokens, by its logits and masks: log-probabilities, the best tokens, traces for diagnostics."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_steps_of_a_constraint_name_what_there_is() -> None:
 
 
 def test_the_glossary_names_files_and_what_is_in_them() -> None:
-    """`Row` in `engine/decode/sequence.py`: a name that stands in the file; at most 80 terms, each once."""
+    """`SequenceState` in `engine/decode/sequence.py`: a name that stands in the file; at most 80 terms, each once."""
     lines = (PACKAGE / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines()
     rows = [line.strip("|").split("|") for line in lines if line.startswith("| ") and not line.startswith("| Term")]
     terms = [name.strip() for row in rows if "---" not in row[0] for name in row[0].split(", ")]

@@ -1,4 +1,4 @@
-"""A text's own guesses: what came before goes on as it did, a quotation goes on where it is."""
+"""A sequence's own guesses, by what it repeats or quotes or must say, and how often each kind of them is right."""
 
 from __future__ import annotations
 

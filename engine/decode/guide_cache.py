@@ -1,4 +1,4 @@
-"""A guide as the loop asks it: which tokens a step may choose from, where they lead, and when the text must end."""
+"""A guide as the engine asks it, and a table of its states, so that sequences go on from those that were met."""
 
 from __future__ import annotations
 

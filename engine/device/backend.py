@@ -1,4 +1,4 @@
-"""What lanes run on."""
+"""Backends of the device batch: what one launch is told and answers."""
 
 from __future__ import annotations
 

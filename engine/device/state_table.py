@@ -1,4 +1,4 @@
-"""What the device knows of constraints: a record for each state that was met, and what follows on tokens seen there."""
+"""The device's table of states that were met: what each allows, where tokens lead, which characters lead back."""
 
 from __future__ import annotations
 

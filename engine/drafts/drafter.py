@@ -22,7 +22,7 @@ from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK, Chunk
 from ..models.protocol import DraftedModel, Hidden, Memory, Model
 from .costs import ForwardCosts
-from .foreseen import ForcedDrafts, after
+from .foreseen import ForcedDrafts, state_after_guess
 from .second import DraftModel
 
 WIDEST = 16
@@ -204,7 +204,7 @@ class Drafter:
                 brings += probability
             else:
                 is_on = False
-            state = after(sequence, state, token)
+            state = state_after_guess(sequence, state, token)
             if state == DEAD:
                 break
             drafted.append(token)

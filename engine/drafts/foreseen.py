@@ -63,9 +63,9 @@ class ForcedDrafts:
         return tokens[: len(tokens) - (len(data) > len(written))] if text.encode() == written else []
 
 
-def after(row: SequenceState, state: int, token: int) -> int:
+def state_after_guess(sequence: SequenceState, state: int, token: int) -> int:
     """The state after a guess; DEAD where the constraint refuses it, or where it would end the text."""
-    request = row.request
+    request = sequence.request
     if request.stops(state, token):
         return DEAD
     guide_cache = request.guide_cache(state)
@@ -81,7 +81,7 @@ def after(row: SequenceState, state: int, token: int) -> int:
         return DEAD
 
 
-def mask_of(guide_cache: GuideCache, state: int, stop_ids: frozenset[int]) -> Mask | None:
+def mask_of_guess(guide_cache: GuideCache, state: int, stop_ids: frozenset[int]) -> Mask | None:
     """What a state allows; None where that cannot be told."""
     try:
         return guide_cache.mask(state, stop_ids)

@@ -18,7 +18,7 @@ from ..memory.tables import BlockTable, Chunk
 from ..models.protocol import Model
 from ..scores import stack_masks
 from ..search import UNUSABLE, Greedy, Sample
-from .foreseen import after, mask_of
+from .foreseen import mask_of_guess, state_after_guess
 
 CATCH_UP = 256
 """Tokens of prompts, and of what was written meanwhile, that it reads in a step."""
@@ -116,7 +116,7 @@ class DraftModel:
         goes_on: list[int] = []
         for place, n in enumerate(alive):
             token = self._pick(rows[n], states[n], len(found[n]), logits[place : place + 1])
-            state = DEAD if token == UNUSABLE or token in self._eos else after(rows[n], states[n], token)
+            state = DEAD if token == UNUSABLE or token in self._eos else state_after_guess(rows[n], states[n], token)
             if state != DEAD:
                 states[n] = state
                 found[n].append(token)
@@ -127,7 +127,7 @@ class DraftModel:
         """The sequence's own choice, if these were its logits [1, V]; UNUSABLE if there is none."""
         request = row.request
         guide_cache = request.guide_cache(state)
-        mask = None if guide_cache is None else mask_of(guide_cache, state, request.stop_ids)
+        mask = None if guide_cache is None else mask_of_guess(guide_cache, state, request.stop_ids)
         if guide_cache is not None and mask is None:
             return UNUSABLE
         search = request.search if type(request.search) is Sample else _GREEDY

@@ -1,4 +1,6 @@
-"""What a model says of the next token before anything is refused, and how much of that a mask leaves."""
+"""A model's distribution of the next token before anything is refused, how much of it a mask leaves, and draws that a
+function may refuse.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that are drawn: how far each has come, what may follow, and whether it can still be one of the target's."""
+"""Texts that are drawn for one prompt: how each goes on, what is known of all as a trie, and their keys and values."""
 
 from __future__ import annotations
 
@@ -167,7 +167,12 @@ class PathNode:
 
 
 class PathTrie:
-    """All nodes that were met; `size` counts what they keep, in probabilities."""
+    """All nodes that were met: the model's distributions, and bounds of what is left of the constraint.
+
+    A node's bound is no less than the probability that the model, having come so far, ends in a text of the constraint.
+    It is 1 before the model was asked there, then the mass of the mask, and falls as bounds behind it do.
+    size: what the nodes keep, in probabilities
+    """
 
     def __init__(self, first: SampledPath) -> None:
         self.root = PathNode(first)

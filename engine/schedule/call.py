@@ -1,4 +1,4 @@
-"""Calls: requests that one caller waits for, and what has come of each."""
+"""Calls: requests that one caller waits for, what runs of each, what it waits for, and what has come of it."""
 
 from __future__ import annotations
 

@@ -203,11 +203,8 @@ class EngineCore:
                 is_ended = work.done if isinstance(work, SequenceState) else work.error is not None
                 if not is_ended:
                     # Beams may have been left half continued; their search comes to the same again.
-                    again = (
-                        self._again(group)
-                        if isinstance(work, SequenceState)
-                        else self._start(work.request, _source(work))
-                    )
+                    is_single = isinstance(work, SequenceState)
+                    again = self._again(group) if is_single else self._start(work.request, _source(work))
                     left.append(SequenceGroup(call, number, group.arrival, again, True, group.steps, is_again=True))
                     call.groups[number] = left[-1]
                 else:
@@ -264,9 +261,9 @@ class EngineCore:
         table = self._pool.table(_source(work), work.request.start.source or None)
         if isinstance(work, SequenceState):
             return self._sampler.restart(work, table)
-        return (
-            self._beams.restart(work, table) if isinstance(work, BeamGroup) else self._populations.restart(work, table)
-        )
+        if isinstance(work, BeamGroup):
+            return self._beams.restart(work, table)
+        return self._populations.restart(work, table)
 
     def _read(self, plan: StepPlan, most: int, is_over: Callable[[], bool]) -> bool:
         """One forward pass, or several of sequences that go on by themselves, and what follows.
@@ -300,11 +297,8 @@ class EngineCore:
             hidden = drafted.read(self.model, plan.readers, plan.chunks, self._memory)
             place = accumulate([0, *ends])
         drafter = self._drafter if plan.is_short else None
-        if (
-            (drafter is not None or self._config.prefill_chunk_size is None)
-            and isinstance(hidden, Tensor)
-            and not hidden.is_cpu
-        ):
+        is_timed = drafter is not None or self._config.prefill_chunk_size is None
+        if is_timed and isinstance(hidden, Tensor) and not hidden.is_cpu:
             hidden[:1].cpu()  # until a device has read
         if drafter is not None:
             tokens = sum(len(chunk.tokens) for chunk in plan.chunks)

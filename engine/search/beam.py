@@ -1,4 +1,4 @@
-"""Beam search: several hypotheses side by side, the finished ones ranked by a score that length is weighed in."""
+"""Beam search: hypotheses side by side, ranked by a score that length is weighed in, and banks by required content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws of exactly the model's distribution over the texts of a constraint."""
+"""Searches that are right about a whole text: exact draws, and weighted ones step by step under the masks."""
 
 from __future__ import annotations
 

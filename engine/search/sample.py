@@ -1,4 +1,4 @@
-"""Tokens drawn at random, as likely as the model says."""
+"""The choice of a token: drawn as likely as the model says, or always the likeliest."""
 
 from __future__ import annotations
 

@@ -269,13 +269,15 @@ class DistinctGuide(RememberingGuide):
 
     def _distance(self, place: At) -> int:
         state, trail = place
-        if (
-            trail is None
-            or self._continuations.is_settled(trail)
-            or (not self._by_bytes and self._continuations.is_clean(state, trail))
-        ):
+        if trail is None or self._is_as_far(state, trail):
             return self._continuations.needed(state) if self._by_bytes else self._closing.distance(state)
         return self._continuations.cost(state, trail)
+
+    def _is_as_far(self, state: int, trail: JSONTrail) -> bool:
+        """Whether a text has no more before it than the chart says."""
+        return self._continuations.is_settled(trail) or (
+            not self._by_bytes and self._continuations.is_clean(state, trail)
+        )
 
     def enough(self, state: int, left: int) -> int | None:
         """As `LiftedGuide.enough`."""
@@ -288,11 +290,7 @@ class DistinctGuide(RememberingGuide):
 
     def _enough(self, place: At, left: int) -> int | None:
         state, trail = place
-        if (
-            trail is None
-            or self._continuations.is_settled(trail)
-            or (not self._by_bytes and self._continuations.is_clean(state, trail))
-        ):
+        if trail is None or self._is_as_far(state, trail):
             if not self._by_bytes:
                 return self._closing.enough(state, left)
             needed = self._continuations.needed(state)
