@@ -28,7 +28,7 @@ from .quick import QuickBody
 from .states.carriers import Carrier, find_carrier
 from .states.runner import Scans, StatesRunner
 from .states.storage import StateStorage
-from .stock import strangeness
+from .stock import cache_argument, strangeness
 from .ways import Way, is_to_be_verified, way_of
 from .wrapped import entry_device, is_spread
 
@@ -61,6 +61,7 @@ class DecoderModel(HeadedModel, Sendable):
         self.block_bytes = self.state_bytes = 0
         self.window: int | None = None
         self._body: Any = getattr(model, "model", model) if model.base_model is model else model.base_model
+        self._cache_name = cache_argument(self._body)
         self._cached = cache
         self._config = config
         self._layers: int = config.num_hidden_layers
@@ -78,8 +79,7 @@ class DecoderModel(HeadedModel, Sendable):
         self.begin_id = begin_of(model, self._width)
 
     def _layer_kinds(self) -> list[LayerMemory]:
-        names = inspect.signature(self._body.forward).parameters
-        if "state" in names and not {"past_key_values", "cache_params"} & set(names):
+        if self._cache_name is None and "state" in inspect.signature(self._body.forward).parameters:
             return [LayerMemory(states=1)] * self._layers
         return layer_kinds(self._config)
 
@@ -172,11 +172,10 @@ class DecoderModel(HeadedModel, Sendable):
 
     def _states_runner(self, way: Way, body: Any, run: Callable[..., Tensor]) -> StatesRunner:
         names = inspect.signature(body.forward).parameters
-        name = next((name for name in ("past_key_values", "cache_params") if name in names), "state")
         attends = any(kind.reach is not None for kind in self._kinds)
         if self._carrier is None:
             few = torch.tensor([_TEXT[:2]] * 3, device=self.device)
-            self._carrier = find_carrier(body, self._kinds, name, few)
+            self._carrier = find_carrier(body, self._kinds, self._cache_name or "state", few)
         return StatesRunner(
             body, self._kinds, run, carrier=self._carrier, device=self.device, takes_positions="position_ids" in names,
             packed=PackedRunner(self._body, self._config, run) if attends and way.blocks else None,
@@ -270,8 +269,10 @@ class DecoderModel(HeadedModel, Sendable):
         head, runner = None if self._spread else self._head, self._now()
         return (runner, head) if head is not None and isinstance(runner, PackedRunner) else None
 
-    def _run(self, body: Any, ids: Tensor, **arguments: Any) -> Tensor:
+    def _run(self, body: Any, ids: Tensor, *, cache: Any = None, **arguments: Any) -> Tensor:
         """States of the body, or logits of the whole model where the head is not apart."""
+        if cache is not None:
+            arguments[self._cache_name or "past_key_values"] = cache
         if self._head is not None:
             with torch.no_grad():  # kernels leave nothing behind that gradients could follow
                 return body(input_ids=ids, **arguments).last_hidden_state

@@ -20,6 +20,7 @@ from .generation_config import eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, find_head
 from .nearness import check_numbers
 from .protocol import Memory
+from .stock import cache_argument
 from .wrapped import entry_device
 
 
@@ -50,6 +51,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         self.start_ids = _start_ids(model)
         self._encoder: Any = model.get_encoder()
         self._decoder: Any = model.get_decoder()
+        self._cache_name = cache_argument(self._decoder) or "past_key_values"
         self._layers: int = getattr(config, "num_decoder_layers", None) or config.decoder_layers
         self.block_bytes = 0
         self._source_bytes = 0
@@ -117,8 +119,8 @@ class EncoderDecoderModel(HeadedModel, Sendable):
             input_ids=torch.full((len(sources), 1), self.start_ids[0], device=self.device),
             encoder_hidden_states=states.last_hidden_state,
             encoder_attention_mask=mask,
-            past_key_values=seen,
             use_cache=True,
+            **{self._cache_name: seen},
         )
         layers: list[Any] = seen.cross_attention_cache.layers
         return [
@@ -144,8 +146,8 @@ class EncoderDecoderModel(HeadedModel, Sendable):
             input_ids=now.ids,
             encoder_hidden_states=source.shape_only,
             encoder_attention_mask=source.mask,
-            past_key_values=both,
             use_cache=True,
+            **{self._cache_name: both},
         )
         return now.lasts(states.last_hidden_state)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterator
 from operator import is_
@@ -18,6 +19,13 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _FORWARD = _HOOKS[:2]
 _CAPTURING = "transformers.utils.output_capturing"
 _get: Any = dict[str, Any].get
+_CACHES = ("cache", "past_key_values", "cache_params")
+
+
+def cache_argument(network: Any) -> str | None:
+    """The argument by which a network takes its cache: `cache` from transformers 5.24 on; None if it takes none."""
+    names = inspect.signature(network.forward).parameters
+    return next((name for name in _CACHES if name in names), None)
 
 
 class Links:

@@ -16,7 +16,7 @@ import transformers
 from .packed.architectures import ARCHITECTURES
 from .stock import strangeness
 
-_COMPARED = (5, 23)
+_COMPARED = (5, 24)
 """The newest version of transformers whose architectures were compared."""
 _VERIFY = "TRELLM_VERIFY_MODELS"
 _HARMLESS = {

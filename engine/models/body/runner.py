@@ -65,7 +65,7 @@ class BodyRunner:
             more["attention_mask"] = None if own else self._masks(now.positions.expand(len(chunks), -1), now.end)
         elif self.rows == "aligned" and now.texts is not None and now.texts.absent is not None:
             more["attention_mask"] = (~now.texts.absent).long()
-        return now.lasts(self._run(now.ids, past_key_values=now.view, use_cache=True, **more))
+        return now.lasts(self._run(now.ids, cache=now.view, use_cache=True, **more))
 
     def _whole(self, chunks: Sequence[Chunk]) -> Tensor:
         texts = [[*table.tokens, *tokens] for table, tokens in chunks]

@@ -113,7 +113,7 @@ class PackedRunner:
 
     def _states(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
         """The states [tokens, size] of a step's tokens."""
-        more = {"past_key_values": _Positions(positions)} if self._tuned else {}
+        more = {"cache": _Positions(positions)} if self._tuned else {}
         return self.run(ids[None], step, position_ids=positions[None], use_cache=False, **more)[0]
 
     def run(self, ids: Tensor, step: PackedStep | DeviceStep, **arguments: Any) -> Tensor:

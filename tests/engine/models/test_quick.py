@@ -1,6 +1,7 @@
 """Bodies with quick parts: the same weights, the same states, and no change to the body itself."""
 
 import copy
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -36,8 +37,8 @@ def test_a_quick_body_goes_on_as_the_body_does(name: str) -> None:
     quick = QuickBody(body).network
     assert any(type(module) is nn.Linear and "forward" in vars(module) for module in quick.modules())
     assert not any("forward" in vars(module) for module in body.modules())
-    kept = "past_key_values" if name not in ("mamba", "mamba2", "falcon_mamba", "rwkv") else "cache_params"
-    kept = "state" if name == "rwkv" else kept
+    arguments = inspect.signature(body.forward).parameters
+    kept = next(each for each in ("cache", "past_key_values", "cache_params", "state") if each in arguments)
     found: list[list[torch.Tensor]] = []
     for each in (body, quick):
         out = each(input_ids=IDS[:, :2], use_cache=True)
