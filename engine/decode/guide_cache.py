@@ -26,10 +26,9 @@ from ..scores import as_list
 
 T = TypeVar("T")
 
-_REMEMBERED = 1 << 20
-_CERTAIN_STATES = 1 << 16
 _CERTAIN_BYTES = 64
 _TAILS = 256
+_NO_STOPS: frozenset[int] = frozenset()
 
 
 class MaskTimer:
@@ -74,11 +73,6 @@ class GuideCache:
         self._within = guide.mask_within if conforms(guide, RowGuide) else partial(mask_within, guide)
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self.states = StateTable()
-        self._allowed: dict[int, Allowed] = {}
-        self._enough: dict[int, int] = {}
-        self._listed = 0
-        self._certain: dict[int, bytes] = {}
-        self._advancing: dict[int, NDArray[np.int32]] = {}
         self._behind: dict[bytes, HealedGuideCache] = {}
         self._distance: int | None = None
         self._lock = new_lock()
@@ -110,38 +104,44 @@ class GuideCache:
                     del self._behind[next(iter(self._behind))]
         return found
 
+    def beyond(self, state: int) -> tuple[GuideCache, int]:
+        """The cache that knows a state, and the state's number there, whatever prompt stands before it."""
+        return self, state
+
     def allowed(self, state: int) -> Allowed:
-        """What `state` allows; remembered, up to a million listed ids."""
-        found = self._allowed.get(state)
+        """The tokens that `state` allows, without the mask; remembered."""
+        cache, state = self.beyond(state)
+        entry = cache.states.of(state)
+        found = entry.choice
         if found is None:
-            found = MaskTimer.timed(lambda: self.listed(self.guide.mask(state))._replace(mask=None))
-            self._listed += 1 if found.ids is None else len(found.ids)
-            if self._listed > _REMEMBERED:
-                self._allowed.clear()
-                self._enough.clear()
-                self._listed = 0
-            self._allowed[state] = found
+            found = MaskTimer.timed(lambda: cache.listed(cache.guide.mask(state)))._replace(mask=None)
+            entry.choice = found
+            cache.states.hold(0 if found.ids is None else 8 * len(found.ids))
         return found
 
     def known(self, state: int) -> Allowed | None:
-        """What `allowed` remembers of a state; None if it was not asked yet."""
-        return self._allowed.get(state)
+        """The same, as far as it is remembered; None if it was not asked yet."""
+        cache, state = self.beyond(state)
+        entry = cache.states.find(state)
+        return None if entry is None else entry.choice
 
     def ahead(self, state: int) -> bytes:
-        """What follows in the document that is quoted, where only one place of it is meant; else nothing."""
-        return b"" if self._quoting is None else self._quoting.ahead(state)
+        """The bytes that follow in the document that is quoted, where only one place of it is meant; else none."""
+        cache, state = self.beyond(state)
+        return b"" if cache._quoting is None else cache._quoting.ahead(state)
 
     def certain(self, state: int) -> bytes:
         """The bytes to which there is no alternative, which several tokens may spell in several ways; remembered."""
-        found = self._certain.get(state)
+        cache, state = self.beyond(state)
+        entry = cache.states.of(state)
+        found = entry.certain
         if found is None:
-            if len(self._certain) >= _CERTAIN_STATES:
-                self._certain.clear()
             found = b""
-            if self._foreseeing is not None:
-                with suppress(LimitError):  # the text itself asks again, should it come to that
-                    found = self._foreseeing.certain_bytes(state, _CERTAIN_BYTES)
-            self._certain[state] = found
+            if cache._foreseeing is not None:
+                with suppress(LimitError):  # the sequence itself asks again, should it come to that
+                    found = cache._foreseeing.certain_bytes(state, _CERTAIN_BYTES)
+            entry.certain = found
+            cache.states.hold(len(found))
         return found
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
@@ -177,14 +177,17 @@ class GuideCache:
         return 0 if self.goals is None else self.goals.progress_after(state, token)
 
     def advancing(self, state: int) -> NDArray[np.int32]:
-        """The allowed tokens that lead on to a goal, ascending: int32 [n]."""
-        found = self._advancing.get(state)
+        """The allowed tokens that lead on to a goal, ascending: int32 [n]; remembered."""
+        cache, state = self.beyond(state)
+        entry = cache.states.of(state)
+        found = entry.advancing
         if found is None:
-            found = np.zeros(0, np.int32) if self.goals is None else allowed_ids(self.goals.advancing(state))
-            if len(self._advancing) > _TAILS:
-                self._advancing.clear()
-            self._advancing[state] = found
+            found = entry.advancing = cache._leading_on(state)
+            cache.states.hold(found.nbytes)
         return found
+
+    def _leading_on(self, state: int) -> NDArray[np.int32]:
+        return np.zeros(0, np.int32) if self.goals is None else allowed_ids(self.goals.advancing(state))
 
     def listed(self, mask: Mask) -> Allowed:
         """What a mask allows."""
@@ -203,27 +206,25 @@ class GuideCache:
         Asks the guide how many are, or else about half of them first, so that a state that is met again and again,
         with ever less left, costs few questions.
         """
-        known = self._enough.get(state)
-        if known is not None and known <= left:
+        cache, state = self.beyond(state)
+        entry = cache.states.of(state)
+        if entry.enough <= left:
             return True
-        if self._quick_enough is not None:
-            found = self._quick_enough(state, left)
-            if found is not None:
-                self._enough[state] = found
+        if cache._quick_enough is not None:
+            found = cache._quick_enough(state, left)
+            entry.enough = entry.enough if found is None else found
             return found is not None
         for enough in (left // 2, left):
-            if enough >= 0 and self._guide_fits(state, enough):
-                self._enough[state] = enough
+            if enough >= 0 and cache._guide_fits(state, enough):
+                entry.enough = enough
                 return True
         return False
 
     def enough(self, state: int) -> int | None:
-        """With how many tokens, that is known of a state by `fits`, the text can be completed; None if nothing is."""
-        return self._enough.get(state)
-
-    def beyond(self, state: int) -> tuple[GuideCache, int]:
-        """What a state is one of, and which it is there, whatever prompt stands before it."""
-        return self, state
+        """A number of tokens that is known by `fits` to complete the text from a state; None if none is known."""
+        cache, state = self.beyond(state)
+        entry = cache.states.find(state)
+        return None if entry is None or entry.enough == FAR else entry.enough
 
     def _guide_fits(self, state: int, left: int) -> bool:
         if self._quick_fits is not None:
@@ -269,41 +270,19 @@ class HealedGuideCache(GuideCache):
             return self._guide_cache.progress_after(state - self._begin, token)
         return self.progress(self.guide.advance(state, token))
 
-    def advancing(self, state: int) -> NDArray[np.int32]:
-        """The allowed tokens that lead on to a goal, by what they have beyond the end of the prompt."""
-        if state >= self._begin:
-            return self._guide_cache.advancing(state - self._begin)
+    def _leading_on(self, state: int) -> NDArray[np.int32]:
+        """The same within the end of the prompt: by what tokens have beyond it."""
         node = self._aligned.end_node(state)
         if self.goals is None or node is None:
             return np.zeros(0, np.int32)
         return allowed_ids(self.goals.advancing_below(self.goals.start, node))
 
-    def allowed(self, state: int) -> Allowed:
-        """What `state` allows."""
-        return super().allowed(state) if state < self._begin else self._guide_cache.allowed(state - self._begin)
-
-    def known(self, state: int) -> Allowed | None:
-        """What is remembered of a state."""
-        return super().known(state) if state < self._begin else self._guide_cache.known(state - self._begin)
-
-    def ahead(self, state: int) -> bytes:
-        """What follows in the document that is quoted."""
-        return b"" if state < self._begin else self._guide_cache.ahead(state - self._begin)
-
-    def certain(self, state: int) -> bytes:
-        """The bytes to which there is no alternative."""
-        return super().certain(state) if state < self._begin else self._guide_cache.certain(state - self._begin)
-
-    def fits(self, state: int, left: int) -> bool:
-        """Whether `left` tokens of output are enough to complete the text."""
-        return super().fits(state, left) if state < self._begin else self._guide_cache.fits(state - self._begin, left)
-
     def beyond(self, state: int) -> tuple[GuideCache, int]:
-        """What a state is one of: of the constraint itself once the prompt's end is spelt."""
+        """The constraint's own cache once the prompt's end is spelt."""
         return (self, state) if state < self._begin else (self._guide_cache, state - self._begin)
 
 
-_KNOWN_BYTES = 256
+_ENTRY_BYTES = 256
 _MOST_BYTES = 1 << 24
 FAR = 1 << 60
 """More tokens than any text has left."""
@@ -327,24 +306,33 @@ class Allowed(NamedTuple):
 
 
 class StateEntry:
-    """A state of a constraint in which sequences were, as long as they have plenty of tokens left.
+    """Everything that is known of a state of a constraint, under the stop ids of the requests that met it.
 
-    allowed: what a step may choose from; enough: with so many more tokens a text surely comes to its end
-    after: where tokens lead that were chosen here before
-    Whatever is written here is true for good, so that threads may share it.
+    Fields are filled in when they are first asked for. Each of them is true for good, so that threads may share it.
+
+    state: the number that the guide gives it
+    choice: the tokens that its mask allows, without the mask and whatever the stop ids; None until asked for
+    enough: with so many more tokens a text is known to be completed; FAR until anything is known
+    certain: the bytes to which there is no alternative; None until asked for
+    advancing: the allowed tokens that lead on to a goal, int32 [n] ascending; None until asked for
+    allowed: the tokens that a step may choose from where plenty are left; None until a step has been there with plenty
+    after: where tokens lead that were chosen here with plenty left, forced tokens behind them included
     """
 
-    __slots__ = ("after", "allowed", "enough", "state")
+    __slots__ = ("advancing", "after", "allowed", "certain", "choice", "enough", "state")
 
     def __init__(self, state: int) -> None:
         self.state = state
-        self.allowed = Allowed()
+        self.choice: Allowed | None = None
         self.enough = FAR
+        self.certain: bytes | None = None
+        self.advancing: NDArray[np.int32] | None = None
+        self.allowed: Allowed | None = None
         self.after: dict[int, Transition] = {}
 
 
 class Transition(NamedTuple):
-    """What comes of a token that is chosen in a state. tokens: it, and those that are forced after it; text: theirs"""
+    """The way from a state over a token. tokens: it, and those that are forced after it; text: their bytes"""
 
     state: StateEntry
     tokens: tuple[int, ...]
@@ -352,54 +340,49 @@ class Transition(NamedTuple):
 
 
 class StateTable:
-    """Those of one constraint, or of sequences without any, by stop ids too; forgotten when they take too much room."""
+    """The states that were met of one constraint, or of sequences without any; forgotten when they take too much room.
+
+    Sequences that run go on by the entries that they have. `choice`, `certain` and `advancing` are in the entry of a
+    state without stop ids.
+    """
 
     def __init__(self) -> None:
         self._states: dict[tuple[int, frozenset[int]], StateEntry] = {}
         self._masks: dict[bytes, Allowed] = {}
         self._bytes = 0
 
-    def of(self, state: int, stop_ids: frozenset[int]) -> StateEntry:
-        """What is known of a state, which may be nothing yet."""
+    def of(self, state: int, stop_ids: frozenset[int] = _NO_STOPS) -> StateEntry:
+        """The entry of a state, made if there is none."""
         found = self._states.get((state, stop_ids))
         if found is None:
-            self._grow(_KNOWN_BYTES)
+            self.hold(_ENTRY_BYTES)
             found = self._states[state, stop_ids] = StateEntry(state)
-            if state == FREE:
-                found.enough = 0
         return found
 
-    def met(self, state: int, stop_ids: frozenset[int]) -> StateEntry | None:
-        """A state in which a text was with plenty of tokens left; None for any other."""
-        found = self._states.get((state, stop_ids))
-        return None if found is None or found.enough == FAR else found
+    def find(self, state: int, stop_ids: frozenset[int] = _NO_STOPS) -> StateEntry | None:
+        """The entry of a state, if there is one."""
+        return self._states.get((state, stop_ids))
 
-    def after(self, state: int, stop_ids: frozenset[int], token: int) -> int | None:
-        """The state after a token, where one that is met was left by it and nothing was forced; None if not known."""
-        known = self._states.get((state, stop_ids))
-        found = None if known is None else known.after.get(token)
-        return found.state.state if found is not None and len(found.tokens) == 1 else None
-
-    def allow(self, state: StateEntry, allowed: Allowed) -> None:
-        """Remember what a state allows; of equal masks, which most states have, one."""
+    def allow(self, entry: StateEntry, allowed: Allowed) -> None:
+        """Remember the tokens that a step may choose from; of equal masks, which most states have, one."""
         if allowed.mask is not None:
             content = allowed.mask.tobytes()
             known = self._masks.get(content)
             if known is None:
-                self._grow(len(content))
+                self.hold(len(content))
                 known = self._masks[content] = Allowed(mask=np.frombuffer(content, np.uint32))
             allowed = known
-        state.allowed = allowed
+        entry.allowed = allowed
 
-    def follow(self, state: StateEntry, token: int, found: Transition) -> None:
-        """Remember what comes of a token."""
-        self._grow(_KNOWN_BYTES + len(found.text) + 8 * len(found.tokens))
-        state.after[token] = found
+    def follow(self, entry: StateEntry, token: int, found: Transition) -> None:
+        """Remember the way over a token."""
+        self.hold(_ENTRY_BYTES + len(found.text) + 8 * len(found.tokens))
+        entry.after[token] = found
 
-    def _grow(self, count: int) -> None:
+    def hold(self, count: int) -> None:
+        """Account for so many more bytes, and forget all states where that are too many."""
         self._bytes += count
         if self._bytes > _MOST_BYTES:
-            # Texts running go on by what they have.
             self._states.clear()
             self._masks.clear()
             self._bytes = count

@@ -15,7 +15,7 @@ from ..models.protocol import Model
 from ..scores import best_tokens, log_probabilities, stack_masks, traces
 from ..search import UNUSABLE, Beam, Greedy, Search, Target
 from .forward_output import ForwardOutput, alike
-from .guide_cache import FAR, FREE, Allowed, GuideCache, StateEntry, StateTable, Transition
+from .guide_cache import FREE, Allowed, GuideCache, StateEntry, StateTable, Transition
 from .randomness import uniform
 from .sequence import CommittedPrefix, Request, SequenceState
 
@@ -339,8 +339,8 @@ class Sampler:
         if guide_cache is None or token in self._eos or token in stop_ids:
             return False
         guide_cache, state = guide_cache.beyond(sequence.state)
-        found = guide_cache.states.met(guide_cache.guide.advance(state, token), stop_ids)
-        if found is None:
+        found = guide_cache.states.find(guide_cache.guide.advance(state, token), stop_ids)
+        if found is None or found.allowed is None:
             return False
         guide_cache.states.follow(known, token, Transition(found, (token,), self._vocabulary.tokens[token] or b""))
         return sequence.follow(token)
@@ -352,6 +352,7 @@ class Sampler:
         stop_ids = sequence.request.stop_ids
         if sequence.guide_cache is None:
             sequence.known = self._free.of(FREE, stop_ids)
+            sequence.known.enough, sequence.known.allowed = 0, Allowed()
             return
         guide_cache, state = sequence.guide_cache.beyond(sequence.state)
         known = guide_cache.states.of(state, stop_ids)
@@ -359,10 +360,11 @@ class Sampler:
         if known.enough + 2 > left:
             if guide_cache.tight(state, left):
                 return
-            if known.enough == FAR:
-                guide_cache.states.allow(known, self._among_all(sequence, guide_cache, state))
+            # What is known without stop ids, where it was not forgotten meanwhile.
             enough = guide_cache.enough(state)
             known.enough = min(known.enough, left - 2 if enough is None else enough)
+        if known.allowed is None:
+            guide_cache.states.allow(known, self._among_all(sequence, guide_cache, state))
         sequence.known = known
 
     def _append(self, sequence: SequenceState, token: int) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Generator, Greedy, Sample, generate
 from trellm.engine.decode import guide_cache
-from trellm.engine.decode.guide_cache import FREE, Allowed, StateTable, Transition
+from trellm.engine.decode.guide_cache import Allowed, StateTable, Transition
 from trellm.engine.decode.sampler import Sampler
 from trellm.engine.decode.sequence import SequenceState
 
@@ -132,8 +132,7 @@ def test_equal_masks_are_one() -> None:
         mask = torch.frombuffer(bytearray(text), dtype=torch.int32).numpy().view("uint32")
         states.allow(state, Allowed(mask=mask))
     assert first.allowed is second.allowed is not other.allowed
-    assert states.of(0, frozenset()) is first is not states.of(0, frozenset([1]))
-    assert states.of(FREE, frozenset()).enough == 0 < first.enough
+    assert states.of(0) is states.find(0) is first is not states.of(0, frozenset([1]))
     states.follow(first, 7, Transition(other, (7,), b"x"))
     assert first.after[7].state is other
 
@@ -148,13 +147,3 @@ def test_a_row_with_little_left_asks(left: int, table_guide: Any) -> None:
         text = generator.run("a", max_tokens=tokens, heal=False)
         assert text.finish_reason == "complete"
         assert len(text.token_ids) <= tokens
-
-
-def test_the_state_after_a_token_is_known_where_nothing_was_forced() -> None:
-    states, none = StateTable(), frozenset[int]()
-    first, second = states.of(3, none), states.of(4, none)
-    states.follow(first, 7, Transition(second, (7,), b"a"))
-    states.follow(first, 8, Transition(second, (8, 9), b"bc"))
-    assert states.after(3, none, 7) == 4
-    assert states.after(3, none, 8) is None and states.after(3, none, 9) is None
-    assert states.after(3, frozenset({1}), 7) is None and states.after(5, none, 7) is None
