@@ -1,0 +1,52 @@
+"""Modules of torch whose weights stay packed: in place of the linear layers and the embedding of a body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ....kernels.packed.products import PackedMatrix
+
+Unpack = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+
+
+class PackedLinear(nn.Module):
+    """A linear layer with packed weights, of states in float32 on a CPU; its products are not differentiable.
+
+    matrix: its weights [out, in]; several where its rows lie in several tensors, one behind the other
+    """
+
+    def __init__(self, matrix: PackedMatrix, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.matrix = matrix
+        self.in_features, self.out_features = matrix.width, len(matrix.data)
+        self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """float32 [..., out] of states [..., in]."""
+        flat = states.detach().reshape(-1, self.in_features).contiguous()
+        out = torch.from_numpy(self.matrix.product(flat.numpy())).reshape(*states.shape[:-1], self.out_features)
+        return out if self.bias is None else out.add_(self.bias)
+
+    def extra_repr(self) -> str:
+        """Its sizes and format."""
+        return f"in_features={self.in_features}, out_features={self.out_features}, {self.matrix.kind}"
+
+
+class PackedEmbedding(nn.Module):
+    """An embedding whose rows are unpacked as they are asked for. scale: what they are multiplied by"""
+
+    def __init__(self, matrix: PackedMatrix, unpack: Unpack) -> None:
+        super().__init__()
+        self.matrix = matrix
+        self.num_embeddings, self.embedding_dim = len(matrix.data), matrix.width
+        self._unpack = unpack
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """float32 [..., width] of ids [...]."""
+        rows = self._unpack(self.matrix.data[ids.reshape(-1).numpy()])
+        return torch.from_numpy(rows).reshape(*ids.shape, self.embedding_dim)
