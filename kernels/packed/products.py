@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit.aliases import Int
-from ..jit.wide import njit
+from ..jit.wide import inner_njit, njit
 from .formats import FORMATS, GROUP
 from .tiles import product_of
 
@@ -62,7 +62,7 @@ class PackedMatrix:
 
 @dataclass(frozen=True, eq=False)
 class RoundedStates:
-    """Room for states in int8. numbers: int8 [n, width]; scales: float32 [n, groups]; totals: float32 [n, groups, 2]"""
+    """Room for states in int8, in one line. numbers: int8 [n * width]; scales: float32 [n * groups]; totals: twice that"""
 
     numbers: NDArray[np.int8]
     scales: Reals
@@ -71,9 +71,8 @@ class RoundedStates:
     @classmethod
     def of(cls, tokens: int, width: int) -> RoundedStates:
         """Room for the states of so many tokens."""
-        groups = width // GROUP
-        shape = tokens, groups
-        return cls(np.empty((tokens, width), np.int8), np.empty(shape, np.float32), np.empty((*shape, 2), np.float32))
+        groups = tokens * (width // GROUP)
+        return cls(np.empty(tokens * width, np.int8), np.empty(groups, np.float32), np.empty(2 * groups, np.float32))
 
     @property
     def arrays(self) -> tuple[Any, Any, Any]:
@@ -81,24 +80,34 @@ class RoundedStates:
         return self.numbers, self.scales, self.totals
 
 
+@inner_njit
+def round_row(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states: Reals, token: Int, width: Int) -> None:
+    """A token's states [width] in int8, and of each group of 32 a scale and the sums of its halves times the scale.
+
+    numbers: [tokens * width]; scales: [tokens * groups]; totals: [tokens * groups * 2], written for this token
+    """
+    groups = width // 32
+    for group in range(groups):
+        first, most = group * 32, np.float32(0)
+        for i in range(first, first + 32):
+            most = max(most, abs(states[i]))
+        scale = most / np.float32(127) if most >= _LEAST else np.float32(0)
+        factor = np.float32(127) / most if most >= _LEAST else np.float32(0)
+        scales[token * groups + group] = scale
+        for half in range(2):
+            total = np.int32(0)
+            for i in range(first + 16 * half, first + 16 * half + 16):
+                number = np.int32(np.rint(states[i] * factor))
+                numbers[token * width + i] = number
+                total += number
+            totals[(token * groups + group) * 2 + half] = scale * np.float32(total)
+
+
 @njit(error_model="numpy")
 def round_states(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states: Reals, tokens: Int) -> None:
-    """States [n, width] in int8, each group of 32 by a scale of its own, and the sums of its halves times that scale."""
+    """States [n, width] of the first tokens, as `round_row` has them."""
     for token in range(tokens):
-        for group in range(scales.shape[1]):
-            first, most = group * GROUP, np.float32(0)
-            for i in range(first, first + GROUP):
-                most = max(most, abs(states[token, i]))
-            scale = most / np.float32(127) if most >= _LEAST else np.float32(0)
-            factor = np.float32(127) / most if most >= _LEAST else np.float32(0)
-            scales[token, group] = scale
-            for half in range(2):
-                total = 0
-                for i in range(first + 16 * half, first + 16 * half + 16):
-                    number = np.int32(np.rint(states[token, i] * factor))
-                    numbers[token, i] = number
-                    total += number
-                totals[token, group, half] = scale * np.float32(total)
+        round_row(numbers, scales, totals, states[token], token, states.shape[1])
 
 
 @njit(error_model="numpy")

@@ -1,0 +1,263 @@
+"""All layers of a decoder whose weights are packed, in one call that several threads make together.
+
+What lies between the products is that of kernels/decoder/layers.py. Rows of products are divided among the threads, and
+so are tokens and texts between them; a number is computed by one thread alone, so that threads do not change it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..attention.paged import attend_blocks
+from ..attention.panels import attend_panels
+from ..decoder.layers import add, bend, gate, normalise, place_heads
+from ..decoder.products import FAST
+from ..decoder.stacks import Texts, stored_at
+from ..jit.addresses import array_at
+from ..jit.aliases import Float, Int, Ints
+from ..jit.arrays import Arrays, Table, Vector
+from ..jit.wide import inner_njit, njit
+from .barrier import meet
+from .products import round_row
+from .tiles import product_of
+
+Reals = NDArray[np.floating[Any]]
+_product = product_of()
+
+QUERIES, KEYS, VALUES, OUT, GATES, UP, DOWN = range(7)
+PRODUCTS = 7
+"""Of a layer; a decoder without gates has none of these."""
+BEFORE, AFTER, QUERY_NORM, KEY_NORM = range(4)
+
+
+class PackedStack(Arrays):
+    """The weights of layers that are alike.
+
+    products: [layers * 7, 4] of each product where its weights lie, the number of their format, bytes of a row, blocks
+    rows: [7] of each product, 0 for none
+    biases: [layers, 7] where they lie, 0 for none
+    norms: [layers, 8] where weights and biases of the four norms lie, 0 for none
+    eps: [layers, 3] of both norms of a layer, and of the norms of heads
+    """
+
+    products: Table[np.int64]
+    rows: Vector[np.int64]
+    biases: Table[np.int64]
+    norms: Table[np.int64]
+    eps: Table[np.float64]
+
+
+class PackedRoom(Arrays):
+    """Room for as many tokens as are multiplied at once, and where threads meet.
+
+    states: [tokens, hidden]; product: [tokens, most rows]
+    numbers, scales, totals: of rounded states, [tokens * most columns], [tokens * groups], [tokens * groups * 2]
+    arrivals: [1] for `meet`
+    """
+
+    states: Table[np.float32]
+    product: Table[np.float32]
+    numbers: Vector[np.int8]
+    scales: Vector[np.float32]
+    totals: Vector[np.float32]
+    arrivals: Vector[np.int64]
+
+
+@njit(fastmath=FAST, error_model="numpy")
+def read_packed_layers(
+    thread: Int,
+    threads: Int,
+    residual: Reals,
+    queries: Reals,
+    mixed: Reals,
+    slots: Ints,
+    cos: Reals,
+    sin: Reals,
+    stack: PackedStack,
+    texts: Texts,
+    norm: Reals,
+    norm_bias: Reals,
+    eps: Float,
+    settings: Reals,
+    scratch: Reals,
+    room: PackedRoom,
+) -> None:
+    """The share of one of `threads` threads, which call this with the same arrays, and a number each from 0 on.
+
+    residual: float32 [n, hidden], changed to what comes of it; the rest as `stacks.read_layers` has it
+    scratch: [threads, heads, tokens of the longest row]
+    """
+    flat = mixed.reshape(mixed.shape[0], mixed.shape[1] * mixed.shape[2])
+    most, tokens, met = room.states.shape[0], residual.shape[0], 0
+    layers = stack.eps.shape[0]
+    for layer in range(layers):
+        keys, values = stored_at(texts, layer, residual)
+        for first in range(0, tokens, most):
+            count = min(most, tokens - first)
+            begin_chunk(
+                thread, threads, met, queries, keys, values, residual, slots, cos, sin, stack, layer, first, count, room
+            )
+            met += 2
+        met += 1
+        meet(room.arrivals.ctypes.data, met * threads)
+        attend_share(thread, threads, mixed, queries, keys, values, texts, layer, settings, scratch[thread])
+        met += 1
+        meet(room.arrivals.ctypes.data, met * threads)
+        for first in range(0, tokens, most):
+            count = min(most, tokens - first)
+            end_chunk(thread, threads, met, residual, flat, stack, layer, first, count, room)
+            met += 6
+    for token in range(tokens * thread // threads, tokens * (thread + 1) // threads):
+        normalise(residual[token], residual[token], norm, norm_bias, eps)
+    meet(room.arrivals.ctypes.data, (met + 1) * threads)
+
+
+@inner_njit
+def begin_chunk(
+    thread: Int,
+    threads: Int,
+    met: Int,
+    queries: Reals,
+    keys: Reals,
+    values: Reals,
+    residual: Reals,
+    slots: Ints,
+    cos: Reals,
+    sin: Reals,
+    stack: PackedStack,
+    layer: Int,
+    first: Int,
+    count: Int,
+    room: PackedRoom,
+) -> None:
+    """Norm, products of queries, keys and values, norms of heads and rotation, of some tokens. Threads meet twice."""
+    low, high = count * thread // threads, count * (thread + 1) // threads
+    width = residual.shape[1]
+    norm, norm_bias = norm_of(stack, layer, BEFORE, width, residual)
+    for token in range(low, high):
+        normalise(room.states[token], residual[first + token], norm, norm_bias, stack.eps[layer, 0])
+        round_row(room.numbers, room.scales, room.totals, room.states[token], token, width)
+    meet(room.arrivals.ctypes.data, (met + 1) * threads)
+    column = 0
+    for which in range(QUERIES, VALUES + 1):
+        multiply_share(thread, threads, room.product, column, stack, layer, which, room, count)
+        column += stack.rows[which]
+    meet(room.arrivals.ctypes.data, (met + 2) * threads)
+    size = queries.shape[2]
+    query_norm, _ = norm_of(stack, layer, QUERY_NORM, size, residual)
+    key_norm, _ = norm_of(stack, layer, KEY_NORM, size, residual)
+    for token in range(low, high):
+        at = first + token
+        place_heads(
+            queries[at], keys, values, slots[at], room.product[token], cos[at], sin[at], query_norm, key_norm,
+            stack.eps[layer, 2],
+        )  # fmt: skip
+
+
+@inner_njit
+def end_chunk(
+    thread: Int,
+    threads: Int,
+    met: Int,
+    residual: Reals,
+    mixed: Reals,
+    stack: PackedStack,
+    layer: Int,
+    first: Int,
+    count: Int,
+    room: PackedRoom,
+) -> None:
+    """The product of what attention found, norm, and an MLP, of some tokens. Threads meet six times."""
+    low, high = count * thread // threads, count * (thread + 1) // threads
+    width, arrivals = residual.shape[1], room.arrivals.ctypes.data
+    for token in range(low, high):
+        round_row(room.numbers, room.scales, room.totals, mixed[first + token], token, mixed.shape[1])
+    meet(arrivals, (met + 1) * threads)
+    multiply_share(thread, threads, room.states, 0, stack, layer, OUT, room, count)
+    meet(arrivals, (met + 2) * threads)
+    norm, norm_bias = norm_of(stack, layer, AFTER, width, residual)
+    for token in range(low, high):
+        add(residual[first + token], room.states[token])
+        normalise(room.states[token], residual[first + token], norm, norm_bias, stack.eps[layer, 1])
+        round_row(room.numbers, room.scales, room.totals, room.states[token], token, width)
+    meet(arrivals, (met + 3) * threads)
+    gates, inner = stack.rows[GATES], stack.rows[UP]
+    if gates > 0:
+        multiply_share(thread, threads, room.product, 0, stack, layer, GATES, room, count)
+    multiply_share(thread, threads, room.product, gates, stack, layer, UP, room, count)
+    meet(arrivals, (met + 4) * threads)
+    for token in range(low, high):
+        if gates > 0:
+            gate(room.product[token], inner)
+        else:
+            bend(room.product[token], inner)
+        round_row(room.numbers, room.scales, room.totals, room.product[token], token, inner)
+    meet(arrivals, (met + 5) * threads)
+    multiply_share(thread, threads, room.states, 0, stack, layer, DOWN, room, count)
+    meet(arrivals, (met + 6) * threads)
+    for token in range(low, high):
+        add(residual[first + token], room.states[token])
+
+
+@inner_njit
+def multiply_share(
+    thread: Int,
+    threads: Int,
+    out: Reals,
+    column: Int,
+    stack: PackedStack,
+    layer: Int,
+    which: Int,
+    room: PackedRoom,
+    tokens: Int,
+) -> None:
+    """A thread's rows of a product, and of its bias, to the columns of `out` from one of them on."""
+    at, rows = layer * PRODUCTS + which, stack.rows[which]
+    low, high = rows * thread // threads, rows * (thread + 1) // threads
+    place = out.ctypes.data + 4 * column
+    _product(
+        stack.products[at, 1], place, out.shape[1], stack.products[at, 0], stack.products[at, 2], stack.products[at, 3],
+        room.numbers.ctypes.data, room.scales.ctypes.data, room.totals.ctypes.data, tokens, 0, low, high,
+    )  # fmt: skip
+    if stack.biases[layer, which] != 0:
+        bias = array_at(stack.biases[layer, which], (rows,), out)
+        for token in range(tokens):
+            for row in range(low, high):
+                out[token, column + row] += bias[row]
+
+
+@inner_njit
+def norm_of(stack: PackedStack, layer: Int, which: Int, width: Int, like: Reals) -> tuple[Reals, Reals]:
+    """Weights and biases of a norm, each empty if there are none."""
+    weight, bias = stack.norms[layer, 2 * which], stack.norms[layer, 2 * which + 1]
+    return array_at(weight, (width if weight != 0 else 0,), like), array_at(bias, (width if bias != 0 else 0,), like)
+
+
+@inner_njit
+def attend_share(
+    thread: Int,
+    threads: Int,
+    mixed: Reals,
+    queries: Reals,
+    keys: Reals,
+    values: Reals,
+    texts: Texts,
+    layer: Int,
+    settings: Reals,
+    scratch: Reals,
+) -> None:
+    """Attention of one layer, of a thread's texts."""
+    window, chunk, none = texts.reaches[layer, 0], texts.reaches[layer, 1], settings[:0]
+    short, long = texts.short, texts.long
+    rows = short.firsts.size
+    low, high = rows * thread // threads, rows * (thread + 1) // threads
+    attend_blocks(mixed, queries, keys, values, short, low, high, window, chunk, none, settings, scratch)
+    for row in range(thread, long.firsts.size, threads):
+        first, blocks = long.firsts[row], long.blocks[long.tables[row] :]
+        end = first + long.widths[row]
+        attend_panels(
+            mixed[first:end], queries[first:end], keys, values, blocks, long.starts[row], window, chunk, none, settings
+        )
