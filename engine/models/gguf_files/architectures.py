@@ -157,13 +157,15 @@ def _yarn(facts: Facts) -> dict[str, Any]:
 
 
 def _long(facts: Facts) -> dict[str, Any]:
-    tensors = facts.file.tensors
-    missing = [name for name in (LONG, SHORT) if name not in tensors]
+    file = facts.file
+    missing = [name for name in (LONG, SHORT) if name not in file.tensors]
     if missing:
         raise ModelError(f"{facts.file.path}: the tensor {missing[0]!r} is missing; convert the model again")
-    original = facts.count("rope.scaling.original_context_length", facts.count("context_length"))
+    context = facts.count("context_length")
+    original = facts.count("rope.scaling.original_context_length", context)
     found: dict[str, Any] = {"rope_type": "longrope", "original_max_position_embeddings": original}
-    found |= {"long_factor": tensors[LONG].reals().tolist(), "short_factor": tensors[SHORT].reals().tolist()}
+    found["factor"] = max(1.0, context / original)
+    found |= {"long_factor": file.reals(LONG).tolist(), "short_factor": file.reals(SHORT).tolist()}
     if facts.has("rope.scaling.attn_factor"):
         found["attention_factor"] = facts.real("rope.scaling.attn_factor")
     return found

@@ -57,11 +57,8 @@ class PackedTensor:
     data: NDArray[np.uint8]
 
     def reals(self) -> NDArray[np.float32]:
-        """Its numbers as float32, for those that are not packed. Raises ModelError."""
-        dtype = _REALS.get(self.kind)
-        if dtype is None:
-            raise ModelError(f"tensor {self.name}: numbers of the type F32, F16 or BF16 are expected, not {self.kind}")
-        found = self.data.view(dtype)
+        """Its numbers as float32, of those that are not packed: F32, F16 and BF16."""
+        found = self.data.view(_REALS[self.kind])
         if self.kind == "BF16":
             found = (found.astype(np.uint32) << 16).view(np.float32)
         return found.astype(np.float32).reshape(self.shape)
@@ -92,6 +89,15 @@ class GGUFFile:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise ModelError(f"{self.path}: the metadata has no usable {key!r} ({value!r:.60})")
         return value
+
+    def reals(self, name: str) -> NDArray[np.float32]:
+        """The numbers of a tensor. Raises ModelError where they are packed."""
+        tensor = self.tensors[name]
+        if tensor.kind not in _REALS:
+            raise ModelError(
+                f"{self.path}: the tensor {name!r} is of the type {tensor.kind}; {', '.join(_REALS)} are read for it"
+            )
+        return tensor.reals()
 
     def numbers(self, key: str, count: int) -> NDArray[Any] | None:
         """So many numbers of the metadata; None where there are none. Raises ModelError for another value."""

@@ -154,7 +154,7 @@ class _Loader:
         rows, width = empty.out_features, empty.in_features
         found = self._take(f"{name}.weight", (rows, width))
         needs = "bias" in dict(empty.named_parameters()) or f"{name}.bias" in self._file.tensors
-        bias = self._take(f"{name}.bias", (rows,)).reals() if needs else None
+        bias = self._reals(f"{name}.bias", (rows,)) if needs else None
         data = found.data
         if heads is not None:
             order = _halves(rows, heads)
@@ -170,16 +170,18 @@ class _Loader:
 
     def _norm(self, name: str, module: nn.Module, added: float) -> None:
         for own, empty in list(module.named_parameters(recurse=False)):
-            numbers = self._take(f"{name}.{own}", empty.shape).reals()
+            numbers = self._reals(f"{name}.{own}", empty.shape)
             setattr(module, own, _parameter(numbers - np.float32(added) if added else numbers))
 
     def _turn(self, model: Any, options: dict[str, Any]) -> None:
         """Make rotary embeddings with values, divided by what the file has for each frequency."""
-        model.model.rotary_emb = rotary = type(model.model.rotary_emb)(model.config)
+        empty = model.model.rotary_emb
         if options["rope_parameters"].get("rope_type") == "longrope":
-            self._taken.update((LONG, SHORT))
+            for name in (LONG, SHORT):
+                self._take(name, empty.inv_freq.shape)
+        model.model.rotary_emb = rotary = type(empty)(model.config)
         if _TURNS in self._file.tensors and hasattr(rotary, "inv_freq"):
-            factors = torch.as_tensor(self._take(_TURNS, rotary.inv_freq.shape).reals())
+            factors = torch.as_tensor(self._reals(_TURNS, rotary.inv_freq.shape))
             if not bool((factors > 0).all()):
                 raise self._fault(f"tensor {_TURNS!r} has numbers that are not above 0")
             rotary.inv_freq = rotary.inv_freq / factors
@@ -200,6 +202,11 @@ class _Loader:
             raise self._fault(f"the tensor {name!r} has numbers that are infinite or NaN; fetch the file again")
         self._taken.add(name)
         return found
+
+    def _reals(self, name: str, shape: Sequence[int]) -> NDArray[np.float32]:
+        """The numbers of a tensor, which may not be packed."""
+        self._take(name, shape)
+        return self._file.reals(name)
 
     def _check_all_taken(self) -> None:
         left = [name for name in self._file.tensors if name not in self._taken]
