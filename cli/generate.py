@@ -84,7 +84,10 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
 
 @click.command()
 @click.option(
-    "--model", "-m", "name", help="A name or folder for transformers, or ziplm:FILE. [default: the package's small one]"
+    "--model",
+    "-m",
+    "name",
+    help="A name or folder for transformers, a GGUF file, or ziplm:FILE. [default: the small one]",
 )
 @constraint_options
 @click.option("--prompt", "-p", type=TextType(), help="The prompt; the output goes to standard output as it comes.")

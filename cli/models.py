@@ -25,7 +25,7 @@ def check_model(name: str | None, device: str | None, dtype: str | None) -> None
 
 
 def load_model(name: str | None, device: str | None, dtype: str | None) -> Model:
-    """`ziplm:FILE`, a name or path for the transformers library, or None for the small model of the package."""
+    """`ziplm:FILE`, a name, folder or GGUF file, or None for the small model of the package."""
     from ..engine import models
 
     check_model(name, device, dtype)
@@ -41,7 +41,7 @@ def load_model(name: str | None, device: str | None, dtype: str | None) -> Model
     except OptionError as error:
         raise click.UsageError(
             f"{in_flags(str(error))}; --model takes a name on the Hugging Face Hub, a folder with a model and its "
-            f"tokenizer, or {ZIP}FILE; the small model of the package runs without --model"
+            f"tokenizer, a GGUF file, or {ZIP}FILE; the small model of the package runs without --model"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Models: `transformers` for Hugging Face models, `small` and `ziplm` for play, `from_function` for anything else.
+"""Models: `transformers` for Hugging Face models, `gguf` for files, `small` and `ziplm` for play, `from_function` else.
 
 Bringing your own model takes a vocabulary and a function from token ids to logits:
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .function import FunctionModel
     from .zip_model import ZipModel
 
-__all__ = ["Model", "Tokenizer", "from_function", "small", "transformers", "ziplm"]
+__all__ = ["Model", "Tokenizer", "from_function", "gguf", "small", "transformers", "ziplm"]
 
 
 def transformers(
@@ -40,7 +40,7 @@ def transformers(
     trust_remote_code: bool = False,
     adapter: Any = None,
 ) -> DecoderModel | EncoderDecoderModel:
-    """A model of the transformers library: its name or path, or the loaded model and tokenizer.
+    """A model of the transformers library: its name or path, or the loaded model and tokenizer; or a path in `.gguf`.
 
     Decoder-only models continue the prompt; encoder-decoder models (T5, BART, Marian) read it apart.
     cache: False computes every step from the whole text; slow, but for any decoder-only architecture.
@@ -82,6 +82,28 @@ def transformers(
             "is to be, or give its name"
         )
     return adapted(model, tokenizer, cache=cache)
+
+
+def gguf(path: Any, tokenizer: Any = None, *, cache: bool = True) -> DecoderModel | EncoderDecoderModel:
+    """The model in a GGUF file, whose weights stay packed as they are there, and mapped: on a CPU, without a network.
+
+    `models.transformers` takes such a path too. Needs the package gguf; docs/models.md says which files are read.
+    path: of the file
+    tokenizer: another one than that of the file
+    cache: as for `models.transformers`
+
+    Raises ModelError, with the place, for a file that is damaged or has another model than those that are read;
+    OptionError for a path without a file, VocabularyError for a tokenizer.
+    """
+    from ...checks import switch
+
+    switch(cache, "cache")
+    from .load_options import path_of_file
+    from .loading import loaded_gguf
+
+    place = path_of_file(path)
+    asked = {"path": place, "tokenizer": tokenizer, "cache": cache}
+    return loaded_gguf(place, tokenizer, cache=cache).made_by(gguf, asked)
 
 
 def from_function(

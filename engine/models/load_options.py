@@ -106,25 +106,44 @@ def device_of(device: Any) -> torch.device:
 
 
 def place_of(name: Any, what: str) -> str:
-    """A name on the Hub, or the path of a folder that is there, of what the option `what` says. Raises OptionError."""
+    """A name on the Hub, or the path of a folder or GGUF file that is there. what: the option. Raises OptionError."""
     if not isinstance(name, (str, Path)) or not str(name).strip() or "\0" in str(name):
         raise OptionError(f"{what}={shown(name)}: a name on the Hugging Face Hub, or a folder, as a text or a Path")
     text = text_of(str(name), f"the name of the {what}")
     path = os.path.expanduser(text)
-    if os.path.isdir(path):  # unlike a Path, it takes any text
+    is_file = what == "model" and is_gguf(path) and os.path.isfile(path)
+    if os.path.isdir(path) or is_file:  # unlike a Path, it takes any text
         return path
     if os.path.exists(path):
         raise OptionError(f"{what}={text!r} is a file; give the folder that it lies in")
-    is_path = not isinstance(name, str) or text.startswith((".", "/", "~", "\\")) or text.count("/") > 1 or "\\" in text
+    is_path = (
+        not isinstance(name, str)
+        or is_gguf(text)
+        or text.startswith((".", "/", "~", "\\"))
+        or text.count("/") > 1
+        or "\\" in text
+    )
     if is_path:
-        raise OptionError(f"{what}={text!r}: there is no such folder")
+        raise OptionError(f"{what}={text!r}: there is no such {'file' if is_gguf(text) else 'folder'}")
     return text
 
 
+def is_gguf(path: str) -> bool:
+    """Whether a path names a GGUF file."""
+    return path.endswith(".gguf")
+
+
+def path_of_file(path: Any) -> str:
+    """The whole path of a file, which need not be there. Raises OptionError for what is no path."""
+    if not isinstance(path, (str, Path)) or "\0" in str(path):
+        raise OptionError(f"path={shown(path)}: the path of a file, as a text or a Path")
+    return os.path.abspath(os.path.expanduser(text_of(str(path), "the path of the file")))
+
+
 def lasting_place(name: Any, what: str = "model") -> str:
-    """As `place_of`, with the whole path of a folder."""
+    """As `place_of`, with the whole path of a folder or file."""
     place = place_of(name, what)
-    return os.path.abspath(place) if os.path.isdir(place) else place
+    return os.path.abspath(place) if os.path.exists(place) else place
 
 
 def _some_text(value: Any, name: str, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Models of the transformers library: loaded, and put into the adapter that their architecture asks for."""
+"""Models of the transformers library and of GGUF files: loaded, and put into the adapter that they ask for."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 
-from ...checks import shown
+from ...checks import brief, shown
 from ...errors import OptionError, TrellmError
 from .decoder import DecoderModel
 from .encoder_decoder import EncoderDecoderModel
 from .generation_config import warn_of
-from .load_options import LoadOptions, place_of
+from .gguf_files.loading import load_gguf
+from .load_options import LoadOptions, is_gguf, place_of
 from .wrapped import is_absent, prompt_learned, unwrapped
 
 _REASON = 300
@@ -25,8 +26,13 @@ _WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json"
 
 
 def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
-    """Load a model and, unless given, its tokenizer by name or path. Raises OptionError for what cannot be loaded."""
+    """Load a model and, unless given, its tokenizer by name or path.
+
+    Raises OptionError for what cannot be loaded, ModelError for what is wrong in a GGUF file.
+    """
     path = place_of(name, "model")
+    if is_gguf(path):
+        return _of_gguf(path, tokenizer, options)
     if os.path.isdir(path):
         _check_folder(Path(path))
         if options.revision is not None:
@@ -48,6 +54,20 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
     if options.adapter is not None:
         model = _with_adapter(model, options.adapter, adapter)
     return model, tokenizer
+
+
+def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
+    """The model of a GGUF file. Raises OptionError for what is not for such files, ModelError for the file."""
+    for name in options.given:
+        value = getattr(options, name)
+        is_usual = name in ("device", "dtype") and str(value) in ("cpu", "float32", "torch.float32")
+        if not is_usual and name != "trust_remote_code":
+            raise OptionError(
+                f"{name}={brief(value)}: a model of a GGUF file runs on a CPU, with states in float32 and its weights "
+                "as they are in the file; leave the option out"
+            )
+    model, own = load_gguf(path)
+    return model, own if tokenizer is None else tokenizer
 
 
 def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
@@ -73,6 +93,12 @@ def adapted(model: Any, tokenizer: Any, *, cache: bool) -> DecoderModel | Encode
     except Exception as error:  # whatever architectures raise when they read a few tokens
         said = f"{type(model).__name__} cannot be run ({_said(error)}); see whether its own `generate` runs"
         raise OptionError(said) from error
+
+
+def loaded_gguf(path: str, tokenizer: Any, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
+    """The model in a GGUF file, whatever that is called. Raises as `load_gguf` and `adapted` do."""
+    model, own = load_gguf(path)
+    return adapted(model, own if tokenizer is None else tokenizer, cache=cache)
 
 
 def _adapter(place: str) -> Any:

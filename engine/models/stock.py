@@ -1,4 +1,4 @@
-"""Networks of transformers' and torch's own modules, which compute what their classes say, and others."""
+"""Networks of modules that compute what their classes say, those of transformers, torch and ours, and others."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import Any
 import torch
 import transformers
 
-_FILES: tuple[Any, ...] = (torch.__file__, transformers.__file__)
+from . import gguf_files
+
+_FILES: tuple[Any, ...] = (torch.__file__, transformers.__file__, gguf_files.__file__)
 _HOMES = tuple(os.path.dirname(os.path.abspath(str(file))) + os.sep for file in _FILES)
-_NAMES = ("torch.nn.modules.", "transformers.")
+_NAMES = ("torch.nn.modules.", "transformers.", f"{gguf_files.__name__}.")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _FORWARD = _HOOKS[:2]
 _CAPTURING = "transformers.utils.output_capturing"

@@ -1,4 +1,4 @@
-"""Files of GGUF: metadata and tensors, found by their header and mapped; what is wrong with a file is said with its place.
+"""Files of GGUF: metadata and tensors, found by their header and mapped; what is wrong is said with its place.
 
 The layout is that of ggml's specification, versions 2 and 3, little-endian. The package `gguf` reads it too, and takes
 seconds for the strings of a vocabulary; it is what tests compare with.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,9 @@ KINDS: Mapping[int, str] = {
 }  # fmt: skip
 """Types of tensors by their number in a file."""
 _OTHERS: Mapping[int, str] = {
-    9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS",
-    24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+    9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
+    23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0",
+    39: "MXFP4",
 }  # fmt: skip
 
 
@@ -56,11 +57,8 @@ class PackedTensor:
     data: NDArray[np.uint8]
 
     def reals(self) -> NDArray[np.float32]:
-        """Its numbers as float32, for those that are not packed. Raises ModelError."""
-        dtype = _REALS.get(self.kind)
-        if dtype is None:
-            raise ModelError(f"tensor {self.name}: numbers of the type F32, F16 or BF16 are expected, not {self.kind}")
-        found = np.frombuffer(self.data.tobytes(), dtype)
+        """Its numbers as float32, of those that are not packed: F32, F16 and BF16."""
+        found = self.data.view(_REALS[self.kind])
         if self.kind == "BF16":
             found = (found.astype(np.uint32) << 16).view(np.float32)
         return found.astype(np.float32).reshape(self.shape)
@@ -91,6 +89,31 @@ class GGUFFile:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise ModelError(f"{self.path}: the metadata has no usable {key!r} ({value!r:.60})")
         return value
+
+    def reals(self, name: str) -> NDArray[np.float32]:
+        """The numbers of a tensor. Raises ModelError where they are packed."""
+        tensor = self.tensors[name]
+        if tensor.kind not in _REALS:
+            raise ModelError(
+                f"{self.path}: the tensor {name!r} is of the type {tensor.kind}; {', '.join(_REALS)} are read for it"
+            )
+        return tensor.reals()
+
+    def numbers(self, key: str, count: int) -> NDArray[Any] | None:
+        """So many numbers of the metadata; None where there are none. Raises ModelError for another value."""
+        value = self.metadata.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, np.ndarray) or value.shape != (count,):  # pyright: ignore[reportUnknownMemberType]
+            raise ModelError(f"{self.path}: the metadata's {key!r} is no array of {count:,} numbers")
+        return cast("NDArray[Any]", value)
+
+    def texts(self, key: str) -> list[str]:
+        """An array of texts of the metadata, one at least. Raises ModelError for another value."""
+        value = self.metadata.get(key)
+        if not isinstance(value, list) or not value:
+            raise ModelError(f"{self.path}: the metadata has no texts by the name of {key!r}; convert the model again")
+        return cast("list[str]", value)
 
 
 class _Reader:
@@ -177,6 +200,7 @@ class _Reader:
     def _strings(self, count: int) -> list[str]:
         """Many strings, of which most are short: without a call for each."""
         data, at, end, found = self._data, self._at, len(self._data), list[str]()
+        begin = at + 8
         size_of = struct.Struct("<Q").unpack_from
         try:
             for _ in range(count):

@@ -29,7 +29,7 @@ class PackedLinear(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         """float32 [..., out] of states [..., in]."""
         flat = states.detach().reshape(-1, self.in_features).contiguous()
-        out = torch.from_numpy(self.matrix.product(flat.numpy())).reshape(*states.shape[:-1], self.out_features)
+        out = torch.as_tensor(self.matrix.product(flat.numpy())).reshape(*states.shape[:-1], self.out_features)
         return out if self.bias is None else out.add_(self.bias)
 
     def extra_repr(self) -> str:
@@ -40,13 +40,16 @@ class PackedLinear(nn.Module):
 class PackedEmbedding(nn.Module):
     """An embedding whose rows are unpacked as they are asked for. scale: what they are multiplied by"""
 
-    def __init__(self, matrix: PackedMatrix, unpack: Unpack) -> None:
+    def __init__(self, matrix: PackedMatrix, unpack: Unpack, scale: float = 1.0) -> None:
         super().__init__()
         self.matrix = matrix
         self.num_embeddings, self.embedding_dim = len(matrix.data), matrix.width
         self._unpack = unpack
+        self._scale = np.float32(scale)
 
     def forward(self, ids: Tensor) -> Tensor:
         """float32 [..., width] of ids [...]."""
         rows = self._unpack(self.matrix.data[ids.reshape(-1).numpy()])
-        return torch.from_numpy(rows).reshape(*ids.shape, self.embedding_dim)
+        if self._scale != 1:
+            rows *= self._scale
+        return torch.as_tensor(rows).reshape(*ids.shape, self.embedding_dim)

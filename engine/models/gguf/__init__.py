@@ -1,1 +1,0 @@
-"""Models of GGUF files: file < loading."""

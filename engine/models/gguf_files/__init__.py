@@ -1,0 +1,1 @@
+"""Models of GGUF files: file < {tokenizer, architectures, modules} < loading."""

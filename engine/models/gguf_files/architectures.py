@@ -1,0 +1,268 @@
+"""Architectures of GGUF files: which class of transformers each is, and how its metadata make a configuration of that.
+
+Keys and their defaults are those of llama.cpp, and so is what a converter does to weights: rows of queries and keys of
+some architectures lie in pairs, and norms of Gemma are stored with 1 added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import ModelError
+from .file import GGUFFile
+
+_MOST = 1 << 31
+_HARMLESS = {
+    "vocab_size", "rope.scaling.finetuned", "tensor_data_layout", "rope.scaling.yarn_ext_factor",
+    "attention.temperature_length",
+}  # fmt: skip
+"""Keys of which nothing that is computed depends, or which say again what others say."""
+LONG, SHORT = "rope_factors_long.weight", "rope_factors_short.weight"
+
+
+class Facts:
+    """The metadata of an architecture, by keys without its name; which were asked for is kept."""
+
+    def __init__(self, file: GGUFFile, name: str) -> None:
+        self.file = file
+        self._prefix = f"{name}."
+        self._asked: set[str] = set()
+
+    def has(self, key: str) -> bool:
+        """Whether the file has a value."""
+        return self._prefix + key in self.file.metadata
+
+    def count(self, key: str, default: int | None = None, least: int = 1) -> int:
+        """A number of things, also where it is said of each layer and the same of all. Raises ModelError."""
+        value = self.value(key, default)
+        if isinstance(value, np.ndarray):
+            several: list[Any] = cast("NDArray[Any]", value).tolist()
+            value = several[0] if several and several.count(several[0]) == len(several) else several
+        if type(value) is not int or not least <= value < _MOST:
+            raise self._unusable(key, value, f"one number from {least} on, the same for all layers,")
+        return value
+
+    def real(self, key: str, default: float | None = None) -> float:
+        """A number above zero. Raises ModelError."""
+        value = self.value(key, default)
+        if type(value) not in (int, float) or not 0 < value < math.inf:
+            raise self._unusable(key, value, "a number above 0")
+        return float(value)
+
+    def value(self, key: str, default: Any = None) -> Any:
+        """A value as it is; the default where there is none."""
+        self._asked.add(key)
+        return self.file.metadata.get(self._prefix + key, default)
+
+    def check_all_asked(self) -> None:
+        """Raise ModelError for a key of the architecture's that nobody asked for, unless its value is 0 or False."""
+        for key, value in self.file.metadata.items():
+            inner = key.removeprefix(self._prefix)
+            if inner == key or inner in self._asked or inner in _HARMLESS:
+                continue
+            if not isinstance(value, int | float) or value:
+                raise ModelError(
+                    f"{self.file.path}: the metadata have {key!r} ({value!r:.60}), of which it is not known what it "
+                    "changes; convert the model again, or run it with transformers from its original files"
+                )
+
+    def _unusable(self, key: str, value: Any, expected: str) -> ModelError:
+        found = "is missing" if value is None else f"is {value!r:.60}"
+        return ModelError(
+            f"{self.file.path}: the metadata's {self._prefix + key!r} {found}; {expected} is expected: convert the "
+            "model again, or fetch the file again"
+        )
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """An architecture of GGUF files.
+
+    network, config: the names of its classes in transformers
+    options: what the configuration is made with
+    in_pairs: whether rows of queries and keys lie as they are turned, in pairs, where transformers has two halves
+    added: what norms are stored with, besides their weights
+    """
+
+    network: str
+    config: str
+    options: Callable[[Facts], dict[str, Any]]
+    in_pairs: bool = False
+    added: float = 0.0
+
+
+def _common(facts: Facts) -> dict[str, Any]:
+    heads, hidden = facts.count("attention.head_count"), facts.count("embedding_length")
+    size = facts.count("attention.key_length", max(1, hidden // heads))
+    if facts.count("attention.value_length", size) != size:
+        raise ModelError(f"{facts.file.path}: keys and values of heads have two sizes, which are not read")
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": facts.count("feed_forward_length"),
+        "num_hidden_layers": facts.count("block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": facts.count("attention.head_count_kv", heads),
+        "head_dim": size,
+        "rms_norm_eps": facts.real("attention.layer_norm_rms_epsilon"),
+        "max_position_embeddings": facts.count("context_length"),
+    }
+
+
+def _turned(facts: Facts, size: int, theta: float = 10_000.0, *, in_part: bool = False) -> dict[str, Any]:
+    """Options of rotary embeddings. size: of a head; theta: the default; in_part: a part of a head may be turned"""
+    turned = facts.count("rope.dimension_count", size)
+    found: dict[str, Any] = {"rope_theta": facts.real("rope.freq_base", theta)}
+    if turned != size and not (in_part and turned < size):
+        raise ModelError(f"{facts.file.path}: {turned} numbers of heads of {size} are turned, which is not read")
+    if in_part:
+        found["partial_rotary_factor"] = turned / size
+    factor = facts.value("rope.scaling.factor") or facts.value("rope.scale_linear")
+    kind = facts.value("rope.scaling.type", "linear" if factor else "none")
+    scales = {"none": _unscaled, "linear": _linear, "yarn": _yarn, "longrope": _long}
+    if in_part and LONG in facts.file.tensors:  # which older files do not say
+        kind = "longrope"
+    if kind not in scales:
+        raise ModelError(f"{facts.file.path}: rope.scaling.type={kind!r:.60}; read are {', '.join(scales)}")
+    return {**found, **scales[kind](facts)}
+
+
+def _unscaled(facts: Facts) -> dict[str, Any]:
+    return {"rope_type": "default"}
+
+
+def _linear(facts: Facts) -> dict[str, Any]:
+    key = "rope.scaling.factor" if facts.has("rope.scaling.factor") else "rope.scale_linear"
+    return {"rope_type": "linear", "factor": facts.real(key)}
+
+
+def _yarn(facts: Facts) -> dict[str, Any]:
+    factor = facts.real("rope.scaling.factor")
+    found: dict[str, Any] = {
+        "rope_type": "yarn",
+        "factor": factor,
+        "original_max_position_embeddings": facts.count("rope.scaling.original_context_length"),
+        "beta_fast": facts.real("rope.scaling.yarn_beta_fast", 32.0),
+        "beta_slow": facts.real("rope.scaling.yarn_beta_slow", 1.0),
+    }
+    if facts.value("rope.scaling.yarn_log_multiplier"):
+        return {**found, "mscale": 1.0, "mscale_all_dim": facts.real("rope.scaling.yarn_log_multiplier")}
+    key = "rope.scaling.attn_factor" if facts.has("rope.scaling.attn_factor") else "rope.scaling.yarn_attn_factor"
+    return {**found, "attention_factor": facts.real(key, 1.0) * (1 + 0.1 * math.log(factor))}
+
+
+def _long(facts: Facts) -> dict[str, Any]:
+    file = facts.file
+    missing = [name for name in (LONG, SHORT) if name not in file.tensors]
+    if missing:
+        raise ModelError(f"{facts.file.path}: the tensor {missing[0]!r} is missing; convert the model again")
+    context = facts.count("context_length")
+    original = facts.count("rope.scaling.original_context_length", context)
+    found: dict[str, Any] = {"rope_type": "longrope", "original_max_position_embeddings": original}
+    found["factor"] = max(1.0, context / original)
+    found |= {"long_factor": file.reals(LONG).tolist(), "short_factor": file.reals(SHORT).tolist()}
+    if facts.has("rope.scaling.attn_factor"):
+        found["attention_factor"] = facts.real("rope.scaling.attn_factor")
+    return found
+
+
+def _llama(facts: Facts) -> dict[str, Any]:
+    common = _common(facts)
+    return {**common, "rope_parameters": _turned(facts, common["head_dim"])}
+
+
+def _mistral3(facts: Facts) -> dict[str, Any]:
+    common = _llama(facts)
+    beta = facts.value("attention.temperature_scale")
+    rope = {**common["rope_parameters"], "llama_4_scaling_beta": facts.real("attention.temperature_scale", 1.0)}
+    rope.setdefault("original_max_position_embeddings", common["max_position_embeddings"])
+    return {
+        **common,
+        "rope_parameters": {**rope, "llama_4_scaling_beta": rope["llama_4_scaling_beta"] if beta else 0.0},
+    }
+
+
+def _granite(facts: Facts) -> dict[str, Any]:
+    common = _llama(facts)
+    scale = facts.value("attention.scale")
+    return {
+        **common,
+        "attention_multiplier": facts.real("attention.scale") if scale else common["head_dim"] ** -0.5,
+        "embedding_multiplier": facts.real("embedding_scale", 1.0),
+        "residual_multiplier": facts.real("residual_scale", 1.0),
+        "logits_scaling": facts.real("logit_scale", 1.0),
+    }
+
+
+def _phi3(facts: Facts) -> dict[str, Any]:
+    common = _common(facts)
+    window = facts.count("attention.sliding_window", 0, least=0)
+    rope = _turned(facts, common["head_dim"], in_part=True)
+    original = rope.get("original_max_position_embeddings", common["max_position_embeddings"])
+    return {
+        **common,
+        "rope_parameters": rope,
+        "original_max_position_embeddings": original,
+        "sliding_window": window or None,
+    }
+
+
+def _gemma(facts: Facts, largest: int) -> dict[str, Any]:
+    """What Gemma 2 and 3 have alike. largest: layers of the one whose attention has a scale of its own"""
+    common = _common(facts)
+    heads, hidden = common["num_attention_heads"], common["hidden_size"]
+    is_largest = common["num_hidden_layers"] == largest
+    return {
+        **common,
+        "query_pre_attn_scalar": hidden // heads if is_largest else common["head_dim"],
+        "sliding_window": facts.count("attention.sliding_window"),
+    }
+
+
+def _gemma2(facts: Facts) -> dict[str, Any]:
+    common = _gemma(facts, 46)
+    return {
+        **common,
+        "rope_parameters": _turned(facts, common["head_dim"]),
+        "attn_logit_softcapping": facts.real("attn_logit_softcapping", 50.0),
+        "final_logit_softcapping": facts.real("final_logit_softcapping", 30.0),
+    }
+
+
+def _gemma3(facts: Facts) -> dict[str, Any]:
+    common = _gemma(facts, 62)
+    count, pattern = common["num_hidden_layers"], facts.value("attention.sliding_window_pattern", 6)
+    slide = [bool(each) for each in cast("NDArray[Any]", pattern)] if isinstance(pattern, np.ndarray) else []
+    if len(slide) != count:
+        every = facts.count("attention.sliding_window_pattern", 6)
+        slide = [(number + 1) % every != 0 for number in range(count)]
+    near = {"rope_type": "default", "rope_theta": facts.real("rope.freq_base_swa", 10_000.0)}
+    cap = facts.value("final_logit_softcapping")
+    return {
+        **common,
+        "layer_types": ["sliding_attention" if each else "full_attention" for each in slide],
+        "rope_parameters": {
+            "full_attention": _turned(facts, common["head_dim"], 1_000_000.0),
+            "sliding_attention": near,
+        },
+        "final_logit_softcapping": facts.real("final_logit_softcapping") if cap else None,
+    }
+
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "llama": Architecture("LlamaForCausalLM", "LlamaConfig", _llama, in_pairs=True),
+    "qwen2": Architecture("Qwen2ForCausalLM", "Qwen2Config", _llama),
+    "qwen3": Architecture("Qwen3ForCausalLM", "Qwen3Config", _llama),
+    "gemma2": Architecture("Gemma2ForCausalLM", "Gemma2Config", _gemma2, added=1.0),
+    "gemma3": Architecture("Gemma3ForCausalLM", "Gemma3TextConfig", _gemma3, added=1.0),
+    "phi3": Architecture("Phi3ForCausalLM", "Phi3Config", _phi3),
+    "granite": Architecture("GraniteForCausalLM", "GraniteConfig", _granite, in_pairs=True),
+    "smollm3": Architecture("SmolLM3ForCausalLM", "SmolLM3Config", _llama, in_pairs=True),
+    "mistral3": Architecture("Ministral3ForCausalLM", "Ministral3Config", _mistral3, in_pairs=True),
+}
+"""By `general.architecture`. Mistral's first models are of llama."""

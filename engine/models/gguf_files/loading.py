@@ -1,0 +1,250 @@
+"""Models of transformers out of GGUF files: its modules, with products and an embedding whose weights stay packed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ....errors import ModelError, OptionError
+from ....kernels.packed.formats import FORMATS
+from ....kernels.packed.products import PackedMatrix
+from ..wrapped import is_absent
+from .architectures import ARCHITECTURES, LONG, SHORT, Architecture, Facts
+from .file import GGUFFile, PackedTensor
+from .modules import PackedEmbedding, PackedLinear
+from .tokenizer import GGUFTokenizer, tokenizer_of
+
+_EMBEDDING, _HEAD, _TURNS = "token_embd", "output", "rope_freqs.weight"
+_SOME = 1 << 20
+"""Blocks whose scales are looked at together."""
+_EXPONENT = 0x7C00
+"""Bits that are all set in a float16 that is infinite or NaN."""
+
+
+def load_gguf(path: str | Path) -> tuple[Any, GGUFTokenizer]:
+    """The model and the tokenizer of a file, whose weights are mapped.
+
+    Raises ModelError for the file, OptionError where the package gguf is absent.
+    """
+    path = Path(path)
+    if find_spec("gguf") is None:
+        raise OptionError(f"{str(path)!r} needs the package gguf, which is not installed: pip install 'trellm[gguf]'")
+    if path.is_dir():
+        found = sorted(file.name for file in path.glob("*.gguf"))
+        raise ModelError(f"{path} is a folder; give the file: {', '.join(found[:9]) or 'it has no .gguf'}")
+    file = GGUFFile.open(path)
+    if file.metadata.get("split.count", 0) not in (0, 1):
+        raise ModelError(
+            f"{path} is one of {file.metadata['split.count']!r:.20} files of a model; join them with "
+            "`llama-gguf-split --merge` first"
+        )
+    tokenizer = tokenizer_of(file)
+    return _Loader(file, tokenizer).model(), tokenizer
+
+
+class _Loader:
+    """Puts the tensors of a file into the modules of its architecture, and keeps account of those that it took."""
+
+    def __init__(self, file: GGUFFile, tokenizer: GGUFTokenizer) -> None:
+        self._file = file
+        self._tokenizer = tokenizer
+        self._taken: set[str] = set()
+        self._quants: Any = import_module("gguf.quants")
+
+    def model(self) -> Any:
+        """The model, with all weights. Raises ModelError."""
+        name: str = self._file.need("general.architecture", str)
+        architecture = ARCHITECTURES.get(name)
+        if architecture is None:
+            raise self._fault(f"general.architecture is {name!r:.60}; read are {', '.join(ARCHITECTURES)}")
+        facts = Facts(self._file, name)
+        options = architecture.options(facts)
+        facts.check_all_asked()
+        layers: int = options["num_hidden_layers"]
+        if layers > len(self._file.tensors):
+            raise self._fault(f"{layers:,} layers of {len(self._file.tensors):,} tensors; fetch the file again")
+        model = self._empty(architecture, options)
+        names: Any = import_module("gguf")
+        number = next(key for key, known in names.MODEL_ARCH_NAMES.items() if known == name)
+        self._fill(model, architecture, names.get_tensor_name_map(number, layers))
+        self._turn(model, options)
+        self._check_all_taken()
+        if is_absent(model) or any(buffer.device.type == "meta" for buffer in model.buffers()):
+            raise self._fault(f"{architecture.network} of this version of transformers has parts that no tensor fills")
+        return model.eval()
+
+    def _empty(self, architecture: Architecture, options: dict[str, Any]) -> Any:
+        """The model without values."""
+        library: Any = transformers
+        words = self._tensor(f"{_EMBEDDING}.weight")
+        if len(words.shape) != 2 or words.shape[0] < len(self._tokenizer):
+            raise self._fault(
+                f"tensor {words.name!r} of shape {words.shape} has no row for each of {len(self._tokenizer):,} tokens"
+            )
+        ids = self._tokenizer
+        try:
+            config = getattr(library, architecture.config)(
+                **options, vocab_size=words.shape[0], tie_word_embeddings=f"{_HEAD}.weight" not in self._file.tensors,
+                bos_token_id=ids.bos_token_id, eos_token_id=ids.eos_token_id, pad_token_id=ids.pad_token_id,
+            )  # fmt: skip
+            with torch.device("meta"):
+                model = getattr(library, architecture.network)(config)
+        except Exception as error:  # configurations and modules raise whatever they come upon
+            raise self._fault(f"no {architecture.config} can be made of the metadata: {error}") from error
+        model.generation_config = library.GenerationConfig(
+            bos_token_id=ids.bos_token_id, eos_token_id=ids.end_ids or None, pad_token_id=ids.pad_token_id
+        )
+        return model
+
+    def _fill(self, model: Any, architecture: Architecture, names: Any) -> None:
+        """Put weights into all modules that have some."""
+        words = self._take(f"{_EMBEDDING}.weight", model.model.embed_tokens.weight.shape)
+        model.model.embed_tokens = embedding = self._embedding(model.model.embed_tokens, words)
+        config = model.config
+        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+        for path, module in list(model.named_modules()):
+            parent, leaf = model.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2]
+            if path == "lm_head":
+                if config.tie_word_embeddings:
+                    model.lm_head = self._tied(embedding)
+                else:
+                    model.lm_head = self._linear(_HEAD, module)
+            elif type(module) is nn.Linear:
+                pairs = heads.get(leaf) if architecture.in_pairs else None
+                setattr(parent, leaf, self._linear(self._name(names, path), module, pairs))
+            elif module is not embedding and module._parameters:
+                self._norm(self._name(names, path), module, architecture.added)
+
+    def _name(self, names: Any, path: str) -> str:
+        found: str | None = names.get_name(path)
+        if found is None:
+            raise self._fault(f"{path} has no name in GGUF; another version of the package gguf may have one")
+        return found
+
+    def _embedding(self, empty: Any, words: PackedTensor) -> nn.Module:
+        scale = float(getattr(empty, "scalar_embed_scale", 1.0))
+        if words.kind in FORMATS:
+            kind = import_module("gguf").GGMLQuantizationType[words.kind]
+            return PackedEmbedding(_matrix(words, words.data), partial(self._quants.dequantize, qtype=kind), scale)
+        empty.weight = _parameter(words.reals())
+        if "embed_scale" in empty._buffers:
+            empty.embed_scale = torch.tensor(scale)
+        return empty
+
+    def _tied(self, embedding: Any) -> nn.Module:
+        """A head of the same weights."""
+        if isinstance(embedding, PackedEmbedding):
+            return PackedLinear(embedding.matrix)
+        head = nn.Linear(*reversed(embedding.weight.shape), bias=False, device="meta")
+        head.weight = embedding.weight
+        return head
+
+    def _linear(self, name: str, empty: nn.Linear, heads: int | None = None) -> nn.Module:
+        """A linear layer. heads: how many there are whose rows lie in pairs"""
+        rows, width = empty.out_features, empty.in_features
+        found = self._take(f"{name}.weight", (rows, width))
+        needs = "bias" in dict(empty.named_parameters()) or f"{name}.bias" in self._file.tensors
+        bias = self._reals(f"{name}.bias", (rows,)) if needs else None
+        data = found.data
+        if heads is not None:
+            order = _halves(rows, heads)
+            data, bias = data[order], None if bias is None else bias[order]
+        added = None if bias is None else torch.as_tensor(bias)
+        if found.kind in FORMATS:
+            return PackedLinear(_matrix(found, data), added)
+        made = nn.Linear(width, rows, bias=False, device="meta")
+        made.weight = _parameter(PackedTensor(name, found.kind, found.shape, data).reals())
+        if added is not None:
+            made.bias = nn.Parameter(added, requires_grad=False)
+        return made
+
+    def _norm(self, name: str, module: nn.Module, added: float) -> None:
+        for own, empty in list(module.named_parameters(recurse=False)):
+            numbers = self._reals(f"{name}.{own}", empty.shape)
+            setattr(module, own, _parameter(numbers - np.float32(added) if added else numbers))
+
+    def _turn(self, model: Any, options: dict[str, Any]) -> None:
+        """Make rotary embeddings with values, divided by what the file has for each frequency."""
+        empty = model.model.rotary_emb
+        if options["rope_parameters"].get("rope_type") == "longrope":
+            for name in (LONG, SHORT):
+                self._take(name, empty.inv_freq.shape)
+        model.model.rotary_emb = rotary = type(empty)(model.config)
+        if _TURNS in self._file.tensors and hasattr(rotary, "inv_freq"):
+            factors = torch.as_tensor(self._reals(_TURNS, rotary.inv_freq.shape))
+            if not bool((factors > 0).all()):
+                raise self._fault(f"tensor {_TURNS!r} has numbers that are not above 0")
+            rotary.inv_freq = rotary.inv_freq / factors
+            rotary.original_inv_freq = rotary.inv_freq.clone()
+
+    def _tensor(self, name: str) -> PackedTensor:
+        found = self._file.tensors.get(name)
+        if found is None:
+            raise self._fault(f"the tensor {name!r} is missing; convert the model again, or fetch the file again")
+        return found
+
+    def _take(self, name: str, shape: Sequence[int]) -> PackedTensor:
+        """A tensor of this shape, of usable numbers."""
+        found = self._tensor(name)
+        if found.shape != tuple(shape):
+            raise self._fault(f"the tensor {name!r} has the shape {found.shape}; {tuple(shape)} is expected")
+        if not _is_finite(found):
+            raise self._fault(f"the tensor {name!r} has numbers that are infinite or NaN; fetch the file again")
+        self._taken.add(name)
+        return found
+
+    def _reals(self, name: str, shape: Sequence[int]) -> NDArray[np.float32]:
+        """The numbers of a tensor, which may not be packed."""
+        self._take(name, shape)
+        return self._file.reals(name)
+
+    def _check_all_taken(self) -> None:
+        left = [name for name in self._file.tensors if name not in self._taken]
+        if left:
+            more = f" and {len(left) - 3:,} more" if len(left) > 3 else ""
+            raise self._fault(
+                f"the architecture has no use for the tensors {', '.join(map(repr, left[:3]))}{more}; the model "
+                "computes something else than this architecture does"
+            )
+
+    def _fault(self, what: str) -> ModelError:
+        return ModelError(f"{self._file.path}: {what}")
+
+
+def _matrix(tensor: PackedTensor, data: NDArray[np.uint8]) -> PackedMatrix:
+    return PackedMatrix(tensor.kind, tensor.shape[-1], data)
+
+
+def _parameter(numbers: NDArray[np.float32]) -> nn.Parameter:
+    made: Tensor = torch.as_tensor(numbers)
+    return nn.Parameter(made, requires_grad=False)
+
+
+def _halves(rows: int, heads: int) -> NDArray[np.int64]:
+    """Rows that lie in pairs, in the order of transformers, which has the halves of each head after another."""
+    return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)
+
+
+def _is_finite(tensor: PackedTensor) -> bool:
+    """Whether all numbers are finite; of packed ones, all scales."""
+    form = FORMATS.get(tensor.kind)
+    if form is None:
+        return bool(np.isfinite(tensor.reals()).all())
+    flat = tensor.data.reshape(-1)
+    count = flat.size // form.size
+    for at in form.halves:
+        scales = np.ndarray((count,), np.dtype("<u2"), flat, at, (form.size,))
+        for begin in range(0, count, _SOME):
+            if ((scales[begin : begin + _SOME] & _EXPONENT) == _EXPONENT).any():
+                return False
+    return True

@@ -1,0 +1,238 @@
+"""Tokenizers out of the metadata of GGUF files, as fast tokenizers of transformers.
+
+Texts come apart as in llama.cpp, where special tokens that a text spells out are those tokens. A tokenizer that
+llama.cpp knows by name stands here with the regular expressions of its own.
+"""
+
+# Neither transformers nor tokenizers says of what its arguments are.
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from ....errors import ModelError
+from .file import GGUFFile
+
+_NORMAL, _UNKNOWN, _CONTROL, _LITERAL, _UNUSED, _BYTE = range(1, 7)
+"""What `tokenizer.ggml.token_type` says of a token; 0 is as normal."""
+_SPACE = "\u2581"
+_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
+_SHORTENED = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
+_REST = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_CASED = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*",
+)
+
+
+def _digits(most: int) -> str:
+    """Words of any letters, and runs of so many digits."""
+    count = rf"\p{{N}}{{1,{most}}}" if most > 1 else r"\p{N}"
+    return rf"{_SHORTENED}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{count}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_REST}"
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """How texts are cut before bytes are merged.
+
+    patterns: each cuts what those before it left
+    whole: whether a piece that is a token is that token, whatever merges say
+    begins: whether texts begin with BOS where the file does not say
+    """
+
+    patterns: tuple[str, ...]
+    whole: bool = False
+    begins: bool = False
+
+
+_GPT2 = _Cut((_WORDS,))
+_BY_DIGIT = _Cut((r"\p{N}", _WORDS))
+_LLAMA3 = _Cut((_digits(3),), whole=True, begins=True)
+_CUTS: Mapping[str, _Cut] = {
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais", "gigachat", "roberta-bpe"), _GPT2),
+    **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"), _BY_DIGIT),
+    **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3"), _LLAMA3),
+    **dict.fromkeys(("dbrx", "smaug-bpe"), _Cut((_digits(3),))),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _Cut((_digits(1),))),
+    "tekken": _Cut((rf"{'|'.join(_CASED)}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_REST}",), whole=True, begins=True),
+    **dict.fromkeys(
+        ("gpt-4o", "llama4"),
+        _Cut(
+            (
+                "|".join(f"{each}{_SHORTENED}?" for each in _CASED)
+                + rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_REST}",
+            )
+        ),
+    ),
+    "default": _Cut((r"[\p{P}\$\+<=>\^~\|]+", _WORDS, r"\p{N}+", "[0-9][0-9][0-9]")),
+}
+"""By `tokenizer.ggml.pre`."""
+
+
+class GGUFTokenizer(PreTrainedTokenizerFast):
+    """A tokenizer out of a GGUF file.
+
+    end_ids: the tokens that end a text: EOS, end of turn, end of message
+    unused_ids: tokens without a meaning, which spell nothing
+    """
+
+    def __init__(self, *arguments: Any, end_ids: Sequence[int] = (), unused_ids: Sequence[int] = (), **options: Any):
+        self.end_ids, self.unused_ids = list(end_ids), list(unused_ids)
+        super().__init__(*arguments, **options)
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """Those that spell nothing."""
+        return [*super().all_special_ids, *self.unused_ids]
+
+
+def tokenizer_of(file: GGUFFile) -> GGUFTokenizer:
+    """The tokenizer of a file. Raises ModelError for one that is incomplete, or of another kind."""
+    return _Maker(file).tokenizer()
+
+
+class _Maker:
+    """Reads what the metadata say of tokens."""
+
+    def __init__(self, file: GGUFFile) -> None:
+        self._file = file
+        self._tokens: list[str] = file.texts("tokenizer.ggml.tokens")
+        self._kinds = self._types()
+        self._ids = {text: token for token, text in enumerate(self._tokens)}
+        if len(self._ids) < len(self._tokens):
+            seen: dict[str, int] = {}
+            for token, text in enumerate(self._tokens):
+                if (first := seen.setdefault(text, token)) != token:
+                    raise self._fault(f"tokens {first:,} and {token:,} are the same, {text!r:.60}")
+
+    def tokenizer(self) -> GGUFTokenizer:
+        kind = self._value("model")
+        if kind == "gpt2":
+            backend, begins = self._of_bytes()
+        elif kind == "llama":
+            backend, begins = self._of_sentences(), True
+        else:
+            raise self._fault(f"tokenizer.ggml.model is {kind!r:.60}; read are 'gpt2' (bytes, merged) and 'llama'")
+        special = [text for text, kind in zip(self._tokens, self._kinds, strict=True) if kind in (_UNKNOWN, _CONTROL)]
+        literal = [text for text, kind in zip(self._tokens, self._kinds, strict=True) if kind == _LITERAL]
+        for texts, is_special in ((special, True), (literal, False)):
+            backend.add_tokens([AddedToken(text, special=is_special, normalized=False) for text in texts if text])
+        defaults = {"bos": 1, "eos": 2} if kind == "llama" else {}
+        found = {name: self._id(name, defaults.get(name)) for name in ("bos", "eos", "padding", "eot", "eom")}
+        unknown = self._id("unknown")
+        self._frame(backend, found["bos"], found["eos"], begins)
+        named = {"bos_token": found["bos"], "eos_token": found["eos"], "pad_token": found["padding"]}
+        named["unk_token"] = unknown
+        template = self._file.metadata.get("tokenizer.chat_template")
+        ends = [token for name in ("eos", "eot", "eom") if (token := found[name]) is not None]
+        return GGUFTokenizer(
+            tokenizer_object=backend,
+            end_ids=list(dict.fromkeys(ends)),
+            unused_ids=[token for token, kind in enumerate(self._kinds) if kind == _UNUSED],
+            chat_template=template if isinstance(template, str) else None,
+            clean_up_tokenization_spaces=False,
+            **{name: self._tokens[token] for name, token in named.items() if token is not None},
+        )
+
+    def _of_bytes(self) -> tuple[Tokenizer, bool]:
+        """Bytes that are merged, and whether texts begin with BOS."""
+        name = self._value("pre") or "default"
+        cut = _CUTS.get(name)
+        if cut is None:
+            raise self._fault(f"tokenizer.ggml.pre is {name!r:.60}; read are {', '.join(_CUTS)}")
+        merges: list[tuple[str, str]] = []
+        for number, text in enumerate(self._file.texts("tokenizer.ggml.merges")):
+            begin, _, right = text[1:].partition(" ")
+            left = text[:1] + begin
+            if left not in self._ids or right not in self._ids or left + right not in self._ids:
+                raise self._fault(f"merge {number:,}, {text!r:.60}, is not of two tokens that make a third")
+            merges.append((left, right))
+        backend = Tokenizer(models.BPE(vocab=self._ids, merges=merges, ignore_merges=cut.whole))
+        patterns = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in cut.patterns]
+        backend.pre_tokenizer = pre_tokenizers.Sequence(
+            [*patterns, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
+        backend.decoder = decoders.ByteLevel()
+        return backend, cut.begins
+
+    def _of_sentences(self) -> Tokenizer:
+        """Characters that are merged by scores, as in SentencePiece; those that no token is come apart into bytes."""
+        scores = self._file.numbers("tokenizer.ggml.scores", len(self._tokens))
+        if scores is None or not np.isfinite(scores).all():
+            raise self._fault("tokenizer.ggml.scores are missing, infinite or NaN; convert the model again")
+        unknown = self._id("unknown", 0)
+        backend = Tokenizer(
+            models.BPE(
+                vocab=self._ids, merges=self._merges_by(scores), fuse_unk=True, byte_fallback=True,
+                unk_token=None if unknown is None else self._tokens[unknown],
+            )
+        )  # fmt: skip
+        begins = self._file.metadata.get("tokenizer.ggml.add_space_prefix", True) is not False
+        spaced = [normalizers.Replace(" ", _SPACE)]
+        backend.normalizer = normalizers.Sequence([normalizers.Prepend(_SPACE), *spaced] if begins else spaced)
+        steps = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+        backend.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if begins else steps)
+        return backend
+
+    def _merges_by(self, scores: NDArray[Any]) -> list[tuple[str, str]]:
+        """All pairs of tokens that make a third, best first."""
+        found: list[tuple[float, int, str, str]] = []
+        for token, text in enumerate(self._tokens):
+            if self._kinds[token] in (_UNKNOWN, _CONTROL, _BYTE):
+                continue
+            for at in range(1, len(text)):
+                if text[:at] in self._ids and text[at:] in self._ids:
+                    found.append((-float(scores[token]), token, text[:at], text[at:]))
+        found.sort()
+        return [(left, right) for *_, left, right in found]
+
+    def _frame(self, backend: Tokenizer, bos: int | None, eos: int | None, begins: bool) -> None:
+        """Put BOS and EOS about texts, where the file says so."""
+        pieces, special = ["$A:0"], list[tuple[str, int]]()
+        for name, token, default in (("bos", bos, begins), ("eos", eos, False)):
+            asked = self._file.metadata.get(f"tokenizer.ggml.add_{name}_token", default and token is not None)
+            if not asked:
+                continue
+            if token is None:
+                raise self._fault(f"tokenizer.ggml.add_{name}_token asks for a token, and {name}_token_id names none")
+            text = self._tokens[token]
+            special.append((text, token))
+            pieces = [f"{text}:0", *pieces] if name == "bos" else [*pieces, f"{text}:0"]
+        if special:
+            second = [("$B:1" if piece == "$A:0" else f"{piece[:-1]}1") for piece in pieces]
+            backend.post_processor = processors.TemplateProcessing(
+                single=pieces, pair=[*pieces, *second], special_tokens=list(dict(special).items())
+            )
+
+    def _value(self, name: str) -> Any:
+        return self._file.metadata.get(f"tokenizer.ggml.{name}")
+
+    def _types(self) -> list[int]:
+        found = self._file.numbers("tokenizer.ggml.token_type", len(self._tokens))
+        if found is None:
+            return [_NORMAL] * len(self._tokens)
+        strange = np.flatnonzero(~np.isin(found, range(_BYTE + 1)))
+        if strange.size:
+            token = int(strange[0])
+            raise self._fault(f"tokenizer.ggml.token_type of token {token:,} is {found[token]}; 0 to {_BYTE} are known")
+        return found.astype(int).tolist()
+
+    def _id(self, name: str, default: int | None = None) -> int | None:
+        """A token by what it is for; None where there is none."""
+        found = self._value(f"{name}_token_id")
+        if found is None:
+            return default if default is not None and default < len(self._tokens) else None
+        if type(found) is not int or not 0 <= found < len(self._tokens):
+            raise self._fault(f"tokenizer.ggml.{name}_token_id is {found!r:.40}, none of {len(self._tokens):,} tokens")
+        return found
+
+    def _fault(self, what: str) -> ModelError:
+        return ModelError(f"{self._file.path}: {what}")
