@@ -11,7 +11,7 @@ from .deltas import (
     ReasoningDelta,
 )
 from .formats import NAMES
-from .guides import is_apart
+from .grammar import is_apart
 from .plan import AnswerPlan, ThinkingError, ToolCallFormat
 from .reader import AnswerReader
 from .tools import Choice, Tool, ToolError, choice_of, tools_of

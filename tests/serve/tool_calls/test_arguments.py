@@ -208,7 +208,8 @@ def called(name: str, value: str) -> str:
     assert form is not None
     line = "\n" if form.own_line else ""
     parameter = f"{form.before}a{form.behind_text or form.behind_name}{value}{line}{form.end}{form.behind}"
-    return f"{frame.opening}{frame.head}f{frame.behind_name}{parameter}{frame.tail}{frame.closing}"
+    call = frame.call.replace("$name", "f").replace("$arguments", parameter)
+    return f"{frame.opening}{call}{frame.closing}"
 
 
 @pytest.mark.parametrize(
