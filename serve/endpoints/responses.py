@@ -204,8 +204,7 @@ def _ended(
             "total_tokens": begun.prompt_tokens + count,
         },
     }
-    extra = extension_of(result)
-    return said if extra is None else said | {"trellm": extra}
+    return said | extension_of(result)
 
 
 async def _events(begun: GenerationRequest, asked: ResponsesRequest) -> AsyncIterator[bytes]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from ..bodies import loaded_text
-from ..constraints.constraint import ConstraintSpec
+from ..constraints.constraint import ConstraintSpec, Kind
 from ..errors import ApiError
 
 MOST_TOKENS = 1 << 20
@@ -280,7 +280,7 @@ def goals_in(fields: list[GoalField] | None) -> tuple[Goal, ...]:
 Schema = dict[str, Any] | bool
 SchemaText = dict[str, Any] | bool | str
 Choices = Annotated[list[str], Field(min_length=1, max_length=65536, fail_fast=True)]
-Place = tuple[str | int, ...]
+_OBJECT = {"type": "object"}
 _GBNF_RULE = re.compile(r"^[^\S\n]*+[\w-]++\s*+::=", re.M)  # reads each character once
 
 
@@ -340,6 +340,9 @@ class StructuredOutputs(RequestBase):
     json_object: bool | None = None
     structural_tag: str | dict[str, Any] | None = None
     disable_any_whitespace: bool | None = None
+
+
+_NO_OUTPUTS = StructuredOutputs()
 
 
 class JsonField(RequestBase):
@@ -406,15 +409,12 @@ class ConstraintFields(RequestBase):
 
     def constraint(self) -> ConstraintSpec:
         """The one constraint of the request, with its goals. Raises ApiError for several, and OptionError."""
-        found = [
-            *self._format(),
-            *self._structured(),
-            *_all("guided_", self.guided_json, self.guided_regex, self.guided_choice, self.guided_grammar),
-            *_all("", None, self.regex, None, self.grammar),
-            *_gbnf(self.ebnf, ("ebnf",)),
-            *_schema(self.json_schema, ("json_schema",)),
-            *_quoted(self.trellm.extract),
-        ]
+        found = [_spec(*each) for each in self._given() if each[1] is not None]
+        if (extract := self.trellm.extract) is not None:
+            options = extract.model_dump(exclude={"context"}, exclude_none=True)
+            found.append(ConstraintSpec.of("extract", extract.context, ("trellm", "extract"), **options))
+        if self.structured_outputs is not None and all(each.place[0] != "structured_outputs" for each in found):
+            raise ApiError("structured_outputs asks for nothing; leave it out", ("structured_outputs",))
         if len(found) > 1:
             names = " and ".join(str(each.place[0]) for each in found)
             raise ApiError(f"{names} exclude each other: a text has one constraint", found[1].place)
@@ -426,6 +426,31 @@ class ConstraintFields(RequestBase):
         goals = goals_in(self.trellm.include)
         return replace(asked, goals=goals) if goals else asked
 
+    def _given(self) -> list[tuple[str, Any, str]]:
+        """All fields that name a constraint but `trellm.extract`: kind, value, None for none, and place."""
+        form, outputs = self.response_format, self.structured_outputs or _NO_OUTPUTS
+        schema = form.json_schema.schema_ if isinstance(form, SchemaFormat) else None
+        tags = form.model_dump(exclude_none=True) if isinstance(form, TagsFormat) else None
+        return [
+            ("json", _OBJECT if isinstance(form, ObjectFormat) else None, "response_format"),
+            ("json", schema, "response_format.json_schema.schema"),
+            ("structural_tag", tags, "response_format"),
+            ("json", outputs.json_, "structured_outputs.json"),
+            ("regex", outputs.regex, "structured_outputs.regex"),
+            ("choice", outputs.choice, "structured_outputs.choice"),
+            ("grammar", outputs.grammar, "structured_outputs.grammar"),
+            ("json", _OBJECT if outputs.json_object else None, "structured_outputs.json_object"),
+            ("structural_tag", outputs.structural_tag, "structured_outputs.structural_tag"),
+            ("json", self.guided_json, "guided_json"),
+            ("regex", self.guided_regex, "guided_regex"),
+            ("choice", self.guided_choice, "guided_choice"),
+            ("grammar", self.guided_grammar, "guided_grammar"),
+            ("regex", self.regex, "regex"),
+            ("grammar", self.grammar, "grammar"),
+            ("gbnf", self.ebnf, "ebnf"),
+            ("json", self.json_schema, "json_schema"),
+        ]
+
     def _written(self, asked: ConstraintSpec) -> ConstraintSpec:
         """JSON as the request wants it written."""
         said = {} if self.trellm.json_ is None else self.trellm.json_.model_dump(exclude_none=True)
@@ -434,70 +459,16 @@ class ConstraintFields(RequestBase):
         made = ConstraintSpec.of("json", None, asked.place, **said)
         return replace(made, content=asked.content)
 
-    def _format(self) -> list[ConstraintSpec]:
-        asked, place = self.response_format, ("response_format",)
-        if isinstance(asked, ObjectFormat):
-            return [ConstraintSpec.of("json", {"type": "object"}, place)]
-        if isinstance(asked, SchemaFormat):
-            return [ConstraintSpec.of("json", asked.json_schema.schema_, (*place, "json_schema", "schema"))]
-        if isinstance(asked, TagsFormat):
-            return [ConstraintSpec.of("structural_tag", asked.model_dump(exclude_none=True), place)]
-        return []
 
-    def _structured(self) -> list[ConstraintSpec]:
-        asked = self.structured_outputs
-        if asked is None:
-            return []
-        found = _all("structured_outputs.", asked.json_, asked.regex, asked.choice, asked.grammar)
-        if asked.json_object:
-            found.append(ConstraintSpec.of("json", {"type": "object"}, ("structured_outputs", "json_object")))
-        if asked.structural_tag is not None:
-            place = ("structured_outputs", "structural_tag")
-            found.append(ConstraintSpec.of("structural_tag", _loaded(asked.structural_tag, place), place))
-        if not found:
-            raise ApiError("structured_outputs asks for nothing; leave it out", ("structured_outputs",))
-        return found
+def _spec(kind: str, value: Any, place: str) -> ConstraintSpec:
+    """A constraint that a field names; "grammar" is Lark or GBNF, and JSON may come as text. Raises ApiError."""
+    steps = tuple(place.split("."))
+    if kind == "grammar":
+        kind = "gbnf" if _GBNF_RULE.search(value) else "lark"
+    elif kind in ("json", "structural_tag") and isinstance(value, str):
+        value = loaded_text(value, steps)
+    return ConstraintSpec.of(cast("Kind", kind), value, steps)
 
 
 class TextRequest(SamplingFields, ConstraintFields):
     """A request for texts that may have a constraint."""
-
-
-def _all(
-    prefix: str, schema: Any, regex: str | None, choice: list[str] | None, grammar: str | None
-) -> list[ConstraintSpec]:
-    """Those of four fields that have something."""
-
-    def place(name: str) -> Place:
-        return tuple(f"{prefix}{name}".split("."))
-
-    found = _schema(schema, place("json"))
-    if regex is not None:
-        found.append(ConstraintSpec.of("regex", regex, place("regex")))
-    if choice is not None:
-        found.append(ConstraintSpec.of("choice", choice, place("choice")))
-    if grammar is not None:
-        found.append(ConstraintSpec.of("gbnf" if _GBNF_RULE.search(grammar) else "lark", grammar, place("grammar")))
-    return found
-
-
-def _schema(schema: Any, place: Place) -> list[ConstraintSpec]:
-    if schema is None:
-        return []
-    return [ConstraintSpec.of("json", _loaded(schema, place), place)]
-
-
-def _gbnf(grammar: str | None, place: Place) -> list[ConstraintSpec]:
-    return [] if grammar is None else [ConstraintSpec.of("gbnf", grammar, place)]
-
-
-def _quoted(asked: ExtractField | None) -> list[ConstraintSpec]:
-    if asked is None:
-        return []
-    options = asked.model_dump(exclude={"context"}, exclude_none=True)
-    return [ConstraintSpec.of("extract", asked.context, ("trellm", "extract"), **options)]
-
-
-def _loaded(value: Any, place: Place) -> Any:
-    """What a JSON text stands for. Raises ApiError."""
-    return loaded_text(value, place) if isinstance(value, str) else value
