@@ -38,7 +38,7 @@ REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
 MOST_ROWS = 1 << 20
 _PLAIN = ExtensionFields()
 Prepared = tuple[Task, Sequence[Prompt], AnswerPlan | None]
-"""What is run for each prompt, the prompts, and how answers are read as thinking, content and calls, if they are."""
+"""The task for each prompt, the prompts, and how answers are read as thinking, content and calls, if they are."""
 
 
 @dataclass
@@ -136,7 +136,7 @@ class GenerationRequest:
         return reader.message
 
     def deltas(self, piece: Piece, reader: AnswerReader | None) -> list[Delta]:
-        """What a piece adds to a message, as the model's form has it, or all of it content."""
+        """Deltas of a message that a piece adds, as the model's form has them, or all of it content."""
         if reader is None:
             return [ContentDelta(piece.text)] if piece.text else []
         found = reader.feed(piece.token_ids)
@@ -146,7 +146,7 @@ class GenerationRequest:
         return found
 
     async def results(self, make: Callable[[int, Generation[Any]], T]) -> list[T]:
-        """What `make` makes of all texts and their numbers, in order. Raises ApiError for what went wrong with one."""
+        """Results of `make` for all texts and their numbers, in order. Raises ApiError for what went wrong with one."""
         found: dict[int, T] = {}
         async for pieces in self._updates():
             for each in pieces:

@@ -35,7 +35,7 @@ LONGER = 8.0
 
 
 class Queued(Protocol):
-    """What is put in line. since: when it came; size: of its text in bytes; is_over: whether nobody waits for it"""
+    """Work in line. since: when it came; size: of its text in bytes; is_over: whether nobody waits for it"""
 
     since: float
     size: int
@@ -74,7 +74,7 @@ class Line:
             return found
 
     def goes_on(self, work: Queued) -> bool:
-        """Whether one that has had its moment may go on; then or later it is asked again."""
+        """Tell whether work that has had its moment may go on; then or later it is asked again."""
         with self._lock:
             if work in self._long:
                 return True
@@ -142,7 +142,7 @@ class Turns:
             time.sleep(min(LONGEST, max(SHORTEST, -left / self._share())))
 
     def _count(self) -> float:
-        """What is left in the bucket, without what this thread has worked since it last counted."""
+        """The rest of the bucket, without what this thread has worked since it last counted."""
         used, share = time.thread_time(), self._share()
         with self._lock:
             now = time.monotonic()
@@ -205,7 +205,7 @@ IDLE_SHARE = 16
 """Of the memory of what is kept, what is left of it where there is nothing to do."""
 UNKNOWN_BYTES = 1 << 20
 ROOM_BYTES = 512 << 10
-"""What a compiled constraint holds beyond what its guide counts: arrays begin with room to grow, and lists of tokens.
+"""Bytes of a compiled constraint beyond those of its guide: arrays begin with room to grow, and lists of tokens.
 Small schemas measured 0.75 MB each, of which their guides counted 0.35."""
 BURST = 0.1
 """Seconds of compilation at full speed, whatever runs beside it."""
@@ -347,7 +347,7 @@ class ConstraintCompiler:
         self._refused = Refusals()
 
     async def made(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], *, taken: float = 0.0) -> T:
-        """What `make` makes, or made before under this key. Raises what it raised, and ApiError where much waits.
+        """The result of `make`, now or before under this key. Raises what it raised, and ApiError where much waits.
 
         make: runs in another thread, with a Cancellation about it
         weigh: how many bytes it holds, asked again whenever it is used
@@ -402,7 +402,7 @@ class ConstraintCompiler:
         self._pool.shutdown(wait=True)
 
     def _share(self) -> float:
-        """What compilation may have of a core: what is set, and more where more wait for it than write."""
+        """The share of a core for compilation: as it is set, and more where more wait for it than write."""
         waiting = self._waiting
         return max(self._settings.compile_share, waiting / max(1, waiting + self._writing()))
 
@@ -429,7 +429,7 @@ class ConstraintCompiler:
         return work
 
     def _run(self) -> None:
-        """What the threads do, as long as it is somebody's turn."""
+        """Work in a thread, as long as it is somebody's turn."""
         while (found := self._line.take()) is not None:
             work = cast("_Work[Any]", found)
             self._line.leave(work, is_done=work.run())

@@ -156,7 +156,7 @@ class EventStream(Response):
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What comes of some work, which is cancelled when the client goes away. Raises ClientDisconnect."""
+    """Do some work, which is cancelled when the client goes away. Raises ClientDisconnect."""
     return await _unless_gone(request.receive, work)
 
 

@@ -60,7 +60,7 @@ class ToolUse:
 
 
 async def prepared(service: Service, chat: ChatRequest, constraint: ConstraintSpec) -> Prepared:
-    """What is to be run for a chat. Raises ApiError."""
+    """Prepare what is run for a chat. Raises ApiError."""
     asked = _asked(service, chat)
     messages = chat.chat()
     generator = await service.generator(constraint)
@@ -113,7 +113,7 @@ def _place(constraint: ConstraintSpec) -> Sequence[str | int]:
 
 
 def _other(asked: ToolUse, more: str = "") -> str:
-    """What makes an answer one of several parts."""
+    """The reason why an answer has several parts."""
     what = "tools" if asked.tools else "a model that thinks"
     return f"{what} {more}".rstrip()
 
@@ -211,7 +211,7 @@ def finish_of(message: ParsedMessage, result: Generation[Any], cut_at: int | Non
 
 
 def delta_fields(delta: Delta) -> dict[str, Any] | None:
-    """What a chunk says of a delta; None where there is nothing to say."""
+    """The delta of a chunk; None where there is nothing to say."""
     match delta:
         case ContentDelta(text):
             return {"content": text}

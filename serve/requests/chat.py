@@ -22,7 +22,7 @@ class TextPart(RequestBase):
 
 
 class CalledFunction(EchoBase):
-    """What was called, with its arguments as JSON text. parsed_arguments: what openai-python made of that"""
+    """The function of a call, with its arguments as JSON text. parsed_arguments: what openai-python made of that"""
 
     name: str
     arguments: str
@@ -39,7 +39,7 @@ class ToolCall(EchoBase):
 
 
 class ProviderFields(RequestBase):
-    """What LiteLLM makes of an answer's fields that it has no name for, and sends back with the answer."""
+    """LiteLLM's copy of an answer's fields that it has no name for, sent back with the answer."""
 
     refusal: None = None
 
@@ -63,7 +63,7 @@ class ChatMessage(EchoBase, title="Message"):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """What only some roles have."""
+        """Check the fields that only some roles have."""
         if self.role == "tool" and self.tool_call_id is None:
             raise ValueError("a message with the role tool has tool_call_id, that of the call that it answers")
         if self.role != "assistant" and self.tool_calls:

@@ -111,14 +111,14 @@ class SamplingFields(RequestBase):
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the answer comes piece by piece."""
+        """True where the answer comes piece by piece."""
         if self.stream_options is not None and not self.stream:
             raise ApiError("stream_options are for stream: true", ("stream_options",), code="invalid_value")
         return bool(self.stream)
 
     @property
     def has_usage(self) -> bool:
-        """Whether a streamed answer ends with its usage."""
+        """True where a streamed answer ends with its usage."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     @property
@@ -183,7 +183,7 @@ class PhraseField(RequestBase):
     word: bool = False
 
     def goal(self) -> Goal:
-        """What the engine takes."""
+        """The goal as the engine takes it."""
         return Phrase(self.phrase, self.word)
 
 
@@ -207,7 +207,7 @@ class AnyField(RequestBase):
     any_of: Goals
 
     def goal(self) -> Goal:
-        """What the engine takes."""
+        """The goal as the engine takes it."""
         return AnyOf(*map(_goal, self.any_of))
 
 
@@ -217,7 +217,7 @@ class AllField(RequestBase):
     all_of: Goals
 
     def goal(self) -> Goal:
-        """What the engine takes."""
+        """The goal as the engine takes it."""
         return AllOf(*map(_goal, self.all_of))
 
 
@@ -227,7 +227,7 @@ class OrderedField(RequestBase):
     ordered: Goals
 
     def goal(self) -> Goal:
-        """What the engine takes."""
+        """The goal as the engine takes it."""
         return Ordered(*map(_goal, self.ordered))
 
 
@@ -239,7 +239,7 @@ class TemplateField(RequestBase):
     ]
 
     def goal(self) -> Goal:
-        """What the engine takes."""
+        """The goal as the engine takes it."""
         parts: list[Any] = [
             Gap(**each.gap.model_dump()) if isinstance(each, GapField) else _goal(each) for each in self.template
         ]

@@ -1,4 +1,4 @@
-"""What /v1/responses takes, and the chat that it comes to."""
+"""The body of /v1/responses, and the chat that it comes to."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class CallItem(EchoBase):
 
 
 class OutputItem(RequestBase):
-    """What came of it."""
+    """The result of a call."""
 
     type: Literal["function_call_output"]
     call_id: str
@@ -64,7 +64,7 @@ class ReasoningPart(EchoBase, title="Thought"):
 
 
 class ReasoningItem(EchoBase):
-    """What the model thought before; of its summary there is nothing here."""
+    """Thinking of the model before; of its summary there is nothing here."""
 
     type: Literal["reasoning"]
     summary: Annotated[list[ReasoningPart], Field(max_length=4096, fail_fast=True)] | None = None
@@ -84,7 +84,7 @@ Item = Annotated[
 
 
 class ResponseTextFormat(RequestBase, title="Format"):
-    """What the text must be."""
+    """The format of the text."""
 
     type: Literal["text", "json_object", "json_schema"]
     name: str | None = None
@@ -110,7 +110,7 @@ class FunctionTool(RequestBase):
 
 
 class Obfuscation(RequestBase):
-    """Whether events are made as long as each other, which they never are."""
+    """The option to make events as long as each other, which they never are."""
 
     include_obfuscation: Literal[False] | None = None
 

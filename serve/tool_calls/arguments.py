@@ -47,7 +47,7 @@ class ParameterValue(NamedTuple):
     as_text: Piece | None
 
     def is_json(self, text: str) -> bool:
-        """Whether a text is JSON rather than a string, which it is if it can be both."""
+        """Tell whether a text is JSON rather than a string, which it is if it can be both."""
         if self.as_json is None or self.as_text is None:
             return self.as_text is None
         state = self.as_json.read(self.as_json.start, text.encode())
@@ -129,7 +129,7 @@ class _Values:
         self._vocabulary, self._limits = vocabulary, limits
 
     def value(self, name: str) -> ParameterValue:
-        """That of the parameter of this name."""
+        """The way in which the value of a parameter is written."""
         root = self._tool.parameters
         inside = name in root.get("properties", {})
         path = f"properties/{name.replace('~', '~0').replace('/', '~1')}" if inside else "additionalProperties"
@@ -261,7 +261,7 @@ def _without_end(case: String, end: str) -> String:
 
 
 def _refers(value: Any) -> bool:
-    """Whether a schema has references, or what they may refer to."""
+    """Tell whether a schema has references, or what they may refer to."""
     if isinstance(value, Mapping):
         given = cast("Mapping[str, Any]", value)
         return any(str(name).startswith("$") or _refers(each) for name, each in given.items())

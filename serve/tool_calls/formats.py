@@ -82,7 +82,7 @@ class CallFrame:
 
     @cached_property
     def rest(self) -> tuple[str, ...]:
-        """What follows the name: texts, `IDENT` and `ARGUMENTS`."""
+        """The parts behind the name: texts, `IDENT` and `ARGUMENTS`."""
         return tuple(filter(None, _PLACES.split(self.call)[2:]))
 
     @cached_property

@@ -26,7 +26,7 @@ class ThinkingError(OptionError):
 
 
 class AnswerPlan:
-    """What a request makes of a form.
+    """The plan of the answers to one request.
 
     guide: what the answer must be; None where anything may be
     opening: tokens that are to be put behind the prompt
@@ -103,7 +103,7 @@ class ToolCallFormat:
         stop: Sequence[str] = (),
         limits: Limits | None = None,
     ) -> AnswerPlan:
-        """What an answer must be.
+        """Plan the answers to a request.
 
         tools, choice: as `tools_of` and `choice_of` have them; parallel: whether there may be several calls
         thinking: "auto" as the model and its template do, "on" always, "off" never; budget: the most tokens of it
@@ -142,7 +142,7 @@ class ToolCallFormat:
         return self._ids(opening + FINAL)
 
     def _thinks(self, thinking: Thinking, budget: int | None, prompt: Sequence[int]) -> tuple[Thinks, str]:
-        """Whether there is thinking, and what is to be put behind the prompt for that. Raises OptionError."""
+        """Find out about thinking, and the text that is to be put behind the prompt for it. Raises OptionError."""
         if not self.thinks or self.family.thinking is None:
             if thinking == "on" or budget is not None:
                 raise ThinkingError(

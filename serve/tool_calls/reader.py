@@ -375,7 +375,7 @@ class AnswerReader:
         self._steps: Reads | None = self._script.run()
 
     def feed(self, ids: Iterable[int]) -> list[Delta]:
-        """What comes of these tokens, EOS not among them. Raises OptionError for what are no token ids."""
+        """Read tokens, EOS not among them. Raises OptionError for values that are no token ids."""
         found: list[Delta] = []
         for token in ids:
             was_thinking = self._script.is_thinking
@@ -384,12 +384,12 @@ class AnswerReader:
         return joined(found)
 
     def feed_bytes(self, data: bytes) -> list[Delta]:
-        """What comes of these bytes, in which tokens of their own are as `marker_bytes` says."""
+        """Read bytes, in which tokens of their own are as `marker_bytes` says."""
         self._scanner.data += data
         return self._go_on()
 
     def finish(self) -> list[Delta]:
-        """What comes when there is no more."""
+        """Read to the end: there is no more."""
         self._scanner.ended = True
         return self._go_on()
 
