@@ -17,7 +17,7 @@ from ..engine.decode.randomness import fresh_bits
 from ..engine.decode.requests import Job, requests_of
 from ..engine.decode.sequence import Request as RowRequest
 from ..engine.generator import Generator as TextGenerator
-from ..engine.handle import QUICK, Cursor, Handle, Piece, Task
+from ..engine.handle import QUICK, Handle, Piece, Task
 from ..engine.models.protocol import SourceModel
 from ..engine.options import Options, RunOptions
 from ..engine.prompts.given import Prompt, is_chat, prompt_of
@@ -234,7 +234,7 @@ class GenerationRequest:
             handle = Handle(service.engine, pairs, self.options, requests=requests, keeps=False)
         self.prompt_tokens = tokens // self.copies
         service.metrics.prompt_tokens.inc(tokens)
-        self.arrivals = service.dispatcher.add(Cursor(handle, grows=self.asked.is_streamed))
+        self.arrivals = service.dispatcher.add(handle.cursor(grows=self.asked.is_streamed))
 
     def _requests(self, known: tuple[int, ...] | None) -> tuple[list[RowRequest], int]:
         """Requests of the engine, and how many tokens the prompts have. known: those of the only one"""
