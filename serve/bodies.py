@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from ..checks import brief, lone_surrogate, shown
-from .errors import LONGEST, ApiError, Place, param_of
+from .errors import LONGEST, ApiError, Place, param_of, unsupported
 from .requests.unsupported import KNOWN
 
 T = TypeVar("T", bound=BaseModel)
@@ -234,7 +234,7 @@ def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
     """A field that there is not, or not here."""
     name = str(place[-1])
     if len(place) == 1 and name in KNOWN:
-        return ApiError(f"{name} is not supported: {KNOWN[name]}", place, code="unsupported_parameter")
+        return unsupported(place, KNOWN[name])
     near = get_close_matches(name[:LONGEST], shape.model_fields, 1) if len(place) == 1 else []
     hint = f"; did you mean {near[0]}?" if near else ""
     return ApiError(f"unknown field {param_of(place)}{hint}", place, code="unknown_parameter")

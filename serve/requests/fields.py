@@ -74,14 +74,26 @@ Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 StopStrings = str | Annotated[list[str], Field(max_length=16, fail_fast=True)]
 
 
-class SamplingFields(RequestBase):
-    """The fields of every request for texts; see docs/serve.md."""
+class CommonFields(RequestBase):
+    """The fields that requests for texts and for responses share."""
 
     model: str
-    max_tokens: Tokens | None = None
-    min_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
     temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    stream: bool | None = None
+    # Without meaning here: who asks, how it is billed, and where the answer would be kept.
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    service_tier: Literal["auto", "default"] | None = None
+    store: Literal[False] | None = None
+
+
+class SamplingFields(CommonFields):
+    """The fields of every request for texts; see docs/serve.md."""
+
+    max_tokens: Tokens | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
@@ -95,14 +107,7 @@ class SamplingFields(RequestBase):
     stop_token_ids: (
         Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1024, fail_fast=True)] | None
     ) = None
-    stream: bool | None = None
     stream_options: StreamOptionsField | None = None
-    # Without meaning here: who asks, how it is billed, and where the answer would be kept.
-    user: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    service_tier: Literal["auto", "default"] | None = None
-    store: Literal[False] | None = None
 
     @property
     def texts(self) -> int:
