@@ -234,7 +234,7 @@ class FormatReader:
         tool = Tool("parameters", {**cast("dict[str, Any]", schema), "type": "object"}, True, "json_schema")
         spelling = Spelling((), self._tokenizer, self._vocabulary)
         try:
-            return plain_arguments(tool, form, spelling, self._vocabulary, self._limits).piece
+            return plain_arguments(tool, form, spelling, self._limits).piece
         except ToolError as error:
             raise at.error(error.reason, *error.pointer.split("/")) from error
 

@@ -144,7 +144,7 @@ class AnswerGrammar:
         form = self.family.frames[0].parameters if self.family.frames else None
         if form is None:
             return json_arguments(tool, self.spelling.vocabulary, self._limits)
-        return plain_arguments(tool, form, self.spelling, self.spelling.vocabulary, self._limits)
+        return plain_arguments(tool, form, self.spelling, self._limits)
 
     def check_name(self, tool: Tool) -> None:
         """Raise ToolError for a name that cannot be told from what follows it."""

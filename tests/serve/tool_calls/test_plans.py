@@ -208,6 +208,11 @@ def test_thinking_within_a_budget(name: str, is_text: bool) -> None:
         assert all(call.complete for call in message.calls)
 
 
+def test_a_budget_of_thinking_that_is_off() -> None:
+    """No second header is asked for in harmony, whose messages behind thinking begin with one."""
+    assert allowed(plan_of("harmony", "required", thinking="off", budget=5), "harmony", ONE) == [True]
+
+
 def test_thinking_without_a_constraint() -> None:
     """Nothing is constrained without tools, and still it is read apart; with a budget it ends in time."""
     form = form_of("hermes", thinks=True)
