@@ -211,7 +211,7 @@ BURST = 0.1
 """Seconds of compilation at full speed, whatever runs beside it."""
 
 
-class _Work(Generic[T]):
+class _Compilation(Generic[T]):
     """Something that is being made, and for how many.
 
     size: of what is asked for, in bytes; seconds: how long it may take, of which it has taken some, those in the queue
@@ -339,7 +339,7 @@ class ConstraintCompiler:
         self._metrics = metrics
         self._line = Line(settings.compilers)
         self._pool = ThreadPoolExecutor(settings.compilers, "trellm compiler")
-        self._works: dict[Hashable, _Work[Any]] = {}
+        self._works: dict[Hashable, _Compilation[Any]] = {}
         self._kept: OrderedDict[Hashable, tuple[Any, Callable[[Any], int], int, float]] = OrderedDict()
         self._asked_again: set[Hashable] = set()
         self._held = 0
@@ -406,9 +406,9 @@ class ConstraintCompiler:
         waiting = self._waiting
         return max(self._settings.compile_share, waiting / max(1, waiting + self._writing()))
 
-    def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], taken: float) -> _Work[T]:
+    def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], taken: float) -> _Compilation[T]:
         size, seconds = key_bytes(key), self._settings.compile_seconds
-        work: _Work[T] = _Work(make, size, seconds, taken, self._turns, self._line, self._metrics)
+        work: _Compilation[T] = _Compilation(make, size, seconds, taken, self._turns, self._line, self._metrics)
         self._line.add(work)
         self._pool.submit(self._run)
         work.watch()
@@ -431,7 +431,7 @@ class ConstraintCompiler:
     def _run(self) -> None:
         """Work in a thread, as long as it is somebody's turn."""
         while (found := self._line.take()) is not None:
-            work = cast("_Work[Any]", found)
+            work = cast("_Compilation[Any]", found)
             self._line.leave(work, is_done=work.run())
 
     def _keep(self, key: Hashable, value: Any, weigh: Callable[[Any], int], taken: float) -> None:
