@@ -286,14 +286,13 @@ async def begin(
     """Check a request of some prompts, resolve it, and let it run. Raises ApiError before anything runs."""
     service: Service = request.app.state.service
     service.check(asked.model)
-    _ = asked.is_streamed  # which raises ApiError, as the budget does
     if asked.texts > service.settings.choices:
         raise ApiError(f"n={asked.texts}: up to {service.settings.choices} texts for a prompt", ("n",))
     try:
         constraint = await derived(request, asked.constraint)
     except TrellmError as error:
         raise of_constraint(error, ("trellm", "include")) from None
-    options, _ = _options(asked, constraint), asked.budget
+    options, _ = _options(asked, constraint), asked.budget  # which raises ApiError
     kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
     texts = service.admit(prompts * asked.texts)
     begun = GenerationRequest(service, asked, constraint, options, place, texts, f"{kind}-{fresh_bits(96):024x}")

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
@@ -74,6 +85,17 @@ Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 StopStrings = str | Annotated[list[str], Field(max_length=16, fail_fast=True)]
 
 
+def _token_id(name: str) -> str:
+    """A token id as a name of JSON; with zeros in front two names could be one token."""
+    if not (name.isascii() and name.isdecimal() and len(name) < 10 and str(int(name)) == name):
+        raise ValueError("its names are token ids, such as 50")
+    return name
+
+
+TokenName = Annotated[str, AfterValidator(_token_id)]
+Bias = Annotated[float, Field(ge=-100, le=100)]
+
+
 class CommonFields(RequestBase):
     """The fields that requests for texts and for responses share."""
 
@@ -99,7 +121,9 @@ class SamplingFields(CommonFields):
     repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = None
+    logit_bias: Annotated[dict[TokenName, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = (
+        None
+    )
     no_repeat_ngram_size: Annotated[int, Field(ge=0, le=1024)] | None = None
     n: Annotated[int, Field(ge=1, le=1 << 16)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
@@ -114,11 +138,16 @@ class SamplingFields(CommonFields):
         """How many texts there are for a prompt."""
         return self.n or 1
 
+    @field_validator("stream_options")
+    @classmethod
+    def _of_streams(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and not info.data.get("stream"):
+            raise ValueError("stream_options are for stream: true")
+        return value
+
     @property
     def is_streamed(self) -> bool:
         """True where the answer comes piece by piece."""
-        if self.stream_options is not None and not self.stream:
-            raise ApiError("stream_options are for stream: true", ("stream_options",), code="invalid_value")
         return bool(self.stream)
 
     @property
@@ -131,14 +160,6 @@ class SamplingFields(CommonFields):
         """Which log-probabilities are asked for: True for those of tokens, a number for the likeliest ones too."""
         return None
 
-    def _biases(self) -> dict[int, float] | None:
-        """By token id, which are texts in JSON. Raises ApiError."""
-        for token in self.logit_bias or ():
-            # With zeros in front two names could be one token.
-            if not (token.isascii() and token.isdecimal() and len(token) < 10 and str(int(token)) == token):
-                raise ApiError(f"logit_bias has token ids for names, not {token[:80]!r}", ("logit_bias", token))
-        return None if self.logit_bias is None else {int(token): bias for token, bias in self.logit_bias.items()}
-
     def options(self) -> dict[str, Any]:
         """Those of the engine but for the search, by name."""
         named: dict[str, Any] = {
@@ -147,7 +168,7 @@ class SamplingFields(CommonFields):
             "no_repeat_ngram_size": self.no_repeat_ngram_size,
             "frequency_penalty": self.frequency_penalty,
             "presence_penalty": self.presence_penalty,
-            "logit_bias": self._biases(),
+            "logit_bias": self.logit_bias and {int(token): bias for token, bias in self.logit_bias.items()},
             "logprobs": self.scores,
             "seed": self.seed,
             "stop": self.stop,
@@ -346,8 +367,16 @@ class StructuredOutputs(RequestBase):
     structural_tag: str | dict[str, Any] | None = None
     disable_any_whitespace: bool | None = None
 
+    @model_validator(mode="after")
+    def _asks(self) -> Self:
+        """Check that it is a constraint."""
+        if not self.json_object and not any(getattr(self, name) is not None for name in _OUTPUTS):
+            raise ValueError("it asks for nothing; leave it out")
+        return self
 
-_NO_OUTPUTS = StructuredOutputs()
+
+_OUTPUTS = ("json_", "regex", "choice", "grammar", "structural_tag")
+_NO_OUTPUTS = StructuredOutputs.model_construct()
 
 
 class JsonField(RequestBase):
@@ -418,8 +447,6 @@ class ConstraintFields(RequestBase):
         if (extract := self.trellm.extract) is not None:
             options = extract.model_dump(exclude={"context"}, exclude_none=True)
             found.append(ConstraintSpec.of("extract", extract.context, ("trellm", "extract"), **options))
-        if self.structured_outputs is not None and all(each.place[0] != "structured_outputs" for each in found):
-            raise ApiError("structured_outputs asks for nothing; leave it out", ("structured_outputs",))
         if len(found) > 1:
             names = " and ".join(str(each.place[0]) for each in found)
             raise ApiError(f"{names} exclude each other: a text has one constraint", found[1].place)
