@@ -19,6 +19,7 @@ class Numbers(dict[State, int]):
         self.states: list[State] = []
 
     def __missing__(self, state: State) -> int:
-        number = self[state] = len(self.states)
+        # In this order: broken off in between, the state is met anew, and no two have one number.
         self.states.append(state)
+        number = self[state] = len(self.states) - 1
         return number

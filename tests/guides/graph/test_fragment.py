@@ -9,7 +9,7 @@ from trellm.guides.graph.graph import Graph
 from trellm.guides.graph.lowering import Lowering
 from trellm.guides.json_schema.algebra.cases import Number, String
 from trellm.guides.json_schema.lower.fragments import MAX_NODES, number_fragment, string_fragment
-from trellm.guides.json_schema.lower.numbers.notation import number_node
+from trellm.guides.json_schema.lower.numbers.texts import spelt_numbers
 from trellm.guides.json_schema.lower.strings.lowering import in_quotes, plan
 from trellm.guides.limits import Limits, Meter
 from trellm.guides.syntax import Literal, Node, Repeat, Sequence
@@ -39,7 +39,9 @@ def twice(graph: Graph, rule: int) -> Dfa:
 
 def syntax(case: Number | String) -> Node:
     if isinstance(case, Number):
-        return number_node(case)
+        node = spelt_numbers(case, "any")
+        assert node is not None
+        return node
     node = plan(case, "canonical")
     assert isinstance(node, Node)
     return in_quotes(node)
