@@ -118,8 +118,8 @@ class OnDemand(NamedTuple):
     plain: bool
 
 
-class Part(NamedTuple):
-    """Some of a set's texts: a sign, and all there is behind it."""
+class SignedTexts(NamedTuple):
+    """Some of a set's texts: a sign, or none, and all there is behind it."""
 
     sign: Node
     digits: Node | OnDemand
@@ -171,29 +171,29 @@ def _fewest(digits: Node | OnDemand) -> int:
     return read.needed(read.start)
 
 
-def _parts(case: Number, spelling: Spelling) -> list[Part]:
+def _parts(case: Number, spelling: Spelling) -> list[SignedTexts]:
     """The texts of a set as alternatives that are not empty."""
     found = _in_any_spelling(case) if spelling == "any" else _plain(case)
     return [part for part in found if part.digits is not NOTHING]
 
 
-def _in_any_spelling(case: Number) -> Iterator[Part]:
+def _in_any_spelling(case: Number) -> Iterator[SignedTexts]:
     if case.values is not None:
         places = partial(places_of_points, own=written_exponents(case.texts))
-        yield from (Part(EMPTY, node) for node in spelt_constants(case.values - {0}, case.notation, places))
+        yield from (SignedTexts(EMPTY, node) for node in spelt_constants(case.values - {0}, case.notation, places))
         if 0 in case.values:
-            yield Part(OPTIONAL_MINUS, ZERO_TEXTS[case.notation])
+            yield SignedTexts(OPTIONAL_MINUS, ZERO_TEXTS[case.notation])
         return
     above, below = _from_0(case), _from_0(_negated(case))
     if above is not None:
-        yield Part(OPTIONAL_MINUS if above == below else EMPTY, _unsigned(above))
+        yield SignedTexts(OPTIONAL_MINUS if above == below else EMPTY, _unsigned(above))
     if below is not None and above != below:
-        yield Part(MINUS, _unsigned(below))
+        yield SignedTexts(MINUS, _unsigned(below))
 
 
-def _plain(case: Number) -> Iterator[Part]:
+def _plain(case: Number) -> Iterator[SignedTexts]:
     if case.values is not None:
-        yield Part(EMPTY, either(*(Literal(text.encode()) for text in plain_constants(case))))
+        yield SignedTexts(EMPTY, either(*(Literal(text.encode()) for text in plain_constants(case))))
         return
     whole = case.notation != "real" and case.multiple_of is not None and not decimal_step(case.multiple_of)[1]
     if case.either and not whole:
@@ -203,10 +203,10 @@ def _plain(case: Number) -> Iterator[Part]:
     if case.notation != "real":
         most = MOST_DIGITS if whole or case.notation == "integer" else FLOAT_DIGITS
         for sign, side in _signs(replace(case, notation="integer")):
-            yield from (Part(sign, digits) for digits in _whole_digits(side, most))
+            yield from (SignedTexts(sign, digits) for digits in _whole_digits(side, most))
     if case.notation != "integer" and not whole:
         for sign, side in _signs(replace(case, notation="real")):
-            yield Part(sign, _floats(side))
+            yield SignedTexts(sign, _floats(side))
 
 
 def _signs(case: Number) -> Iterator[tuple[Node, Number]]:
