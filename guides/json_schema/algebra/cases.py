@@ -21,7 +21,7 @@ NO_NUMBERS: frozenset[Rational] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Numbers that meet all bounds.
+    """Numbers that meet all bounds, which are decimal numbers, as all that JSON can write.
 
     multiple_of: the value is a multiple of it (1 for integers)
     not_multiple_of: the value is a multiple of none of these

@@ -16,8 +16,8 @@ from .groups import GroupKind
 
 MAX_MULTIPLIED = 8
 """Up to how many cases numbers may come to: each takes an automaton of its own."""
-MOST_TABLED = 2000
-"""Up to how many remainders an automaton has a state for each, before any text comes to it."""
+FEW_REMAINDERS = 2000
+"""Up to how many remainders alternatives are read on their own."""
 
 Group = tuple[Number, ...]
 
@@ -53,7 +53,7 @@ def contains(case: Number, value: Rational, notation: str | None = None) -> bool
 
 
 def has_many_remainders(case: Number) -> bool:
-    """Whether numbers have so many remainders by all factors that an automaton is to tell them on demand."""
+    """Whether numbers have so many remainders by all factors that alternatives of them are read as one set."""
     common: Rational = 1
     for factor in (case.multiple_of, *case.not_multiple_of):
         if factor is not None and factor != 1:
@@ -61,7 +61,7 @@ def has_many_remainders(case: Number) -> bool:
     whole = common.numerator
     while whole % 10 == 0:
         whole //= 10
-    return bool(case.either) or whole > MOST_TABLED
+    return bool(case.either) or whole > FEW_REMAINDERS
 
 
 def together(cases: Group) -> Group:

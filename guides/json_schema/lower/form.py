@@ -20,7 +20,7 @@ class Form:
 
     order: "schema" writes members in the order of the schema, others after them; "any" in any order
     spacing: the white space; escapes: "canonical" as json.dumps(ensure_ascii=False) escapes, or "any"
-    spelling: of numbers, "plain" as people write them, see numbers/plain.py, or "any"
+    spelling: of numbers, "plain" as people write them, see numbers/texts.py, or "any"
     """
 
     order: Order = "schema"

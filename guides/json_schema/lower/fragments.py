@@ -23,8 +23,9 @@ MAX_NODES = 2000
 
 @kept(512, 32 << 20)
 def number_fragment(case: Number, spelling: Spelling) -> Fragment | None:
-    """The rule of a set of numbers; None if there are none, or it is too large."""
-    return _lowered(spelt_numbers(case, spelling))
+    """The rule of a set of numbers; None if there are none, or too many."""
+    node = spelt_numbers(case, spelling)
+    return None if node is None else _lowered(node)
 
 
 @kept(512, 32 << 20)
