@@ -23,9 +23,9 @@ from .json_schema.algebra.cases import Normal
 from .json_schema.automata.spelling import PLAIN, Escapes
 from .json_schema.coverage import MOST_LEFT_OUT, Covered, Unenforced, coverage, separable, without
 from .json_schema.final_check import FinalCheck
+from .json_schema.lower.form import Whitespace
 from .json_schema.lower.protocol import Marks
 from .json_schema.lower.unique import Watch
-from .json_schema.lower.whitespace import Whitespace
 from .json_schema.quoting import QUOTING, quoted_spans
 from .json_schema.read.text import parsed
 from .lift.lifted_guide import LiftedGuide

@@ -17,11 +17,10 @@ from .automata.conjunction import Conjunction
 from .read.documents import Documents
 from .read.options import SchemaOptions
 from .read.text import parsed
-from .witness.conflict import conflict
 from .witness.instances import NO_INSTANCE
-from .witness.languages import PatternLanguage
 from .witness.objects import ANY_NAME
-from .witness.witnesses import Witnesses
+from .witness.strings import PatternLanguage
+from .witness.witnesses import Witnesses, conflict
 
 
 class CompiledSchema:

@@ -16,7 +16,7 @@ from ...limits import spend
 from ..read.documents import Documents
 from ..read.options import SchemaOptions
 from ..read.subschema import Subschema
-from . import annotations, arrays, evaluations, groups, numbers, objects, strings, translate
+from . import annotations, arrays, groups, numbers, objects, strings, translate
 from .absorption import covers, key_of, union, without_absorbed
 from .cases import (
     ANY,
@@ -231,7 +231,7 @@ class Normaliser:
             return self.formulas.all_of(translate.references(place))
         if place.has("unevaluatedItems") or place.has("unevaluatedProperties"):
             listed = place.has("unevaluatedItems")
-            found = None if listed else evaluations.formula_of(place, self, self.language)
+            found = None if listed else annotations.formula_of(place, self, self.language)
             return annotations.Reader(self).formula(place) if found is None else found
         return self.formulas.all_of(self.parts(place))
 

@@ -17,8 +17,7 @@ from ...automata.distances import steps_to
 from ...graph.fragment import Fragment
 from ...limits import spend
 from ...syntax import Ranges
-from .alphabet import Alphabet, Ways
-from .spelling import Escapes, bytes_of
+from .spelling import Alphabet, Escapes, Ways, bytes_of
 
 MAX_REACHED = 32
 

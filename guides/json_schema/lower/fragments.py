@@ -12,10 +12,9 @@ from ..algebra.cases import Number, String
 from ..automata.counting import Counting
 from ..automata.spelling import Escapes, spell
 from ..read.regex_format import BRANCH, WHOLE, rules
-from .form import Spelling
+from .form import Spacing, Spelling
 from .numbers.texts import spelt_numbers
 from .strings.lowering import REGEX, in_quotes, plan
-from .whitespace import Spacing
 
 MAX_NODES = 2000
 """Up to how many nodes a piece has that is kept."""

@@ -12,8 +12,7 @@ from .formulas import FormulaLowering, LazyValue
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .stencil_graph import COUNT, ITEMS, NAMES, NUMBER, SPACE, STRING, Hole
-from .stencil_lowering import StencilLowering
-from .stencils import ANYTHING, Shape, Stencil, is_common, keep, shape_of, stencils, turns, weight_of
+from .stencils import ANYTHING, Shape, Stencil, StencilLowering, is_common, keep, shape_of, stencils, turns, weight_of
 
 
 class SchemaLowering(FormulaLowering):

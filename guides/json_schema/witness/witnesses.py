@@ -14,7 +14,7 @@ from typing import Any
 
 from ....errors import LimitError
 from ...limits import spend
-from ..algebra import numbers, objects
+from ..algebra import arrays, numbers, objects
 from ..algebra.arrays import lies_within
 from ..algebra.cases import Array, Normal, Object, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula, json_key
@@ -232,3 +232,38 @@ def is_modest(formula: Formula) -> bool:
 
 def _literal(value: numbers.Rational) -> Any:
     return int(value) if value == value // 1 else value
+
+
+def conflict(root: Formula, witnesses: Witnesses) -> str:
+    """The pointer of the innermost subschema to which the lack of an instance can be traced."""
+    pointer = "#"
+    formula: Formula | None = root
+    seen: set[Formula] = set()
+    while formula is not None and formula not in seen:
+        seen.add(formula)
+        if formula.kind == "schema":
+            pointer = formula.subject[0].pointer
+        parts = (part for part in _asked(formula, witnesses) if part not in seen)
+        formula = next((part for part in parts if not witnesses.has_instance(part)), None)
+    return pointer
+
+
+def _asked(formula: Formula, witnesses: Witnesses) -> Iterator[Formula]:
+    """What a formula needs an instance of: its conjuncts, then the members and items that must be there."""
+    normaliser = witnesses.normaliser
+    if formula.kind == "schema":
+        meaning = normaliser.meaning(formula)
+        yield from meaning.parts if meaning.kind == "all" else (meaning,)
+    elif formula.kind == "all":
+        yield from formula.parts
+    normal = normaliser.normal(formula)
+    if len(normal.objects) + len(normal.arrays) != 1:
+        return
+    for case in normal.objects:
+        for name in case.properties:
+            if name in case.required:
+                yield objects.member(case, name, normaliser.formulas, normaliser.language)
+    for case in normal.arrays:
+        for index in range(min(case.min_items, len(case.prefix) + 1)):
+            if arrays.item(case, index) is not EVERYTHING:
+                yield arrays.item(case, index)

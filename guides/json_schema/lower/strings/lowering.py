@@ -22,7 +22,7 @@ from ...algebra.cases import String
 from ...algebra.strings import is_plain
 from ...automata.conjunction import Conjunction, conjunction, listed
 from ...automata.counting import Counting
-from ...automata.narrowing import narrow, size
+from ...automata.derivatives import narrow, size
 from ...automata.spelling import Escapes, all_spelt, fewest_bytes, has_table, spell, spell_chars, spelt
 from ...read.formats import PATTERNS
 from ...read.patterns import parse
