@@ -131,7 +131,7 @@ class JSONGuide(LiftedGuide):
 
     @property
     def is_worn(self) -> bool:
-        """Whether a guide should be made anew for the next text: states that cannot be forgotten take too much."""
+        """Tell whether a guide should be made anew for the next text: states that cannot be forgotten take too much."""
         return False
 
     def renewed(self) -> JSONGuide:
@@ -320,7 +320,7 @@ def _too_deep() -> LimitError:
 
 
 def _short(text: str | bytes | None) -> str | bytes | None:
-    """What a text is known by: itself, or a digest of a long one, which would be held besides the schema."""
+    """The key of a text: itself, or a digest of a long one, which would be held besides the schema."""
     if text is None or len(text) < LONG:
         return text
     return hashlib.blake2b(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")).digest()

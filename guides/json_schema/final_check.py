@@ -90,7 +90,7 @@ class FinalCheck:
 
 
 def _at(value: Any, pointer: str) -> Any:
-    """What holds the keyword at a JSON pointer."""
+    """The container of the keyword at a JSON pointer."""
     for key in map(key_of, pointer.split("/")[1:-1]):
         value = value[int(key)] if is_array(value) else value[key]
     return value
@@ -107,7 +107,7 @@ def _resource(content: Any) -> Any:
 
 
 def _is_shallow(value: Any) -> bool:
-    """Whether a value is not nested deeper than the library can follow."""
+    """Tell whether a value is not nested deeper than the library can follow."""
     level: list[Any] = [value]
     for _ in range(MOST_DEEP):
         spend(20 * len(level))
@@ -139,7 +139,7 @@ def _error(message: str) -> Any:
 
 
 def _is_regex(instance: Any) -> bool:
-    """Whether a string is a pattern of ECMA-262; the library takes those of Python."""
+    """Tell whether a string is a pattern of ECMA-262; the library takes those of Python."""
     return not isinstance(instance, str) or is_regex(instance)
 
 
@@ -199,7 +199,7 @@ class UnsearchableError(Exception):
 
 
 def found_in(pattern: str, text: str) -> bool:
-    """Whether an ECMA-262 pattern is found in a text. Raises UnsearchableError."""
+    """Tell whether an ECMA-262 pattern is found in a text. Raises UnsearchableError."""
     expression = _expression(pattern)
     if expression is None:
         raise UnsearchableError
@@ -210,7 +210,7 @@ def found_in(pattern: str, text: str) -> bool:
 
 
 def is_regex(text: str) -> bool:
-    """Whether a text is an ECMA-262 pattern that can be searched for."""
+    """Tell whether a text is an ECMA-262 pattern that can be searched for."""
     return _expression(text) is not None
 
 
@@ -224,7 +224,7 @@ def _expression(pattern: str) -> regex.Pattern[str] | None:
 
 
 class _Place:
-    """Whether a part is inside a set of characters."""
+    """Tell whether a part is inside a set of characters."""
 
     in_set = False
 

@@ -23,7 +23,7 @@ from .translate import ScopedSchema, references
 
 
 class SchemaReader(Protocol):
-    """What reading needs of the normaliser."""
+    """The part of the normaliser that reading needs."""
 
     @property
     def formulas(self) -> Formulas:
@@ -46,7 +46,7 @@ class SchemaReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What a schema that holds has evaluated.
+    """The members that a schema that holds has evaluated.
 
     names, patterns: of members, or every member; items: how many from the front, or every item;
     matching: items that satisfy one of these
@@ -75,7 +75,7 @@ NOTHING_EVALUATED = Evaluated()
 
 
 def own_evaluated(place: ScopedSchema) -> Evaluated:
-    """What the keywords of a subschema evaluate themselves, those that lead to other subschemas left aside."""
+    """The members that keywords of a subschema evaluate themselves, those that lead to other subschemas left aside."""
     items: Any = place.keyword("items")
     prefix: list[Any] = items if is_array(items) else place.keyword("prefixItems", [])
     closed = place.has("additionalItems") if is_array(items) else items is not None
@@ -99,7 +99,7 @@ class Reader:
         self._depth = 0
 
     def formula(self, place: ScopedSchema) -> Formula:
-        """What a subschema with unevaluated members asks for."""
+        """The normal form of a subschema with unevaluated members."""
         return self._formulas.any_of(formula for formula, _ in self.alternatives(place))
 
     def alternatives(self, place: ScopedSchema) -> list[Alternative]:
@@ -227,7 +227,7 @@ MAX_DEPTH = 100
 
 
 class Evaluation(NamedTuple):
-    """What is evaluated where a formula holds."""
+    """The members evaluated where a formula holds."""
 
     condition: Formula
     seen: Evaluated
@@ -265,7 +265,7 @@ def formula_of(place: ScopedSchema, reader: SchemaReader, language: StringLangua
 
 
 def _reaches(seen: Evaluated, matched: list[str] | tuple[str, ...]) -> bool:
-    """Whether a member that has no name of its own is evaluated, by the patterns that its name matches."""
+    """Tell whether a member that has no name of its own is evaluated, by the patterns that its name matches."""
     return seen.every_member or not seen.patterns.isdisjoint(matched)
 
 
@@ -275,7 +275,7 @@ def _either(place: ScopedSchema, case: Object, told: list[Formula]) -> Formula:
 
 
 def _evaluations(place: ScopedSchema, reader: SchemaReader, condition: Formula, depth: int) -> Iterator[Evaluation]:
-    """What a subschema evaluates that holds where a condition does."""
+    """The members that a subschema evaluates where it holds and a condition does."""
     if depth > MAX_DEPTH:
         raise LimitError(f"schemas nested more than {MAX_DEPTH} deep beside unevaluated members")
     spend(500)
@@ -303,6 +303,6 @@ def _evaluations(place: ScopedSchema, reader: SchemaReader, condition: Formula, 
 
 
 def _own(place: ScopedSchema) -> Evaluated:
-    """What the keywords of a subschema evaluate themselves."""
+    """The members that the keywords of a subschema evaluate themselves."""
     seen = own_evaluated(place)
     return replace(seen, every_member=True) if place.has("unevaluatedProperties") else seen

@@ -139,7 +139,7 @@ class Normal:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no alternative is left."""
+        """Tell whether no alternative is left."""
         return not (
             self.null or self.booleans or self.numbers or self.strings or self.arrays or self.objects or self.constants
         )

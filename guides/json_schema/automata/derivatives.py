@@ -34,7 +34,7 @@ _ADDING = new_lock()
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What a table has left to match from one of its states."""
+    """The language that a table has left to match from one of its states."""
 
     table: Table
     state: int
@@ -44,14 +44,14 @@ Left = Node | Rest
 
 
 class Rests:
-    """What literals have left behind their first character: of each one value, however many states have it."""
+    """The bytes that literals have left behind their first character: each once, however many states have it."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, int], Node] = {}
         self.held_bytes = 0
 
     def after(self, data: bytes, point: int) -> Node:
-        """What is left of a literal's bytes after a character."""
+        """The rest of a literal's bytes after a character."""
         found = self._known.get((data, point))
         if found is None:
             spend(len(data) // 4)
@@ -72,7 +72,7 @@ class Expression:
 
     def __init__(self, node: Node) -> None:
         self._efforts = [EFFORT_PER_NODE * size(node)]
-        """What a derivative of each state takes: it is about as large as its node, and is compared as a whole.
+        """The work that a derivative of each state takes: it is about as large as its node, and is compared as a whole.
 
         A state that has grown has most parts in common with those before.
         """
@@ -132,7 +132,7 @@ class Expression:
         return number
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far is in the language."""
+        """Tell whether the text so far is in the language."""
         return self._accepting[state]
 
     def bounds(self, state: int) -> tuple[int, ...]:
@@ -143,7 +143,7 @@ class Expression:
         return known
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text is in the language; names of members are asked for many times."""
+        """Tell whether the whole text is in the language; names of members are asked for many times."""
         known = self._matched.get(text)
         if known is None:
             state = 0
@@ -157,7 +157,7 @@ class Expression:
 
 
 def nullable(node: Left) -> bool:
-    """Whether the empty text is in the language."""
+    """Tell whether the empty text is in the language."""
     match node:
         case Literal():
             return not node.data
@@ -176,7 +176,7 @@ def nullable(node: Left) -> bool:
 
 
 def universal(node: Left) -> bool:
-    """Whether every text is in the language, as far as the syntax shows."""
+    """Tell whether every text is in the language, as far as the syntax shows."""
     match node:
         case Sequence():
             return any(map(universal, node.items)) and all(map(nullable, node.items))
@@ -189,7 +189,7 @@ def universal(node: Left) -> bool:
 
 
 def derivative(node: Left, point: int, rests: Rests) -> Left:
-    """What may follow after the character `point`. Its steps are counted where a node has several items."""
+    """The derivative by the character `point`. Its steps are counted where a node has several items."""
     match node:
         case Chars():
             return EMPTY if any(low <= point <= high for low, high in node.ranges) else NOTHING

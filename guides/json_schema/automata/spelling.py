@@ -60,7 +60,7 @@ def spell_chars(ranges: Ranges, escapes: Escapes) -> Node:
 
 @kept(4096, 8 << 20)
 def after_backslash(ranges: Ranges, escapes: Escapes) -> Alternation:
-    """What follows the backslash in the escapes of the characters `ranges`."""
+    """The syntax behind the backslash in the escapes of the characters `ranges`."""
     if escapes == "any":
         return Alternation(tuple(_any_escapes(ranges)))
     codes = [code for low, high in intersect(ranges, SPECIAL) for code in range(low, high + 1)]
@@ -106,7 +106,7 @@ def spell(node: Node, escapes: Escapes) -> Node:
 
 
 def _stand_for_themselves(ranges: Ranges) -> bool:
-    """Whether there are characters, none of which needs an escape; told sooner than what is kept is found."""
+    """Tell whether there are characters, none of which needs an escape; told sooner than what is kept is found."""
     return bool(ranges) and all(
         (high < 0x5C or low > 0x5C) and (low > 0x22 or 0x20 <= low <= high < 0x22) for low, high in ranges
     )
@@ -180,7 +180,7 @@ def fewest_bytes(node: Node) -> int:
 
 
 def has_table(node: Node) -> bool:
-    """Whether a table, whose language is bytes and not characters, is part of a node."""
+    """Tell whether a table, whose language is bytes and not characters, is part of a node."""
     match node:
         case Table():
             return True
@@ -193,7 +193,7 @@ def has_table(node: Node) -> bool:
 
 
 def _any_escapes(ranges: Ranges) -> list[Node]:
-    """What may follow the backslash when every escape is allowed; half of a surrogate pair is no character."""
+    """The syntax behind the backslash when every escape is allowed; half of a surrogate pair is no character."""
     short = {**SHORT, 0x2F: b"/"}
     found: list[Node] = [Literal(text) for code, text in short.items() if intersect(ranges, single(code))]
     for low, high in intersect(ranges, ((0, 0xD7FF), (0xE000, 0xFFFF))):

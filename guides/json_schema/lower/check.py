@@ -1,4 +1,4 @@
-"""What generation would come upon in a schema, found before it: sets that cannot be enforced, or are too large."""
+"""Checks before generation: sets of a schema that cannot be enforced, or are too large."""
 
 from __future__ import annotations
 

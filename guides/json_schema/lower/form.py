@@ -35,7 +35,7 @@ def _line(blanks: int) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class Spacing:
-    """What stands where between tokens.
+    """White space between tokens.
 
     whitespace: "flexible" allows what json.dumps writes with any indent and its usual separators: one space after a
     colon or comma, and one line break wherever a line may end, indented by spaces or by tabs, at most MOST_SPACES
@@ -65,7 +65,7 @@ class Spacing:
 
     @property
     def depends_on_depth(self) -> bool:
-        """Whether white space differs from one depth of nesting to another."""
+        """Tell whether white space differs from one depth of nesting to another."""
         return self.whitespace == "pretty"
 
     def before_colon(self) -> Node:

@@ -268,7 +268,7 @@ class LazyValue(NamedRule):
         return self._lowering.weight_of(self._formula)
 
     def name(self) -> str:
-        """What people know the rule by."""
+        """The name that people know the rule by."""
         return self._lowering.schema.formulas.place_of(self._formula)
 
     def pointer(self) -> str:

@@ -27,7 +27,7 @@ class SchemaLowering(FormulaLowering):
         return self._weight(formula, is_member=True)
 
     def _weight(self, formula: Formula, *, is_member: bool) -> int:
-        """What is defined with the rule of a formula's values."""
+        """The weight of all that is defined with the rule of a formula's values."""
         if formula is EVERYTHING:
             return 1
         normal = self.schema.cases(formula)
@@ -107,7 +107,7 @@ class SchemaLowering(FormulaLowering):
         return True
 
     def _is_uniform(self, case: Array) -> bool:
-        """Whether nothing is asked of an array but how many items there are, and of all items the same."""
+        """Tell whether nothing is asked of an array but how many items there are, and of all items the same."""
         asks = case.prefix or case.contains or case.unique is not None
         return not asks and (case.max_items == 0 or (case.rest is not NOTHING and self.schema.has_instance(case.rest)))
 

@@ -53,7 +53,7 @@ class ObjectShape(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What is the same in the bodies of all formulas that have one stencil.
+    """The part that is the same in the bodies of all formulas that have one stencil.
 
     is_member: whether a colon comes first; depth: 0 where it does not matter
     """
@@ -101,14 +101,14 @@ def keep(known: dict[Shape, Stencil], shape: Shape, stencil: Stencil) -> Stencil
 
 
 def is_common(normal: Normal) -> bool:
-    """Whether a normal form asks nothing that a shape does not tell, as far as it alone says so."""
+    """Tell whether a normal form asks nothing that a shape does not tell, as far as it alone says so."""
     if not _is_single(normal):
         return False
     return not any(case.values is not None for case in normal.strings) and all(map(_is_plain, normal.objects))
 
 
 def weight_of(normal: Normal) -> int:
-    """What it takes to lower a normal form, in strings; HEAVY for what is not so common that this is known."""
+    """The cost of lowering a normal form, in strings; HEAVY for what is not so common that this is known."""
     if not _is_single(normal):
         return HEAVY
     if not (all(map(_is_light, normal.strings)) and all(map(_is_round, normal.numbers))):
@@ -122,12 +122,12 @@ def weight_of(normal: Normal) -> int:
 
 
 def _is_single(normal: Normal) -> bool:
-    """Whether there is one kind of arrays and of objects at most, and none by value."""
+    """Tell whether there is one kind of arrays and of objects at most, and none by value."""
     return not normal.constants and len(normal.arrays) <= 1 and len(normal.objects) <= 1
 
 
 def _are_few(rules: tuple[Rule, ...]) -> bool:
-    """Whether rules are few, about names that are all but few, or few."""
+    """Tell whether rules are few, about names that are all but few, or few."""
     return len(rules) <= FEW_RULES and all(_is_light(_without_excluded(rule.names)) for rule in rules)
 
 
@@ -136,7 +136,7 @@ def _without_excluded(names: String) -> String:
 
 
 def _is_light(case: String) -> bool:
-    """Whether strings are all, or few."""
+    """Tell whether strings are all, or few."""
     return case == ANY_STRING or (case.values is not None and _are_short(case.values))
 
 
@@ -145,7 +145,7 @@ def _are_short(texts: Collection[str]) -> bool:
 
 
 def _is_round(case: Number) -> bool:
-    """Whether numbers are all, or integers, within usual bounds or not."""
+    """Tell whether numbers are all, or integers, within usual bounds or not."""
     if case.multiple_of not in (None, 1) or case.not_multiple_of or case.excluded or case.values or case.either:
         return False
     bounds = (bound for bound in (case.minimum, case.maximum) if bound is not None)
@@ -153,7 +153,7 @@ def _is_round(case: Number) -> bool:
 
 
 def _is_plain(case: Object) -> bool:
-    """Whether an object may be told by a set."""
+    """Tell whether an object may be told by a set."""
     counted = case.max_properties is not None or case.min_properties > len(case.required)
     return not counted and not case.either and not case.some
 

@@ -72,11 +72,11 @@ class Documents:
         return len(self._places)
 
     def mentions(self, *keywords: str) -> bool:
-        """Whether any schema object has one of these keywords."""
+        """Tell whether any schema object has one of these keywords."""
         return any(not place.value.keys().isdisjoint(keywords) for place in self._places.values())
 
     def quote(self, place: Subschema) -> Quote:
-        """What the keyword `x-quote` of a subschema says: the name of a context, or a context with options."""
+        """The value of the keyword `x-quote` of a subschema: the name of a context, or a context with options."""
         value: Any = place.value["x-quote"]
         if isinstance(value, str):
             if value not in self._contexts:
@@ -395,7 +395,7 @@ class Documents:
                     return
 
     def _follow(self, resource: Resource, pointer: str) -> Subschema | bool | None:
-        """What lies at a JSON pointer; scanned now if it lies where no keyword expects a schema."""
+        """The value at a JSON pointer; scanned now if it lies where no keyword expects a schema."""
         place = self._roots[resource]
         value: Any = place.value
         keys: list[str | int] = []
@@ -434,7 +434,7 @@ def _dialect_named(named: Any) -> Dialect | None:
 
 
 def is_absolute(uri: str) -> bool:
-    """Whether a URI says by itself what it is about."""
+    """Tell whether a URI says by itself what it is about."""
     return "://" in uri or uri.startswith("urn:")
 
 

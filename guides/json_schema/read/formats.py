@@ -182,7 +182,7 @@ _TEMPLATE = rf"(?:{_TEMPLATE_CHAR}|\{{[+#./;?&]?{_VARIABLE}(?:,{_VARIABLE})*\}})
 _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 
 OLD_HOSTNAME = "hostname of RFC 1123"
-"""What drafts 4 and 6 mean by `hostname`: labels may have hyphens anywhere inside."""
+"""The `hostname` of drafts 4 and 6: labels may have hyphens anywhere inside."""
 
 _EXACT_OR_NARROW = {
     "date": _DATE,

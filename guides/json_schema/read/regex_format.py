@@ -191,7 +191,7 @@ _COUNTS = "|".join(
         *(f"{ten}{low},{ten}[{low}-9]" for ten in string.digits[1:] for low in string.digits),
     )
 )
-"""What stands in the braces of a quantifier: a count, or two of which the second is not smaller."""
+"""The content of the braces of a quantifier: a count, or two of which the second is not smaller."""
 
 
 def _quantifier(counts: str) -> str:
@@ -217,7 +217,7 @@ def _class() -> Node:
 
 
 def _class_rules() -> dict[str, Node]:
-    """What may stand in a class, with its closing bracket: behind a range or a caret, at first, and elsewhere.
+    """The content of a class, with its closing bracket: behind a range or a caret, at first, and elsewhere.
 
     A hyphen stands for itself at the begin, at the end and behind a range, or begins a range there.
     """
@@ -232,7 +232,7 @@ def _class_rules() -> dict[str, Node]:
 
 
 def _from_hyphen() -> Node:
-    """What begins with a hyphen that stands for itself or begins a range."""
+    """Syntax that begins with a hyphen that stands for itself or begins a range."""
     begun = Sequence((ranges_from_hyphen(), Reference(BEHIND_RANGE)))
     return Alternation((begun, Sequence((Literal(b"-"), Reference(IN_CLASS)))))
 

@@ -98,7 +98,7 @@ def _apart(case: String, count: int) -> list[str]:
 
 
 def is_empty(case: String) -> bool:
-    """Whether a set of strings that is no quotation has no member.
+    """Tell whether a set of strings that is no quotation has no member.
 
     Patterns that may be found anywhere are often all found in a text that has a match of each behind the other.
     """
@@ -135,7 +135,7 @@ def _told(case: String) -> str | None:
 
 
 def is_member(case: String, text: str) -> bool:
-    """Whether a string meets all conditions of a set that is no list of strings and no quotation."""
+    """Tell whether a string meets all conditions of a set that is no list of strings and no quotation."""
     if len(text) < case.min_length or (case.max_length is not None and len(text) > case.max_length):
         return False
     if text in case.excluded:
@@ -450,7 +450,7 @@ class PatternLanguage:
         return None
 
     def contains(self, case: String, text: str) -> bool:
-        """Whether a string is in the set."""
+        """Tell whether a string is in the set."""
         if case.values is not None:
             return text in case.values
         if case.quote is not None:
@@ -467,7 +467,7 @@ class PatternLanguage:
         return known[1]
 
     def is_empty(self, case: String) -> bool:
-        """Whether the set has no string."""
+        """Tell whether the set has no string."""
         return case.quote is None and is_empty(case)
 
     def examples(self, case: String, count: int) -> list[str]:

@@ -52,7 +52,7 @@ class Witnesses:
         return known
 
     def has_instance(self, formula: Formula) -> bool:
-        """Whether any value satisfies a formula."""
+        """Tell whether any value satisfies a formula."""
         return is_modest(formula) or self.find(formula) is not NO_INSTANCE
 
     def _explore(self, target: Formula) -> None:
@@ -130,19 +130,19 @@ class Witnesses:
         yield from self.objects.multiplied(grouped)
 
     def has_array(self, case: Array) -> bool:
-        """Whether any array is in the case."""
+        """Tell whether any array is in the case."""
         return self.arrays.build(case, self.find) is not NO_INSTANCE
 
     def has_object(self, case: Object) -> bool:
-        """Whether any object is in the case."""
+        """Tell whether any object is in the case."""
         return self.objects.build(case, self.find) is not NO_INSTANCE
 
     def in_array(self, case: Array, value: list[Any]) -> bool:
-        """Whether an array is in a case."""
+        """Tell whether an array is in a case."""
         return self.normaliser.membership.in_array(case, value)
 
     def in_object(self, case: Object, value: dict[str, Any]) -> bool:
-        """Whether an object is in a case."""
+        """Tell whether an object is in a case."""
         return self.normaliser.membership.in_object(case, value)
 
     def _of_normal(self, normal: Normal, ask: Ask) -> Any:
@@ -223,7 +223,7 @@ DEMANDING = frozenset(
 
 
 def is_modest(formula: Formula) -> bool:
-    """Whether a subschema has no keyword that takes a witness: an empty value, or one that is large enough, will do."""
+    """Tell whether no keyword of a subschema takes a witness: an empty value, or one that is large enough, will do."""
     if formula.kind != "schema":
         return False
     keywords: dict[str, Any] = formula.subject[0].value
@@ -249,7 +249,7 @@ def conflict(root: Formula, witnesses: Witnesses) -> str:
 
 
 def _asked(formula: Formula, witnesses: Witnesses) -> Iterator[Formula]:
-    """What a formula needs an instance of: its conjuncts, then the members and items that must be there."""
+    """The formulas of which one needs an instance: its conjuncts, then the members and items that must be there."""
     normaliser = witnesses.normaliser
     if formula.kind == "schema":
         meaning = normaliser.meaning(formula)

@@ -215,7 +215,7 @@ class Decimals:
         return known
 
     def is_alive(self, state: int) -> bool:
-        """Whether any text goes on from a state to a member."""
+        """Tell whether any text goes on from a state to a member."""
         known = self._alive.get(state)
         if known is None:
             known = self._alive[state] = self._goes_on(state)
@@ -233,7 +233,7 @@ class Decimals:
         return any(self._has_after(begun, more) for more in reversed(range(self._most_more(begun))))
 
     def _has_after(self, begun: Beginning, more: int) -> bool:
-        """Whether a member has so many digits more before the point."""
+        """Tell whether a member has so many digits more before the point."""
         power = 10**more
         first, last = begun.digits * power * self._unit, (begun.digits + 1) * power * self._unit - 1
         if not self._plain and member_within(self._set, first, last, self._unit, real=False) is not None:
@@ -283,12 +283,12 @@ class Decimals:
 
     @cached_property
     def _is_endless(self) -> bool:
-        """Whether it is known that any digits can be continued to a member."""
+        """Tell whether it is known that any digits can be continued to a member."""
         endless = (one for one in self._parts if one.high is None and one.values is None)
         return any(all(one.step % factor for factor in one.refused) for one in endless)
 
     def is_accepting(self, state: int) -> bool:
-        """Whether a text may end in a state."""
+        """Tell whether a text may end in a state."""
         return self._ends(self._set, self._beginnings[state])
 
     def _ends(self, one: Units, begun: Beginning) -> bool:

@@ -42,7 +42,7 @@ def _mirrored(members: int) -> int:
 
 @lru_cache(maxsize=4096)
 def exponent_moves(come: Come, *, plain: bool) -> tuple[tuple[int, Come], ...]:
-    """What has come after each byte that a member goes on with. plain: as json.dumps writes them"""
+    """The state after each byte that a member goes on with. plain: as json.dumps writes them"""
     digits = ((ZERO_BYTE + digit, _after(come, digit, plain)) for digit in range(10))
     found = [*digits] if come[0] != E or not plain else []
     if come[0] == E:
@@ -64,7 +64,7 @@ def _after(come: Come, digit: int, plain: bool) -> Come:
 
 
 def exponent_ends(come: Come) -> bool:
-    """Whether a text may end."""
+    """Tell whether a text may end."""
     return come[0] in (FIRST, FURTHER) and bool(come[2 if come[0] == FIRST else 1])
 
 

@@ -60,7 +60,7 @@ class Numerals:
         return runs
 
     def is_accepting(self, state: int) -> bool:
-        """Whether a text may end in a state."""
+        """Tell whether a text may end in a state."""
         with self._lock:
             both = zip(self._readers, self._numbers.states[state], strict=True)
             return any(at != DEAD and reader.is_accepting(at) for reader, at in both)

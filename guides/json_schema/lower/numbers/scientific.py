@@ -51,7 +51,7 @@ of each bound, as far as both go; or what has come of an exponent, see exponents
 
 
 def has_exponents(case: Number) -> bool:
-    """Whether exponents may follow the members' mantissas."""
+    """Tell whether exponents may follow the members' mantissas."""
     if case.notation == "integer":
         return False
     if case.multiple_of is None:
@@ -142,7 +142,7 @@ class Scientific:
         return sorted({0, 1, 10, *(cut for digit in equal for cut in (digit, digit + 1))})
 
     def _after(self, begun: Beginning, digit: int) -> Beginning | None:
-        """What is begun after one more digit of a mantissa; None if it may not come."""
+        """The beginning after one more digit of a mantissa; None if it may not come."""
         phase = begun[0]
         if phase == START and not digit:
             return (ZERO,) if self._has_zero else None
@@ -167,7 +167,7 @@ class Scientific:
         return state
 
     def _key(self, begun: Beginning) -> tuple[object, ...]:
-        """What of a mantissa decides what may follow."""
+        """The part of a mantissa that decides how it goes on."""
         phase, digits, places, relations = begun
         position = min(places, self._longest) if 0 in relations else 0
         if self._most_places is None:
@@ -199,7 +199,7 @@ class Scientific:
         return members & PLAIN_EXPONENTS if self._plain else members
 
     def is_accepting(self, state: int) -> bool:
-        """Whether a text may end in a state."""
+        """Tell whether a text may end in a state."""
         return exponent_ends(self._beginnings[state])
 
     def needed(self, state: int) -> int:

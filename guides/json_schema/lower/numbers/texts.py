@@ -278,7 +278,7 @@ def _unsigned(case: Number) -> Node | OnDemand:
 
 
 def _is_unbounded(case: Number) -> bool:
-    """Whether numbers are told by their sign and notation alone, or by being whole besides."""
+    """Tell whether numbers are told by their sign and notation alone, or by being whole besides."""
     if case.maximum is not None or case.not_multiple_of or case.excluded or case.either:
         return False
     return case.minimum == 0 if case.multiple_of is None else case.multiple_of == 1 and _least(case) <= 1
@@ -318,7 +318,7 @@ def _table(case: Number, *, plain: bool = False) -> Table:
 
 
 def is_listed(case: Number) -> bool:
-    """Whether the members are so few that each is written out."""
+    """Tell whether the members are so few that each is written out."""
     if case.multiple_of is None or case.maximum is None or case.either:
         return False
     first, last = _steps_within(case)

@@ -73,7 +73,7 @@ class Choices(Members):
         return all(left & ~bits for left, bits in zip(place.alive, self._blocked_by(missing), strict=True))
 
     def _goes_on(self, place: MemberPlace) -> bool:
-        """Whether another member may come: surely where one must."""
+        """Tell whether another member may come: surely where one must."""
         return bool(self._to_come(place)) or super()._goes_on(place)
 
     def _choices(self, place: MemberPlace) -> Iterator[NextMember]:
@@ -124,11 +124,11 @@ class Choices(Members):
         return found
 
     def _rest_key(self, place: MemberPlace) -> tuple[int, Alive]:
-        """What the members to come depend on: not on those that no alternative requires."""
+        """The state that the members to come depend on: not on those that no alternative requires."""
         return self._wanted & ~place.used, place.alive
 
     def _told(self, index: int, alive: Alive) -> list[tuple[Formula, Lost]]:
-        """What the value of a member may satisfy, and the alternatives that are lost then.
+        """The formulas that the value of a member may satisfy, and the alternatives that are lost then.
 
         That depends only on the alternatives that speak of the member, which are few of many.
         """
@@ -186,7 +186,7 @@ class Choices(Members):
         return known
 
     def _of(self, one: Object, index: int) -> Formula:
-        """What an alternative asks of the members of a name, or of a region of names."""
+        """The formula that an alternative asks of the members of a name, or of a region of names."""
         schema = self._owner.schema
         if index >= 0:
             return schema.member(one, self._names[index])
@@ -240,7 +240,7 @@ class Choices(Members):
         return cells
 
     def _is_simple(self, formula: Formula) -> bool:
-        """Whether a formula speaks of nothing inside arrays and objects."""
+        """Tell whether a formula speaks of nothing inside arrays and objects."""
         normal = self._owner.schema.normal(formula)
         return not normal.constants and normal.arrays in ((), (ANY_ARRAY,)) and normal.objects in ((), (ANY_OBJECT,))
 
@@ -258,7 +258,7 @@ class Choices(Members):
         return None if known is None else known.needed
 
     def _as_before(self, missing: int, alive: Alive) -> Completion | None:
-        """What would have completed the object before its last member, where that still does."""
+        """The completions of the object before its last member, where that still does."""
         hint = self._hints.get((missing, alive))
         if hint is None:
             return None
@@ -344,7 +344,7 @@ class Choices(Members):
     def _needed(
         self, missing: int, known: dict[int, Formula], chosen: tuple[tuple[int, int], ...], required: int
     ) -> dict[int, Formula] | None:
-        """What must still come, as was known, with the last alternative that was chosen and what it requires.
+        """The completion that was known, with the last alternative that was chosen and what it requires.
 
         None if a member has no value that satisfies all alternatives that were chosen.
         """
@@ -401,7 +401,7 @@ class Choices(Members):
         return len(self._to_come(place) or ())
 
     def _counts_nothing(self, place: MemberPlace) -> bool:
-        """What must come depends on the alternatives that are left."""
+        """The completions depend on the alternatives that are left."""
         return False
 
 

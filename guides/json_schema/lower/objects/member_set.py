@@ -20,7 +20,7 @@ from .member_names import MAX_BITS, MemberNames, uncounted
 
 
 def suits(case: Object, names: MemberNames) -> bool:
-    """Whether a set tells of the object: no counts, no rule that some member must meet, many names in any order."""
+    """Tell whether a set tells of an object: no counts, no rule that some member must meet, many names in any order."""
     return not case.some and uncounted(case, names.required) and names.are_few
 
 
@@ -42,12 +42,12 @@ class MemberSet:
 
     @property
     def has_members(self) -> bool:
-        """Whether there may be any members."""
+        """Tell whether there may be any members."""
         return bool(self._names.names) or self._names.others
 
     @property
     def has_required(self) -> bool:
-        """Whether some members must be there."""
+        """Tell whether some members must be there."""
         return bool(self._names.required)
 
     def entry(self) -> int:
@@ -70,7 +70,7 @@ class MemberSet:
         return start
 
     def given(self) -> dict[Hole, int]:
-        """What differs from object to object in what `entry` makes; `settle` is to be called when that is there."""
+        """The contents of holes, by object; `settle` is to be called when that which `entry` makes is there."""
         found = {(SET, 0): self._bits.counter}
         if self.has_members:
             outside = self._graph.counter
@@ -86,7 +86,7 @@ class MemberSet:
         self._graph.define_later(names, self._define, self._sure_member, target, self._lacking())
 
     def _lacking(self) -> int:
-        """What a missing member weighs has a comma and a line too many where it is the first or next."""
+        """The weight of a missing member has a comma and a line too many where it is the first or next."""
         return self._owner.last_line(self._depth) - self._owner.line(self._depth)
 
     def _define_after(self, member: int, close: int) -> int:
@@ -258,5 +258,5 @@ class ManyNames:
 
 
 def _weights(names: MemberNames, weight: Callable[[int], int]) -> list[int]:
-    """What the bit of each name weighs."""
+    """The weight of the bit of each name."""
     return [weight(index) if names.required >> index & 1 else 0 for index in range(len(names.names))]

@@ -169,7 +169,7 @@ def _brief_syntax(case: String, escapes: Escapes) -> Node | None:
 
 @kept(4096, 8 << 20)
 def _takes_too_much(case: String) -> bool:
-    """Whether the automaton is too large."""
+    """Tell whether the automaton is too large."""
     try:
         counted(case)
     except LimitError:
