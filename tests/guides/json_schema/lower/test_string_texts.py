@@ -24,7 +24,7 @@ from trellm.guides.json_schema.lower.strings import exclusion
 from trellm.guides.json_schema.lower.strings.counted import CountedStrings
 from trellm.guides.json_schema.lower.strings.lowering import StringLowering
 from trellm.guides.json_schema.read.formats import PATTERNS
-from trellm.guides.json_schema.witness.languages import PatternLanguage
+from trellm.guides.json_schema.witness.strings import PatternLanguage
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.kernels.chart.layout import EPSILON
 from trellm.tokenizers_adapter import Vocabulary
