@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from trellm.kernels.answers import DEAD
+from trellm.guides import DEAD
 from trellm.kernels.numbers import find_alive
 
 

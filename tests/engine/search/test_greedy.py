@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from trellm import Generator, Greedy
-from trellm.engine.models.decoder import DecoderModel
+from trellm import Generator, Greedy, models
 
 PROMPTS = ["the", "on the 12th of an inning, then another one", "x", "a b c", "then on and on and on 123123"]
 ARCHITECTURES = ["gpt2", "llama", "qwen3", "mistral", "gemma", "gemma2", "gemma3"]
@@ -23,7 +22,7 @@ def generate_alone(model: Any, tokenizer: Any, prompt: str, tokens: int) -> list
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_greedy_equals_transformers(
-    name: str, hugging_face: Any, tokenizer: Any, decoder: Callable[..., DecoderModel]
+    name: str, hugging_face: Any, tokenizer: Any, decoder: Callable[..., models.Model]
 ) -> None:
     expected = [generate_alone(hugging_face(name), tokenizer, prompt, 14) for prompt in PROMPTS]
     assert len({tuple(tokens) for tokens in expected}) > 1
