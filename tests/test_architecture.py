@@ -214,3 +214,14 @@ def test_the_glossary_names_files_and_what_is_in_them() -> None:
             assert (PACKAGE / path).exists(), path
         for name, path in re.findall(r"`([\w.]+)` in `([\w/]+\.py)`", where):
             assert re.search(rf"\b{name.split('.')[-1]}\b", (PACKAGE / path).read_text(encoding="utf-8")), (name, path)
+
+
+def test_the_fast_tests_are_there_and_some_of_each_folder() -> None:
+    folder = PACKAGE / "tests"
+    lines = (folder / "fast.txt").read_text(encoding="utf-8").splitlines()
+    listed = [line.partition("::") for line in lines if not line.startswith("#")]
+    assert len(set(listed)) == len(listed)
+    for file, _, name in listed:
+        text = (folder / file).read_text(encoding="utf-8")
+        assert not name or re.search(rf"^(?:def|class) {name}\b", text, re.M), (file, name)
+    assert {(folder / file).parent for file, _, _ in listed} == {file.parent for file in folder.rglob("test_*.py")}
