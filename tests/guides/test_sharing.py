@@ -10,12 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.guides import CFGGuide, ChoiceGuide, GoalGuide, JSONGuide, RegexGuide, json_guide, locks, mask_within
+from trellm import Vocabulary
+from trellm.guides import (
+    CFGGuide,
+    ChoiceGuide,
+    GoalGuide,
+    JSONGuide,
+    RegexGuide,
+    json_guide,
+    locks,
+    mask_within,
+    tokens_of,
+)
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.lift.mask_table import MaskTable
 from trellm.guides.lift.tables import VocabularyTables
-from trellm.guides.protocol import tokens_of
-from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from trellm import Limits
 from trellm.errors import LimitError
 from trellm.guides.automata.dfa import Dfa
 from trellm.guides.chart.automaton import ChartAutomaton
@@ -11,7 +12,7 @@ from trellm.guides.json_schema.algebra.cases import Number, String
 from trellm.guides.json_schema.lower.fragments import MAX_NODES, number_fragment, string_fragment
 from trellm.guides.json_schema.lower.numbers.texts import spelt_numbers
 from trellm.guides.json_schema.lower.strings.lowering import in_quotes, plan
-from trellm.guides.limits import Limits, Meter
+from trellm.guides.limits import Meter
 from trellm.guides.syntax import Literal, Node, Repeat, Sequence
 from trellm.kernels.chart.layout import CALL
 

@@ -167,7 +167,7 @@ def test_large_sets_are_those_of_jsonschema(name: str) -> None:
 @pytest.mark.parametrize("name", LARGE)
 def test_large_sets_come_to_no_dead_end(name: str) -> None:
     guide = JSONGuide(LARGE[name], BYTES)
-    check(guide, texts=1, tokens=8, sample=12)
+    check(guide, texts=1, tokens=8, sample=6)
     *_, (state, _) = walk(guide, Random(5), 30)
     assert guide.distance(state) < 60
 
