@@ -7,9 +7,8 @@ Bit `exponent - LEAST_EXPONENT` of each member is set. What has come of a text i
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from .....kernels.answers import NEVER
+from ....kept import kept
 
 LEAST_EXPONENT, GREATEST_EXPONENT = -324, 308
 """Those of finite floats."""
@@ -40,7 +39,7 @@ def _mirrored(members: int) -> int:
     return int(f"{members & ((1 << width) - 1):0{width}b}"[::-1], 2)
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 1 << 20)
 def exponent_moves(come: Come, *, plain: bool) -> tuple[tuple[int, Come], ...]:
     """The state after each byte that a member goes on with. plain: as json.dumps writes them"""
     digits = ((ZERO_BYTE + digit, _after(come, digit, plain)) for digit in range(10))

@@ -9,7 +9,7 @@ end in 0, is a multiple of P / 10^m iff e - places + m is at least the number of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count, pairwise
 from math import lcm
@@ -17,6 +17,7 @@ from typing import Any
 
 from .....kernels.answers import NEVER
 from ....automata.numbers import Numbers
+from ....kept import kept
 from ....limits import spend
 from ...algebra.cases import Number, Rational
 from ...algebra.numbers import contains
@@ -293,7 +294,7 @@ def _compared(digit: int, other: int) -> int:
     return (digit > other) - (digit < other)
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 1 << 20)
 def digits_of(value: Rational) -> tuple[str, int]:
     """The digits of a positive decimal number, the last of them not 0, and the exponent behind the first."""
     places = decimal_places(value)
@@ -354,7 +355,7 @@ def _multiples(factor: Rational, text: str) -> int:
     return between(zeros - places + len(text) - 1, GREATEST_EXPONENT)
 
 
-@lru_cache(maxsize=1024)
+@kept(1024, 1 << 20)
 def _coprime(whole: int) -> int:
     """A number without its factors 2 and 5."""
     for prime in (2, 5):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from math import lcm
 from typing import NamedTuple
 
+from ....kept import kept
 from ....limits import spend
 from ...algebra.cases import Number, Rational
 
@@ -163,7 +163,7 @@ def _is_in_group(group: tuple[Units, ...], value: int, notation: str) -> bool:
     return any(_member(one, (), value, value, 1, (), frozenset(), notation) is not None for one in group)
 
 
-@lru_cache(maxsize=1024)
+@kept(1024, 1 << 20)
 def decimal_step(step: Rational) -> tuple[int, int]:
     """P and m of a step P / 10^m, as every one is that JSON can write."""
     places = decimal_places(step)
@@ -171,7 +171,7 @@ def decimal_step(step: Rational) -> tuple[int, int]:
     return int(step * 10**places), places
 
 
-@lru_cache(maxsize=4096)
+@kept(4096, 1 << 20)
 def decimal_places(value: Rational) -> int | None:
     """How many digits after the point a number needs; None if no count of digits is enough."""
     twos, rest = _power(value.denominator, 2)
