@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from .....kernels.answers import DEAD, NEVER
 from .....kernels.chart.layout import EPSILON
 from ....automata.numbers import Numbers
@@ -11,7 +9,6 @@ from ....graph.lowering import Lowering
 from ....kept import kept_growing
 from ....limits import spend
 from ....locks import new_lock
-from ....syntax import Table
 from ...algebra.cases import Number
 from .decimals import Decimals
 from .scientific import Scientific, has_exponents
@@ -70,17 +67,6 @@ class Numerals:
         with self._lock:
             both = zip(self._readers, self._numbers.states[state], strict=True)
             return min((reader.needed(at) for reader, at in both if at != DEAD), default=NEVER)
-
-    def table(self) -> Table:
-        """All states, of a set that is not empty."""
-        rows: list[list[Run]] = []
-        while len(rows) < len(self._numbers):
-            rows.append(self.runs(len(rows)))
-        transitions = np.full((len(rows), 256), -1, np.int32)
-        for state, runs in enumerate(rows):
-            for first, last, after in runs:
-                transitions[state, first : last + 1] = after
-        return Table(transitions, np.array([self.is_accepting(state) for state in range(len(rows))]))
 
 
 @kept_growing(256, 16 << 20)

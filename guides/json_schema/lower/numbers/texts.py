@@ -33,29 +33,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache, partial
-from typing import Literal as OneOf
+from functools import partial
 from typing import NamedTuple
 
 from .....kernels.answers import NEVER
 from .....kernels.chart.layout import EPSILON
-from ....automata.dfa import Dfa
-from ....chart.automaton import ChartAutomaton
-from ....graph.graph import Graph
 from ....graph.lowering import Lowering
 from ....kept import kept
-from ....syntax import EMPTY, NOTHING, Chars, Literal, Node, Repeat, Sequence, Table
+from ....syntax import EMPTY, NOTHING, Literal, Node, Repeat, Sequence
 from ...algebra.cases import Number, Rational
 from ...algebra.numbers import least_common_multiple, leaves
 from ...automata.spelling import fewest_bytes
 from ..form import Spelling
 from .literals import (
     MINUS,
-    OPTIONAL_PLUS,
     ZERO,
     ZERO_FRACTION,
-    ZEROS,
-    E,
     either,
     float_texts,
     places_of_points,
@@ -66,9 +59,9 @@ from .literals import (
 )
 from .numerals import NumeralNodes, numerals
 from .scientific import has_exponents
+from .unbounded import DIGIT, EXPONENT, NOT_ZERO, tailed, unbounded, unbounded_floats
 from .units import decimal_step
 
-Notation = OneOf["integer", "real"]
 MOST_DIGITS = 4300
 """Up to how many digits int() reads by default; what is longer json.loads refuses."""
 FLOAT_DIGITS = 308
@@ -76,36 +69,8 @@ FLOAT_DIGITS = 308
 MAX_LISTED, MAX_LARGE_LISTED, LARGE_STEP = 64, 4096, 1000
 """Up to how many multiples within bounds are each written out; and of a step from LARGE_STEP on."""
 
-DIGIT, NOT_ZERO = Chars(((0x30, 0x39),)), Chars(((0x31, 0x39),))
 OPTIONAL_MINUS = Repeat(MINUS, 0, 1)
-DIGITS = Repeat(DIGIT, 0, None)
-POSITIVE_WHOLE = Sequence((NOT_ZERO, DIGITS))
-WHOLE = either(ZERO, POSITIVE_WHOLE)
-FRACTION = Sequence((Literal(b"."), Repeat(DIGIT, 1, None)))
-POSITIVE_FRACTION = Sequence((Literal(b"0."), ZEROS, POSITIVE_WHOLE))
-UP_TO_99 = Sequence((ZEROS, DIGIT, Repeat(DIGIT, 0, 1)))
-BELOW_300 = Sequence((Repeat(Chars(((0x31, 0x32),)), 0, 1), DIGIT, Repeat(DIGIT, 0, 1)))
-FROM_300 = [
-    Sequence((Literal(b"3"), Chars(((0x30, 0x31),)), DIGIT)),
-    Sequence((Literal(b"32"), Chars(((0x30, 0x34),)))),
-]
-UP_TO_324 = Sequence((ZEROS, either(BELOW_300, *FROM_300)))
-EXPONENT = Sequence((E, either(Sequence((OPTIONAL_PLUS, UP_TO_99)), Sequence((MINUS, UP_TO_324)))))
-SMALL_EXPONENT = Sequence((E, either(OPTIONAL_PLUS, MINUS), UP_TO_99))
-MINUS_ZERO = Sequence((MINUS, Repeat(ZERO, 1, None)))
-WHOLE_EXPONENT = Sequence((E, either(Sequence((OPTIONAL_PLUS, UP_TO_99)), MINUS_ZERO)))
-
-
-def _tailed(whole: Node, fraction: Node, exponent: Node, notation: str | None) -> Node:
-    """A whole number, with a fraction and an exponent as the notation has it."""
-    if notation == "integer":
-        return whole
-    if notation == "real":
-        return Sequence((whole, either(exponent, Sequence((fraction, Repeat(exponent, 0, 1))))))
-    return Sequence((whole, Repeat(fraction, 0, 1), Repeat(exponent, 0, 1)))
-
-
-ZERO_TEXTS = {notation: _tailed(ZERO, ZERO_FRACTION, EXPONENT, notation) for notation in (None, "integer", "real")}
+ZERO_TEXTS = {notation: tailed(ZERO, ZERO_FRACTION, EXPONENT, notation) for notation in (None, "integer", "real")}
 
 
 class OnDemand(NamedTuple):
@@ -295,28 +260,6 @@ def _numerals(case: Number, *, plain: bool) -> Node | OnDemand:
     return NOTHING if read.needed(read.start) == NEVER else OnDemand(case, plain)
 
 
-@lru_cache(maxsize=16)
-def unbounded(notation: Notation | None, positive: bool, whole: bool) -> Table:
-    """Numbers without sign that nothing bounds, all or those above 0 or whole ones, as a table."""
-    first = POSITIVE_WHOLE if positive else WHOLE
-    node = _tailed(first, *((ZERO_FRACTION, WHOLE_EXPONENT) if whole else (FRACTION, EXPONENT)), notation)
-    if positive and not whole and notation != "integer":
-        node = either(node, Sequence((POSITIVE_FRACTION, Repeat(SMALL_EXPONENT, 0, 1))))
-    if notation != "integer":
-        # Exponents of any size follow one digit; with which fractions they make whole numbers is for the automaton.
-        step = 1 if whole else None
-        node = either(node, _table(Number(0, exclusive_minimum=positive, multiple_of=step, notation=notation)))
-    graph = Graph()
-    dfa = Dfa.of(ChartAutomaton(graph, Lowering(graph).rule(node))).minimised()
-    return Table(dfa.transitions, dfa.accepting, dfa.start)
-
-
-@lru_cache(maxsize=4)
-def _table(case: Number, *, plain: bool = False) -> Table:
-    """The automaton of a set that many schemas have, with all its states."""
-    return numerals(case, plain).table()
-
-
 def is_listed(case: Number) -> bool:
     """Tell whether the members are so few that each is written out."""
     if case.multiple_of is None or case.maximum is None or case.either:
@@ -366,4 +309,6 @@ def _floats(case: Number) -> Node | OnDemand:
     if case.maximum == 0 or is_listed(case):
         members = _members(case) if case.maximum else (0,)
         return either(*(Literal(text.encode()) for value in sorted(members) for text in float_texts(value)))
-    return _table(case, plain=True) if _is_unbounded(case) else _numerals(case, plain=True)
+    if case.multiple_of is None and _is_unbounded(case):
+        return unbounded_floats(case.exclusive_minimum)
+    return _numerals(case, plain=True)
