@@ -109,7 +109,6 @@ FEW = {
     "_free_string": "none",
     "_line": "how far lines may be indented",
     "_pool": "none",
-    "_table": "four at once: sets of numbers that nothing bounds",
     "_trial_stream": "the GPUs of a machine",
     "_triton": "none",
     "ascii_class": "the letters of classes",
@@ -122,6 +121,7 @@ FEW = {
     "stencils": "the ways to write JSON, and of each 128 shapes",
     "property_ranges": "the names that Unicode has",
     "unbounded": "twelve",
+    "unbounded_floats": "two",
     "unicode_class": "the letters of classes",
 }
 
