@@ -19,6 +19,9 @@ MAX_MULTIPLIED = 8
 FEW_REMAINDERS = 2000
 """Up to how many remainders alternatives are read on their own."""
 
+_MOST_PARTS = 256
+"""Of a range that is divided, how many parts are tried before finer ones."""
+
 Group = tuple[Number, ...]
 
 
@@ -192,9 +195,11 @@ def _between(case: Number) -> Iterator[Rational]:
             if value not in seen:
                 seen.add(value)
                 yield value
+    # Then ever finer parts of the range, of each the first ones: a number that is no multiple of a small step is found
+    # among parts as fine as the step, of which there may be thousands of millions.
     parts = 2
     while left < right:
-        for index in range(1, parts):
+        for index in range(1, min(parts, _MOST_PARTS)):
             value = left + Fraction(right - left) * index / parts
             if value not in seen:
                 seen.add(value)
