@@ -19,10 +19,11 @@ import pytest
 DEVICE = os.environ.get("TRELLM_TEST_DEVICE")
 ABSENT = "the folder of shared test data is absent"
 FOLDER = Path(__file__).parent
-FAST = [
-    line.partition("::") for line in (FOLDER / "fast.txt").read_text("utf-8").splitlines() if line and line[0] != "#"
-]
-"""The tests of `-m fast`: a file as a path from this folder, and a function or class of it, or "" for all."""
+FAST: dict[Path, set[str]] = {}
+"""The tests of `-m fast`: by file its functions and classes, or "" for all."""
+for line in (FOLDER / "fast.txt").read_text("utf-8").splitlines():
+    if line and line[0] != "#":
+        FAST.setdefault(FOLDER / line.partition("::")[0], set()).add(line.partition("::")[2])
 WORKER_BYTES = 7 << 30
 """What a process needs at most that runs all tests, or half of them."""
 
@@ -117,19 +118,16 @@ def browser() -> Iterator[Any]:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Load no files of which no test would be run: loading all takes as long as the fast tests do."""
     is_test = collection_path.suffix == ".py" and collection_path.is_relative_to(FOLDER)
-    return True if config.option.markexpr == "fast" and is_test and not _fast_names(collection_path) else None
+    return True if config.option.markexpr == "fast" and is_test and collection_path not in FAST else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    names = _fast_names(item.path)
+    names = FAST.get(item.path)
+    if names is None:
+        return
     own = {"", *(node.name.partition("[")[0] for node in item.listchain())}
     if names & own and item.get_closest_marker("slow") is None:
         item.add_marker("fast")
-
-
-def _fast_names(path: Path) -> set[str]:
-    """What of a file is fast."""
-    return {name for file, _, name in FAST if FOLDER / file == path}
 
 
 @pytest.hookimpl(wrapper=True)

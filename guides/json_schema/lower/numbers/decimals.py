@@ -153,7 +153,7 @@ class Decimals:
         return self._behind(Beginning(FRACTION, digits + (digit > 0 and digits % 10 == 0), whole, places, most))
 
     def _most_places(self, whole: int) -> int:
-        """How many places may follow so many digits before the point, none of 0."""
+        """The places that may follow so many digits before the point; none of 0."""
         if not self._plain:
             return self._places
         return SIGNIFICANT - whole if whole else LONGEST_FLOAT
@@ -351,7 +351,7 @@ class Decimals:
         return fewest
 
     def _fewest_places(self, one: Units, grids: list[Grid], places: int) -> int:
-        """How many digits more, behind so many, make a member of a set on one of the grids; NEVER if none do."""
+        """The fewest further digits that make a member on one of the grids, behind so many; NEVER if none do."""
         return min((count - places for grid in grids for count in self._counts(one, grid, places)), default=NEVER)
 
     def _counts(self, one: Units, grid: Grid, places: int) -> Iterator[int]:

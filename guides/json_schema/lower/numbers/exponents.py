@@ -80,5 +80,5 @@ def exponent_bytes(come: Come, *, plain: bool) -> int:
 
 
 def _fewest_digits(natural: int) -> int:
-    """How many digits the least of some natural numbers has."""
+    """The number of digits of the least of some natural numbers."""
     return len(str((natural & -natural).bit_length() - 1))

@@ -64,7 +64,7 @@ def spellings(value: Rational, places: Places) -> Iterator[tuple[str, int]]:
 
 
 def places_of_points(count: int, plain: int, own: Iterable[int] = ()) -> Iterable[int]:
-    """How many digits may be before the point of a constant with so many that count.
+    """The numbers of digits before the point that a constant may have, with so many that count.
 
     plain: where it stands without an exponent; own: exponents that the schema writes
     """

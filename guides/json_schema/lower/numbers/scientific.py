@@ -38,7 +38,7 @@ POINT_BYTE, ZERO_BYTE = b".0"
 GREATEST_DIGITS = "17976931348623157"
 """The digits of the greatest float."""
 MOST_PLACES = 16
-"""How many digits behind the point json.dumps writes before an exponent."""
+"""Most digits that json.dumps writes behind the point and before an exponent."""
 MOST_REMAINDERS = 128
 """Up to how many remainders a fraction is followed; beyond, exponents follow whole digits only."""
 EXPONENTS_FROM = 10**16
@@ -62,7 +62,7 @@ def has_exponents(case: Number) -> bool:
 
 
 def remainders(case: Number) -> Iterator[int]:
-    """How many remainders digits have by each factor of a set, where zeros behind them are no digits."""
+    """The number of remainders of digits by each factor of a set, where zeros behind them are no digits."""
     for one in parts(case):
         for factor in (one.multiple_of, *one.not_multiple_of):
             whole = 1 if factor is None else decimal_step(factor)[0]
@@ -72,7 +72,7 @@ def remainders(case: Number) -> Iterator[int]:
 
 
 def fraction_places(case: Number) -> int | None:
-    """How many digits a mantissa may have behind the point, but for zeros; None for as many as you like."""
+    """Most digits of a mantissa behind the point, but for zeros; None for any number."""
     if case.multiple_of is None and not case.not_multiple_of and not case.either:
         return None
     product = 1

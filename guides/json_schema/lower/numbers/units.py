@@ -173,14 +173,14 @@ def decimal_step(step: Rational) -> tuple[int, int]:
 
 @kept(4096, 1 << 20)
 def decimal_places(value: Rational) -> int | None:
-    """How many digits after the point a number needs; None if no count of digits is enough."""
+    """The digits after the point that a number needs; None if no count of them is enough."""
     twos, rest = _power(value.denominator, 2)
     fives, rest = _power(rest, 5)
     return max(twos, fives) if rest == 1 else None
 
 
 def _power(number: int, prime: int) -> tuple[int, int]:
-    """How often a prime divides a number, and what is left of it."""
+    """The exponent of a prime in a number, and the rest of the number."""
     count = 0
     while number % prime == 0:
         number //= prime
