@@ -129,7 +129,7 @@ class Handle:
     took before. A handle that nobody holds is cancelled, and so is one whose waiting task in asyncio is cancelled.
     Not to be used from two threads at once; several handles may be.
 
-    call: what the engine knows it by; found: results by prompt and sample; ended: those that no cursor may have read
+    call: what the engine knows it by
     """
 
     def __init__(
@@ -150,12 +150,12 @@ class Handle:
         self.engine = engine
         self.pairs = pairs
         self.options = options
-        self.keeps = keeps
+        self._keeps = keeps
         self._is_single = is_single
         self._samples = options.search.n
         self._attempts: dict[tuple[int, int], int] = {}
-        self.found: list[list[Generation[Any] | None]] = [[None] * self._samples for _ in pairs]
-        self.ended: list[Piece] = []
+        self._found: list[list[Generation[Any] | None]] = [[None] * self._samples for _ in pairs]
+        self._ended: list[Piece] = []  # those that no cursor may have read
         if any(task.model is not engine.model for task, _ in pairs):
             raise OptionError("the generators of one batch must share one model object, that of the engine")
         if self._samples * len(pairs) > MOST_TEXTS:
@@ -167,8 +167,7 @@ class Handle:
             jobs = [task.job(prompt, options.include) for task, prompt in pairs]
             requests = requests_of(engine.model, jobs, options)
         self.call = engine.enter(requests, options.batch_size)
-        self._end = weakref.finalize(self, engine.cancel, self.call)
-        self._end.atexit = False
+        weakref.finalize(self, _give_up, engine, self.call).atexit = False
 
     @property
     def done(self) -> bool:
@@ -177,8 +176,7 @@ class Handle:
 
     def cancel(self) -> None:
         """Let nothing more come; a second time, or when all is there, does nothing."""
-        if not self.call.done:
-            self.engine.cancel(self.call)
+        _give_up(self.engine, self.call)
 
     def result(self) -> Any:
         """A `Generation`, or a list of them for a list of prompts, and for each prompt if `search.n > 1`.
@@ -198,14 +196,21 @@ class Handle:
         Raises what goes wrong with one, and cancels the others.
         """
         try:
-            yield from chain.from_iterable(Cursor(self, grows=False))
+            yield from chain.from_iterable(self.cursor(grows=False))
         finally:
             if not self.call.done:
                 self.cancel()
 
     def pieces(self) -> Iterator[Piece]:
         """Pieces of each text as they become certain, step by step, and at its end the result."""
-        return chain.from_iterable(Cursor(self, grows=True))
+        return chain.from_iterable(self.cursor(grows=True))
+
+    def cursor(self, *, grows: bool) -> Cursor:
+        """A reader of its own of all texts. Raises OptionError where they have no pieces.
+
+        grows: whether there are pieces of texts that have not ended
+        """
+        return Cursor(self, self._take, self._ended, keeps=self._keeps, grows=grows)
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._in_thread(self.result).__await__()
@@ -227,33 +232,19 @@ class Handle:
     def results(self) -> list[Any]:
         """The results so far, for each prompt; None for what is not finished."""
         if self.options.diagnostics and self._samples > 1:
-            for prompt in range(len(self.found)):
+            for prompt in range(len(self._found)):
                 self._compare(prompt)
-        return [results[0] if self._samples == 1 else results for results in self.found]
+        return [results[0] if self._samples == 1 else results for results in self._found]
 
     def saved(self) -> list[Any]:
         """What is finished, also what had not been looked at: for each prompt as `Interrupted` says."""
         with suppress(KeyboardInterrupt):  # pressed once more: what has been entered has to do
             for number, outcome in self.engine.outcomes(self.call):
                 self._enter(number, outcome)
-        shaped = zip(self.found, self.results(), strict=True)
+        shaped = zip(self._found, self.results(), strict=True)
         return [None if all(result is None for result in results) else entry for results, entry in shaped]
 
-    def end(self) -> None:
-        """Note that all was given. Raises Cancelled where it was not."""
-        if self.call.is_cancelled:
-            raise Cancelled("the handle was cancelled before all was finished, or its engine was closed")
-        self._end.detach()
-
-    def lead(self, number: int, text: bytes) -> int | None:
-        """Length of what the model writes before a request's text and is no part of it; None where that is not all."""
-        request = self.call.requests[number]
-        prefix = b"" if request.start.guide_cache else self.pairs[request.number][0].text_prefix
-        if len(text) < len(prefix) and prefix.startswith(text):
-            return None
-        return len(prefix) if text.startswith(prefix) else 0
-
-    def take(self, number: int, outcome: RequestOutput) -> None:
+    def _take(self, number: int, outcome: RequestOutput) -> None:
         """Keep what has come of a request. Raises what went wrong with it."""
         if outcome.error is not None:
             self.cancel()
@@ -271,21 +262,21 @@ class Handle:
                 self._attempts[prompt, sample] = attempt + 1
                 self.engine.again(self.call, replace(request, key=row_key(request.key, attempt + 1)))
                 continue
-            results = self.found[prompt]
+            results = self._found[prompt]
             del results[sequence.siblings or self._samples :]
             is_new = results[sample] is None
-            if self.keeps:
+            if self._keeps:
                 results[sample] = result
             if is_new:
-                self.ended.append(Piece(prompt, result.text, result, sample=sample))
+                self._ended.append(Piece(prompt, result.text, result, sample=sample))
 
     def _compare(self, prompt: int) -> None:
         """Let the diagnostics of texts that were sampled for one prompt know of each other, when all are there."""
-        several = [result for result in self.found[prompt] if result is not None]
+        several = [result for result in self._found[prompt] if result is not None]
         known = [result.diagnostics for result in several if result.diagnostics is not None]
         if len(known) == self._samples > 1:
             compared = zip(several, Diagnostics.together(known), strict=True)
-            self.found[prompt][:] = [replace(result, diagnostics=one) for result, one in compared]
+            self._found[prompt][:] = [replace(result, diagnostics=one) for result, one in compared]
 
 
 class Cursor:
@@ -293,10 +284,19 @@ class Cursor:
 
     `news` collects between two steps of the engine, `read` makes pieces of that where there is time. Iteration, and
     `updates` in asyncio, do both, and give what came together as a list.
-    grows: whether there are pieces of texts that have not ended. Raises OptionError for texts that have none.
+    take: keeps an outcome, and adds the texts that end with it to `ended`, in which they stay if it `keeps` them for
+        other readers; grows: see `Handle.cursor`
     """
 
-    def __init__(self, handle: Handle, *, grows: bool) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        take: Callable[[int, RequestOutput], None],
+        ended: list[Piece],
+        *,
+        keeps: bool,
+        grows: bool,
+    ) -> None:
         options = handle.options
         if grows and isinstance(options.search, (Beam, Target)) and options.search.n != 1:
             raise OptionError(f"search={options.search!r}: a stream is one text for each prompt; use n=1")
@@ -306,6 +306,7 @@ class Cursor:
             )
         self.handle = handle
         self.grows = grows
+        self._take, self._ended, self._keeps = take, ended, keeps
         self._collected: dict[int, int] = {}
         self._streams: dict[tuple[int, int], _Stream] = {}
         self._given = 0
@@ -321,7 +322,7 @@ class Cursor:
                 break
             if not handle.done:  # as another reader may have found meanwhile
                 handle.engine.wait(handle.call, every_step=self.grows)
-        handle.end()
+        self._check_all()
 
     async def updates(self, arrivals: AsyncIterable[Sequence[News]], *, is_quick: bool) -> AsyncIterator[list[Piece]]:
         """The same of news that another thread has collected. Raises what goes wrong with a text, and Cancelled.
@@ -336,7 +337,7 @@ class Cursor:
                 found = self.read(news)
             if found:
                 yield found
-        self.handle.end()
+        self._check_all()
 
     def news(self) -> Iterator[News]:
         """What has become of the texts since this was last asked; no step is taken meanwhile.
@@ -348,7 +349,7 @@ class Cursor:
             for number, certain in handle.engine.certain(handle.call).items():
                 begin = self._collected.get(number)
                 if begin is None:
-                    begin = handle.lead(number, certain.text)
+                    begin = self._lead(number, certain.text)
                 if begin is not None and len(certain.text) > begin:
                     self._collected[number] = len(certain.text)
                     yield number, Grown(certain.text[begin:], certain.sequence, certain.tokens)
@@ -360,15 +361,28 @@ class Cursor:
         found: list[Piece] = []
         for number, each in news:
             if isinstance(each, RequestOutput):
-                handle.take(number, each)
+                self._take(number, each)
             elif (piece := self._grown(handle.call.requests[number], each)) is not None:
                 found.append(piece)
-        found += map(self._last, handle.ended[self._given :])
-        if handle.keeps:
-            self._given = len(handle.ended)
+        found += map(self._last, self._ended[self._given :])
+        if self._keeps:
+            self._given = len(self._ended)
         else:
-            handle.ended.clear()
+            self._ended.clear()
         return found
+
+    def _check_all(self) -> None:
+        """Raise Cancelled where not all was given."""
+        if self.handle.call.is_cancelled:
+            raise Cancelled("the handle was cancelled before all was finished, or its engine was closed")
+
+    def _lead(self, number: int, text: bytes) -> int | None:
+        """Length of what the model writes before a request's text and is no part of it; None where that is not all."""
+        request = self.handle.call.requests[number]
+        prefix = b"" if request.start.guide_cache else self.handle.pairs[request.number][0].text_prefix
+        if len(text) < len(prefix) and prefix.startswith(text):
+            return None
+        return len(prefix) if text.startswith(prefix) else 0
 
     def _grown(self, request: Request, grown: Grown) -> Piece | None:
         """The piece that some bytes complete; None within a character."""
@@ -405,6 +419,12 @@ class Cursor:
             result.token_ids[begin:],
             0 if begin else result.overlap,
         )
+
+
+def _give_up(engine: RequestRunner, call: Call) -> None:
+    """Cancel a call, unless all of it is there."""
+    if not call.done:
+        engine.cancel(call)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .goals import GoalGuide
     from .healing.aligned_guide import AlignedGuide
     from .json_guide import JSONGuide
-    from .protocol import DEAD, ByteGuide, Guide, RowGuide, mask_of, mask_within
+    from .protocol import DEAD, ByteGuide, Guide, RowGuide, mask_of, mask_within, tokens_of
     from .regular_guide import ChoiceGuide, FSMGuide, RegexGuide
     from .substring_guide import SubstringGuide
     from .tagged import TaggedGuide
@@ -34,6 +34,7 @@ __all__ = [
     "TaggedGuide",
     "mask_of",
     "mask_within",
+    "tokens_of",
 ]
 
 _HOMES = {
@@ -46,6 +47,7 @@ _HOMES = {
     "RowGuide": "protocol",
     "mask_of": "protocol",
     "mask_within": "protocol",
+    "tokens_of": "protocol",
     "CFGGuide": "cfg_guide",
     "ChoiceGuide": "regular_guide",
     "FSMGuide": "regular_guide",

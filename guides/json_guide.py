@@ -23,9 +23,9 @@ from .json_schema.algebra.cases import Normal
 from .json_schema.automata.spelling import PLAIN, Escapes
 from .json_schema.coverage import MOST_LEFT_OUT, Covered, Unenforced, coverage, separable, without
 from .json_schema.final_check import FinalCheck
+from .json_schema.lower.form import Whitespace
 from .json_schema.lower.protocol import Marks
 from .json_schema.lower.unique import Watch
-from .json_schema.lower.whitespace import Whitespace
 from .json_schema.quoting import QUOTING, quoted_spans
 from .json_schema.read.text import parsed
 from .lift.lifted_guide import LiftedGuide
@@ -131,7 +131,7 @@ class JSONGuide(LiftedGuide):
 
     @property
     def is_worn(self) -> bool:
-        """Whether a guide should be made anew for the next text: states that cannot be forgotten take too much."""
+        """Tell whether a guide should be made anew for the next text: states that cannot be forgotten take too much."""
         return False
 
     def renewed(self) -> JSONGuide:
@@ -320,7 +320,7 @@ def _too_deep() -> LimitError:
 
 
 def _short(text: str | bytes | None) -> str | bytes | None:
-    """What a text is known by: itself, or a digest of a long one, which would be held besides the schema."""
+    """The key of a text: itself, or a digest of a long one, which would be held besides the schema."""
     if text is None or len(text) < LONG:
         return text
     return hashlib.blake2b(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")).digest()

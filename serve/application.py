@@ -29,7 +29,7 @@ from .service import Service
 from .settings import Settings
 
 GONE = 499
-"""What is logged of a request whose client went away; nobody reads it."""
+"""Status in the log of a request whose client went away; nobody reads it."""
 _LOG = logging.getLogger("trellm.serve")
 
 
@@ -107,7 +107,7 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """What nobody expected: told in the log, and to the client as little as may be."""
+    """Answer an error that nobody expected: told in the log, and to the client as little as may be."""
     _LOG.error("%s %r failed", request.method, request.url.path, exc_info=error)
     said = of_any(error)
     _count(request, said)

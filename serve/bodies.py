@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from ..checks import brief, lone_surrogate, shown
-from .errors import LONGEST, ApiError, Place, param_of
+from .errors import LONGEST, ApiError, Place, param_of, unsupported
 from .requests.unsupported import KNOWN
 
 T = TypeVar("T", bound=BaseModel)
@@ -50,7 +50,7 @@ async def read(request: Request, shape: type[T], most: int) -> T:
 
 
 async def derived(request: Request, make: Callable[[], M]) -> M:
-    """What is made of a body that was read: of a large one in a thread, so that nobody waits for it."""
+    """Derive a value of a body that was read: of a large one in a thread, so that nobody waits for it."""
     if not request.state.is_large:
         return make()
     pool: ThreadPoolExecutor = request.app.state.service.reading
@@ -120,7 +120,7 @@ def _loaded(data: bytes) -> Any:
 
 
 def loaded_text(text: str, place: Place) -> Any:
-    """What a field that holds JSON text stands for. Raises ApiError."""
+    """The value of a field that holds JSON text. Raises ApiError."""
     what = param_of(place)
     try:
         value: Any = json.loads(text, **_STRICT)
@@ -179,7 +179,7 @@ def check_depth(value: Any, place: Place = ()) -> None:
 
 
 def _members(value: Any) -> list[tuple[str | int, Any]]:
-    """What is in an object or an array, by its name or number."""
+    """The members of an object or an array, by name or number."""
     if isinstance(value, dict):
         return list(cast("dict[str | int, Any]", value).items())
     return list(enumerate(cast("list[Any]", value))) if isinstance(value, list) else []
@@ -226,7 +226,7 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
 
 
 def _is_known(name: str) -> bool:
-    """Whether a field is `trellm`, or one of other servers."""
+    """Tell whether a field is `trellm`, or one of other servers."""
     return name == "trellm" or name in KNOWN
 
 
@@ -234,7 +234,7 @@ def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
     """A field that there is not, or not here."""
     name = str(place[-1])
     if len(place) == 1 and name in KNOWN:
-        return ApiError(f"{name} is not supported: {KNOWN[name]}", place, code="unsupported_parameter")
+        return unsupported(place, KNOWN[name])
     near = get_close_matches(name[:LONGEST], shape.model_fields, 1) if len(place) == 1 else []
     hint = f"; did you mean {near[0]}?" if near else ""
     return ApiError(f"unknown field {param_of(place)}{hint}", place, code="unknown_parameter")
@@ -259,14 +259,14 @@ def _unlikely(value: Any, mistakes: list[tuple[Place, str]]) -> set[Place]:
 
 
 def value_at(value: Any, place: Place) -> Any:
-    """What stands at a place."""
+    """The value at a place."""
     for step in place:
         value = value[step]
     return value
 
 
 def _has(value: Any, step: str | int) -> bool:
-    """Whether an object has a name, or an array a place: without a look at the others, of which there may be many."""
+    """Tell whether an object has a name, or an array a place, without a look at all others."""
     if isinstance(value, dict):
         return step in value
     return isinstance(value, list) and isinstance(step, int) and 0 <= step < len(cast("list[Any]", value))

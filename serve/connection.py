@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from http import HTTPStatus
 from typing import Any, ClassVar
 
 import h11
@@ -115,6 +116,19 @@ class ConnectionBase(asyncio.Protocol):
             self._coming.cancel()
             self._coming = None
 
+    def _tell(self, error: ApiError) -> None:
+        """Answer a request that no application sees, and close the connection."""
+        body = json.dumps(error.body).encode()
+        head = f"{error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
+        self.transport.write(HEAD + f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        self.transport.close()
+
+
+def leave(cycle: Any) -> None:
+    """Let whoever answers a request know that the client is gone."""
+    cycle.disconnected = True
+    cycle.message_event.set()
+
 
 def too_large() -> ApiError:
     """Error of headers that never end."""
@@ -124,12 +138,6 @@ def too_large() -> ApiError:
 def no_http(reason: str, status: int = 400) -> ApiError:
     """Error of bytes that are no HTTP request."""
     return ApiError(f"malformed HTTP request: {reason}", status=status, code="invalid_http")
-
-
-def answer_to(error: ApiError) -> tuple[dict[str, str], bytes]:
-    """The headers and the body that answer it; then the connection is closed."""
-    body = json.dumps(error.body).encode()
-    return {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}, body
 
 
 COMING = (h11.IDLE, h11.SEND_BODY)
@@ -164,13 +172,8 @@ class H11Connection(ConnectionBase, H11Protocol):
             fault = sys.exc_info()[1]  # what h11 says, for which this is called
             status = fault.error_status_hint if isinstance(fault, h11.RemoteProtocolError) else 400
             # Behind the colon stands what the client sent.
-            error = too_large() if status == 431 else no_http(str(fault or msg).partition(":")[0], status)
-            headers, body = answer_to(error)
-            answer = h11.Response(status_code=error.status, headers=list(headers.items()))
-            for event in (answer, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
+            self._tell(too_large() if status == 431 else no_http(str(fault or msg).partition(":")[0], status))
         cycle: Any = self.cycle
-        if cycle is not None:  # whoever would answer meanwhile does so to nobody
-            cycle.disconnected = True
-            cycle.message_event.set()
+        if cycle is not None:
+            leave(cycle)
         self.transport.close()

@@ -59,12 +59,12 @@ class ApiError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
-        """What is sent."""
+        """The body of the answer."""
         return {"error": self.error}
 
 
 def _short(value: Any) -> Any:
-    """What is told of a value: of a text of megabytes, which the client sent itself, its beginning and its end."""
+    """A value as it is told: of a text of megabytes, which the client sent itself, its beginning and its end."""
     if not isinstance(value, str) or len(value) <= LONGEST:
         return value
     return f"{value[: LONGEST // 2]} ... ({len(value):,} characters) ... {value[-LONGEST // 2 :]}"
@@ -102,7 +102,7 @@ def too_long(message: str, context: int, place: Place = ()) -> ApiError:
 
 
 def _told(error: TrellmError) -> str:
-    """What an error says, with what the server's owner can set in place of what Python's callers can."""
+    """The message of an error, with flags that the server's owner can set in place of arguments of Python's callers."""
     message = str(error)
     for option, flag in _FLAGS.items():
         message = message.replace(option, flag)
@@ -110,7 +110,7 @@ def _told(error: TrellmError) -> str:
 
 
 def of_constraint(error: TrellmError, place: Place) -> ApiError:
-    """What is wrong with a constraint, which stands at a place of the request."""
+    """The error of a constraint, which stands at a place of the request."""
     said = _told(error)
     if isinstance(error, SchemaError):
         return ApiError(said, place, code="invalid_json_schema", pointer=error.pointer.lstrip("#"))
@@ -132,7 +132,7 @@ def of_constraint(error: TrellmError, place: Place) -> ApiError:
 
 
 def of_request(error: TrellmError, place: Place = ()) -> ApiError:
-    """What the engine says of a request."""
+    """The error of the engine about a request."""
     said = _told(error)
     if isinstance(error, BudgetError):
         where = place or ("max_tokens",)
@@ -194,7 +194,7 @@ def _in_its_words(message: str, place: Place) -> str:
 
 
 def of_any(error: BaseException, place: Place = ()) -> ApiError:
-    """What came of a request that failed, whatever it was."""
+    """The error of a request that failed, whatever the reason."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, TrellmError):

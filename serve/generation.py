@@ -17,7 +17,7 @@ from ..engine.decode.randomness import fresh_bits
 from ..engine.decode.requests import Job, requests_of
 from ..engine.decode.sequence import Request as RowRequest
 from ..engine.generator import Generator as TextGenerator
-from ..engine.handle import QUICK, Cursor, Handle, Piece, Task
+from ..engine.handle import QUICK, Handle, Piece, Task
 from ..engine.models.protocol import SourceModel
 from ..engine.options import Options, RunOptions
 from ..engine.prompts.given import Prompt, is_chat, prompt_of
@@ -38,7 +38,7 @@ REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
 MOST_ROWS = 1 << 20
 _PLAIN = ExtensionFields()
 Prepared = tuple[Task, Sequence[Prompt], AnswerPlan | None]
-"""What is run for each prompt, the prompts, and how answers are read as thinking, content and calls, if they are."""
+"""The task for each prompt, the prompts, and how answers are read as thinking, content and calls, if they are."""
 
 
 @dataclass
@@ -136,7 +136,7 @@ class GenerationRequest:
         return reader.message
 
     def deltas(self, piece: Piece, reader: AnswerReader | None) -> list[Delta]:
-        """What a piece adds to a message, as the model's form has it, or all of it content."""
+        """Deltas of a message that a piece adds, as the model's form has them, or all of it content."""
         if reader is None:
             return [ContentDelta(piece.text)] if piece.text else []
         found = reader.feed(piece.token_ids)
@@ -146,7 +146,7 @@ class GenerationRequest:
         return found
 
     async def results(self, make: Callable[[int, Generation[Any]], T]) -> list[T]:
-        """What `make` makes of all texts and their numbers, in order. Raises ApiError for what went wrong with one."""
+        """Results of `make` for all texts and their numbers, in order. Raises ApiError for what went wrong with one."""
         found: dict[int, T] = {}
         async for pieces in self._updates():
             for each in pieces:
@@ -234,7 +234,7 @@ class GenerationRequest:
             handle = Handle(service.engine, pairs, self.options, requests=requests, keeps=False)
         self.prompt_tokens = tokens // self.copies
         service.metrics.prompt_tokens.inc(tokens)
-        self.arrivals = service.dispatcher.add(Cursor(handle, grows=self.asked.is_streamed))
+        self.arrivals = service.dispatcher.add(handle.cursor(grows=self.asked.is_streamed))
 
     def _requests(self, known: tuple[int, ...] | None) -> tuple[list[RowRequest], int]:
         """Requests of the engine, and how many tokens the prompts have. known: those of the only one"""
@@ -286,14 +286,13 @@ async def begin(
     """Check a request of some prompts, resolve it, and let it run. Raises ApiError before anything runs."""
     service: Service = request.app.state.service
     service.check(asked.model)
-    _ = asked.is_streamed  # which raises ApiError, as the budget does
     if asked.texts > service.settings.choices:
         raise ApiError(f"n={asked.texts}: up to {service.settings.choices} texts for a prompt", ("n",))
     try:
         constraint = await derived(request, asked.constraint)
     except TrellmError as error:
         raise of_constraint(error, ("trellm", "include")) from None
-    options, _ = _options(asked, constraint), asked.budget
+    options, _ = _options(asked, constraint), asked.budget  # which raises ApiError
     kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
     texts = service.admit(prompts * asked.texts)
     begun = GenerationRequest(service, asked, constraint, options, place, texts, f"{kind}-{fresh_bits(96):024x}")

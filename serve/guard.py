@@ -16,7 +16,7 @@ from .metrics import Metrics
 
 HEALTH = frozenset({"/health", "/health/live", "/health/ready"})
 OPEN = HEALTH | {"/"}
-"""What needs no key: it says nothing but that the server is there, and the page asks for a key itself."""
+"""Paths that need no key: they say nothing but that the server is there, and the page asks for a key itself."""
 HEADER_BYTES = 32 << 10
 
 
@@ -93,7 +93,7 @@ class Guard:
         return None
 
     def _is_known(self, headers: Headers) -> bool:
-        """Whether the key is one of ours; all are compared, so that the time tells nothing."""
+        """Tell whether the key is one of ours; all are compared, so that the time tells nothing."""
         scheme, _, key = headers.get("authorization", "").partition(" ")
         given = key.strip().encode("utf-8", "replace")
         found = [hmac.compare_digest(given, known) for known in self._keys]

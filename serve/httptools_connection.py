@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
-from http import HTTPStatus
 from typing import Any
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .connection import HEAD, ConnectionBase, answer_to, no_http, too_large
+from .connection import ConnectionBase, leave, no_http, too_large
 from .errors import ApiError
 from .guard import HEADER_BYTES
 
@@ -121,8 +120,7 @@ class HttptoolsConnection(ConnectionBase, HttpToolsProtocol):
         self.pipeline.clear()
         for cycle in [self._answering, *waiting]:
             if cycle is not None:
-                cycle.disconnected = True
-                cycle.message_event.set()
+                leave(cycle)
         super().connection_lost(exc)
 
     def _feed(self, data: bytes) -> None:
@@ -164,17 +162,9 @@ class HttptoolsConnection(ConnectionBase, HttpToolsProtocol):
             if self._answering.response_started:
                 self.transport.close()
                 return
-            self._answering.disconnected = True
-            self._answering.message_event.set()
+            leave(self._answering)
             self._answering = None
         if self._is_answering:
             self.flow.pause_reading()
         else:
             self._tell(error)
-
-    def _tell(self, error: ApiError) -> None:
-        headers, body = answer_to(error)
-        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
-        status = f"{error.status} {HTTPStatus(error.status).phrase}\r\n"
-        self.transport.write(HEAD + "".join([status, *lines, "\r\n"]).encode() + body)
-        self.transport.close()

@@ -1,4 +1,4 @@
-"""What the server counts, as Prometheus reads it."""
+"""Counters of the server, as Prometheus reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 
 class _Masks:
-    """What masks have taken, which the engine counts itself."""
+    """The time of masks, which the engine counts itself."""
 
     def collect(self) -> Iterator[SummaryMetricFamily]:
         """All of them, of this process."""

@@ -32,13 +32,13 @@ SHORT = 2048
 """A prompt of fewer characters is taken to the engine where it is, and a chat written out: that takes less than another
 thread."""
 LARGE = 1 << 16
-"""What has more characters, or an eighth as many values, is made into tokens apart; others do not wait for that."""
+"""A prompt of more characters, or an eighth as many values, is made into tokens apart; others do not wait for that."""
 MOST_ASIDE = 64
 """So many requests may wait for work that is beside all texts; then 429."""
 
 
 def is_large(value: Any, most: int) -> bool:
-    """Whether a value has more than so many characters and bytes, values within it counted by eight each."""
+    """Tell whether a value has more than so many characters and bytes, values within it counted by eight each."""
     left, size = [value], 0
     while left:
         each = left.pop()
@@ -140,7 +140,7 @@ class Service:
         return self.dispatcher.is_cut
 
     async def generator(self, constraint: ConstraintSpec) -> TextGenerator[Any]:
-        """What generates texts of a constraint, compiled now or before. Raises ApiError."""
+        """The generator of texts of a constraint, compiled now or before. Raises ApiError."""
         try:
             return await self.compiler.made(constraint, self._maker(constraint), weight)
         except TrellmError as error:
@@ -161,7 +161,7 @@ class Service:
             raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """What comes of work that may take seconds: one after the other, in a thread that nothing else waits for.
+        """Do work that may take seconds: one after the other, in a thread that nothing else waits for.
 
         Raises what it raises, and ApiError where much waits.
         """

@@ -1,4 +1,4 @@
-"""What a server may take and whom it serves: checked once, when it is made."""
+"""Limits of a server and whom it serves: checked once, when it is made."""
 
 from __future__ import annotations
 

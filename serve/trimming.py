@@ -62,7 +62,7 @@ class Trimmer:
 
 @cache
 def _trim() -> Callable[[], Any] | None:
-    """What glibc has for that; None where there is another library."""
+    """The function of glibc for that; None where there is another library."""
     found = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if found is None:
         return None

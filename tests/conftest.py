@@ -18,8 +18,17 @@ import pytest
 
 DEVICE = os.environ.get("TRELLM_TEST_DEVICE")
 ABSENT = "the folder of shared test data is absent"
+FOLDER = Path(__file__).parent
+FAST: dict[Path, set[str]] = {}
+"""The tests of `-m fast`: by file its functions and classes, or "" for all."""
+for line in (FOLDER / "fast.txt").read_text("utf-8").splitlines():
+    if line and line[0] != "#":
+        FAST.setdefault(FOLDER / line.partition("::")[0], set()).add(line.partition("::")[2])
 WORKER_BYTES = 7 << 30
 """What a process needs at most that runs all tests, or half of them."""
+
+THRESHOLDS = 7000, 10, 20
+"""Of collections of garbage: by Python's own, a sixth of the time goes into looking through what is remembered."""
 
 # How long an example takes, or thinking of one, is the machine's: no test fails for that.
 hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -106,6 +115,21 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Load no files of which no test would be run: loading all takes as long as the fast tests do."""
+    is_test = collection_path.suffix == ".py" and collection_path.is_relative_to(FOLDER)
+    return True if config.option.markexpr == "fast" and is_test and collection_path not in FAST else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    names = FAST.get(item.path)
+    if names is None:
+        return
+    own = {"", *(node.name.partition("[")[0] for node in item.listchain())}
+    if names & own and item.get_closest_marker("slow") is None:
+        item.add_marker("fast")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Collect without looking for garbage, of which there is none; nor is what was loaded looked through later."""
@@ -115,6 +139,7 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(*THRESHOLDS)
 
 
 def pytest_unconfigure() -> None:

@@ -1,4 +1,4 @@
-"""What docs/architecture.md says of the core, and docs/contributing.md of the rooms, as far as it can be looked up."""
+"""What docs/architecture.md says of the core, and CONTRIBUTING.md of the rooms, as far as it can be looked up."""
 
 import ast
 import re
@@ -20,7 +20,9 @@ from trellm.kernels.trie import branches, loop_slice
 
 PACKAGE = Path(__file__).resolve().parents[1]
 PAGE = (PACKAGE / "docs" / "architecture.md").read_text(encoding="utf-8")
-CONTRIBUTING = (PACKAGE / "docs" / "contributing.md").read_text(encoding="utf-8")
+CONTRIBUTING = (PACKAGE / "CONTRIBUTING.md").read_text(encoding="utf-8")
+BENCHMARKS = (PACKAGE / "benchmarks" / "README.md").read_text(encoding="utf-8")
+DECISIONS = {page.name: page.read_text(encoding="utf-8") for page in (PACKAGE / "docs" / "decisions").glob("[0-9]*.md")}
 CLASSES = (
     layout.GraphArrays,
     layout.Chart,
@@ -37,7 +39,7 @@ KERNELS = [
 ]
 # What the page names in capitals that is no column, code or other constant of the kernels of charts and tries.
 ELSEWHERE = {"EOS"}
-FILE = r"`((?:guides|kernels|tests|engine|cli|docs|benchmarks|tokenizers_adapter)/[\w/.-]*)(?:::(\w+))?`"
+FILE = r"`((?:guides|kernels|tests|engine|serve|cli|docs|benchmarks|tokenizers_adapter)/[\w/.-]*)(?:::(\w+))?`"
 Test = tuple[str, str]
 
 
@@ -132,11 +134,28 @@ def test_words_are_laid_out_as_the_page_says() -> None:
         assert [getattr(layout, name) for name in named] == list(range(getattr(layout, last)))
 
 
-@pytest.mark.parametrize(("path", "test"), sorted(set(re.findall(FILE, PAGE + CONTRIBUTING))))
+@pytest.mark.parametrize(
+    ("path", "test"), sorted(set(re.findall(FILE, "".join((PAGE, CONTRIBUTING, BENCHMARKS, *DECISIONS.values())))))
+)
 def test_files_and_tests_exist(path: str, test: str) -> None:
     assert (PACKAGE / path).exists()
     if test:
         assert re.search(rf"^ *def {test}\(", (PACKAGE / path).read_text(encoding="utf-8"), re.M), test
+
+
+@pytest.mark.parametrize("page", sorted(DECISIONS))
+def test_decisions_are_told_on_a_page_each_in_one_form(page: str) -> None:
+    text = DECISIONS[page]
+    assert re.match(rf"# {int(page[:2])}\. [A-Z]", text)
+    assert re.findall(r"^## (.*)$", text, re.M) == ["Context", "Decision", "Consequences", "Rejected"]
+    assert len(text.splitlines()) <= 40
+    assert f"]({page})" in (PACKAGE / "docs" / "decisions" / "README.md").read_text(encoding="utf-8")
+
+
+def test_no_change_touches_more_than_four_places() -> None:
+    changes = CONTRIBUTING.split("\n## Where to change what\n", 1)[1].split("\n## ", 1)[0].split("\n### ")[1:]
+    rows = [re.findall(r"^\| (?!\||---).*$", change, re.M) for change in changes]
+    assert len(rows) > 2 and all(1 < len(each) <= 4 for each in rows)
 
 
 def test_every_shortcut_names_its_test() -> None:
@@ -171,7 +190,7 @@ def arguments_of(benchmark: Path) -> int:
 def test_every_benchmark_is_listed_with_its_arguments() -> None:
     listed = {
         line.split()[1]: sum("path/" in word for word in line.split()[2:])
-        for line in re.findall(r"^python benchmarks/.*$", CONTRIBUTING, re.M)
+        for line in re.findall(r"^python benchmarks/.*$", BENCHMARKS, re.M)
     }
     scripts = [file for file in (PACKAGE / "benchmarks").rglob("*.py") if "__main__" in file.read_text("utf-8")]
     assert listed == {file.relative_to(PACKAGE).as_posix(): arguments_of(file) for file in scripts}
@@ -195,3 +214,14 @@ def test_the_glossary_names_files_and_what_is_in_them() -> None:
             assert (PACKAGE / path).exists(), path
         for name, path in re.findall(r"`([\w.]+)` in `([\w/]+\.py)`", where):
             assert re.search(rf"\b{name.split('.')[-1]}\b", (PACKAGE / path).read_text(encoding="utf-8")), (name, path)
+
+
+def test_the_fast_tests_are_there_and_some_of_each_folder() -> None:
+    folder = PACKAGE / "tests"
+    lines = (folder / "fast.txt").read_text(encoding="utf-8").splitlines()
+    listed = [line.partition("::") for line in lines if not line.startswith("#")]
+    assert len(set(listed)) == len(listed)
+    for file, _, name in listed:
+        text = (folder / file).read_text(encoding="utf-8")
+        assert not name or re.search(rf"^(?:def|class) {name}\b", text, re.M), (file, name)
+    assert {(folder / file).parent for file, _, _ in listed} == {file.parent for file in folder.rglob("test_*.py")}

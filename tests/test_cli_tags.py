@@ -11,7 +11,7 @@ from trellm import Vocabulary, models
 from trellm.cli import main
 from trellm.cli.constraint import ConstraintOptions, Tag, guide_of
 from trellm.engine.drafts.drafter import Drafter
-from trellm.guides.protocol import DEAD, Guide
+from trellm.guides import DEAD, Guide
 
 NOBODY: dict[str, Any] = dict.fromkeys(("pattern", "kind", "grammar", "syntax", "start"))
 PLACES = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -13,7 +13,7 @@ import pytest
 from trellm.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")])
 # What the examples' gzip language model says depends on the deflate implementation.
 USUAL_ZLIB = len(zlib.compress(b"".join(b"%d apples, " % (n * n % 97) for n in range(300)), 9)) == 235
 

@@ -16,7 +16,7 @@ PUBLIC = {
     "trellm.generate": "Generator batch cfg choice extract format fsm json regex text",
     "trellm.guides": """
         AlignedGuide ByteGuide CFGGuide ChoiceGuide DEAD FSMGuide FreeGuide GoalGuide Guide JSONGuide RegexGuide
-        RowGuide SubstringGuide TaggedGuide mask_of mask_within
+        RowGuide SubstringGuide TaggedGuide mask_of mask_within tokens_of
     """,
     "trellm.engine.models": "Model Tokenizer from_function small transformers ziplm",
 }

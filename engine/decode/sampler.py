@@ -351,8 +351,9 @@ class Sampler:
             return
         stop_ids = sequence.request.stop_ids
         if sequence.guide_cache is None:
-            sequence.known = self._free.of(FREE, stop_ids)
-            sequence.known.enough, sequence.known.allowed = 0, Allowed()
+            sequence.known = free = self._free.of(FREE, stop_ids)
+            if free.allowed is None:
+                free.enough, free.allowed = 0, Allowed()
             return
         guide_cache, state = sequence.guide_cache.beyond(sequence.state)
         known = guide_cache.states.of(state, stop_ids)

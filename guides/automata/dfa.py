@@ -49,13 +49,12 @@ class Dfa:
 
     def breadth_first(self) -> tuple[list[int], Dfa]:
         """The states in the order of a breadth-first search from the start, and the automaton so numbered."""
-        order = {self.start: 0}
+        known = {DEAD, self.start}
         queue = [self.start]
         for state in queue:
-            for _, _, target in byte_runs(self.transitions[state]):
-                if target not in order:
-                    order[target] = len(order)
-                    queue.append(target)
+            new = [target for target in dict.fromkeys(self.transitions[state].tolist()) if target not in known]
+            known.update(new)
+            queue += new
         number = np.full(len(self) + 1, DEAD, np.int32)
         number[queue] = np.arange(len(queue))
         return queue, Dfa(number[self.transitions[queue]], self.accepting[queue], 0)

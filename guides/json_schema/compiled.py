@@ -17,11 +17,10 @@ from .automata.conjunction import Conjunction
 from .read.documents import Documents
 from .read.options import SchemaOptions
 from .read.text import parsed
-from .witness.conflict import conflict
 from .witness.instances import NO_INSTANCE
-from .witness.languages import PatternLanguage
 from .witness.objects import ANY_NAME
-from .witness.witnesses import Witnesses
+from .witness.strings import PatternLanguage
+from .witness.witnesses import Witnesses, conflict
 
 
 class CompiledSchema:
@@ -57,7 +56,7 @@ class CompiledSchema:
             self.root = self._normaliser.enter(self.documents.load(value))
 
     def mentions(self, keywords: frozenset[str]) -> bool:
-        """Whether any schema object has one of these keywords."""
+        """Tell whether any schema object has one of these keywords."""
         return self.documents.mentions(*keywords)
 
     def check_has_instance(self) -> None:
@@ -74,7 +73,7 @@ class CompiledSchema:
         return self._witnesses.cases(formula)
 
     def has_instance(self, formula: Formula) -> bool:
-        """Whether any value satisfies a formula."""
+        """Tell whether any value satisfies a formula."""
         return formula is not NOTHING and self._witnesses.has_instance(formula)
 
     def minimal_instance(self, formula: Formula) -> Any:
@@ -89,7 +88,7 @@ class CompiledSchema:
         return self._witnesses.several(formula, count, self._witnesses.find)
 
     def member(self, case: Object, name: str) -> Formula:
-        """What the member called `name` of an object satisfies, all rules included."""
+        """The formula of the member called `name` of an object, all rules included."""
         return member(case, name, self.formulas, self.language)
 
     def regions(self, case: Object) -> list[tuple[String, Formula]]:
@@ -101,14 +100,14 @@ class CompiledSchema:
         return [(names, formula) for names, formula in regions if self.has_instance(formula) and self._has_name(names)]
 
     def _has_name(self, names: String) -> bool:
-        """Whether a set of names has one: where none is left, no member may be begun."""
+        """Tell whether a set of names has one: where none is left, no member may be begun."""
         try:
             return not (names.patterns or names.not_patterns) or not self.language.is_empty(names)
         except LimitError:
             return True
 
     def accepts(self, formula: Formula, value: Any) -> bool:
-        """Whether a JSON value satisfies a formula, judged by its normal form alone."""
+        """Tell whether a JSON value satisfies a formula, judged by its normal form alone."""
         return self._witnesses.membership.accepts(formula, value)
 
     def constants(self, formula: Formula) -> list[Any] | None:
@@ -125,6 +124,6 @@ class CompiledSchema:
         return found + list(normal.constants)
 
     def overlaps(self, a: String, b: String) -> bool:
-        """Whether two sets of strings have a common one."""
+        """Tell whether two sets of strings have a common one."""
         both = strings.intersect(a, b, self.language)
         return both is not None and not self.language.is_empty(both)

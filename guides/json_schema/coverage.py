@@ -1,4 +1,4 @@
-"""What becomes of every keyword of a schema, and the check of what is not enforced."""
+"""The coverage of every keyword of a schema, and the check of what is not enforced."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _string(case: String) -> str:
 
 
 def _costs(normal: Normal) -> list[str]:
-    """What takes time or memory when the formula is used."""
+    """The costs in time or memory when the formula is used."""
     lines: list[str] = []
     most = max(map(len, (normal.numbers, normal.strings, normal.arrays, normal.objects)))
     if most > 1:

@@ -75,11 +75,18 @@ class MaskTable:
             self.touch(row)
         return row
 
+    def _longest_unused(self) -> int:
+        while True:
+            try:
+                return next(iter(self._used))
+            except RuntimeError:  # a thread without the lock has noted a use in between
+                continue
+
     def store(self, cache: Cache, key: int, mask: Mask) -> int:
         """Keep a mask under cache[key]; the number of its row. One thread at a time."""
         row = len(self._used)
         if row >= self.max_rows:
-            row = next(iter(self._used))
+            row = self._longest_unused()
             owner, known_as = self._caches[row], self._keys[row]
             if owner.get(known_as) == row:
                 owner.pop(known_as, None)

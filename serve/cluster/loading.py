@@ -31,7 +31,7 @@ Given = Model | str | Path | Callable[[], Model] | None
 
 
 def described(model: Any, device: str | None = None, dtype: str | None = None) -> Any:
-    """What is sent for a model. Raises OptionError for what is none, or cannot be sent."""
+    """The description that is sent for a model. Raises OptionError for values that are none, or cannot be sent."""
     if model is None:
         return Origin(small, {"device": device})
     if isinstance(model, (str, Path)):

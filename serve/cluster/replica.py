@@ -102,7 +102,7 @@ def _scope(ask: Ask) -> dict[str, Any]:
 
 
 def _receiver(ask: Ask, gone: asyncio.Event) -> Any:
-    """What ASGI reads: the body, and then nothing until whoever asked is gone."""
+    """The messages that ASGI reads: the body, and then nothing until whoever asked is gone."""
     bodies = [ask.body]
 
     async def receive() -> Message:

@@ -144,7 +144,7 @@ class Router:
         return Ask(request.method, request.url.path, query, headers, body)
 
     async def pieces(self, ask: Ask) -> AsyncIterator[AnswerStart | bytes]:
-        """What a replica answers: a Start with a piece of the body at once, so that a stream can be given to another.
+        """The answer of a replica: a Start with a piece of the body at once, so that a stream can be given to another.
 
         Raises ApiError where all is full, or where replicas were lost as often as is tried.
         """
@@ -186,7 +186,7 @@ class Router:
 
 
 class _Passed(Response):
-    """What comes from a replica, sent as it comes."""
+    """The answer of a replica, sent as it comes."""
 
     def __init__(self, router: Router, ask: Ask) -> None:
         super().__init__(None)

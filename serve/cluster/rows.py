@@ -17,7 +17,7 @@ from ...engine.prompts.given import Prompt
 from ...errors import OptionError, TrellmError
 
 COLUMNS = ("text", "value", "finish_reason", "tokens", "error")
-"""What each row gets besides what it has."""
+"""Columns that each row gets besides its own."""
 FAILED = "error"
 
 
@@ -61,7 +61,7 @@ class Generate:
         return {**batch, **{name: np.array(found[name], int if name == "tokens" else object) for name in COLUMNS}}
 
     def _rows(self, prompts: Sequence[Prompt]) -> list[dict[str, Any]]:
-        """What comes of prompts; one that cannot be used is found by halving, and is an error of its own."""
+        """Results of prompts; one that cannot be used is found by halving, and is an error of its own."""
         try:
             return [_row(result) for result in self._generator.run_texts(prompts, self._options)]
         except TrellmError as error:
@@ -91,7 +91,7 @@ def _row(result: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has for a value that it does not know."""
+    """The JSON of a value that JSON does not know."""
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

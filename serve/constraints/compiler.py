@@ -35,7 +35,7 @@ LONGER = 8.0
 
 
 class Queued(Protocol):
-    """What is put in line. since: when it came; size: of its text in bytes; is_over: whether nobody waits for it"""
+    """Work in line. since: when it came; size: of its text in bytes; is_over: whether nobody waits for it"""
 
     since: float
     size: int
@@ -74,7 +74,7 @@ class Line:
             return found
 
     def goes_on(self, work: Queued) -> bool:
-        """Whether one that has had its moment may go on; then or later it is asked again."""
+        """Tell whether work that has had its moment may go on; then or later it is asked again."""
         with self._lock:
             if work in self._long:
                 return True
@@ -142,7 +142,7 @@ class Turns:
             time.sleep(min(LONGEST, max(SHORTEST, -left / self._share())))
 
     def _count(self) -> float:
-        """What is left in the bucket, without what this thread has worked since it last counted."""
+        """The rest of the bucket, without what this thread has worked since it last counted."""
         used, share = time.thread_time(), self._share()
         with self._lock:
             now = time.monotonic()
@@ -205,13 +205,13 @@ IDLE_SHARE = 16
 """Of the memory of what is kept, what is left of it where there is nothing to do."""
 UNKNOWN_BYTES = 1 << 20
 ROOM_BYTES = 512 << 10
-"""What a compiled constraint holds beyond what its guide counts: arrays begin with room to grow, and lists of tokens.
+"""Bytes of a compiled constraint beyond those of its guide: arrays begin with room to grow, and lists of tokens.
 Small schemas measured 0.75 MB each, of which their guides counted 0.35."""
 BURST = 0.1
 """Seconds of compilation at full speed, whatever runs beside it."""
 
 
-class _Work(Generic[T]):
+class _Compilation(Generic[T]):
     """Something that is being made, and for how many.
 
     size: of what is asked for, in bytes; seconds: how long it may take, of which it has taken some, those in the queue
@@ -339,7 +339,7 @@ class ConstraintCompiler:
         self._metrics = metrics
         self._line = Line(settings.compilers)
         self._pool = ThreadPoolExecutor(settings.compilers, "trellm compiler")
-        self._works: dict[Hashable, _Work[Any]] = {}
+        self._works: dict[Hashable, _Compilation[Any]] = {}
         self._kept: OrderedDict[Hashable, tuple[Any, Callable[[Any], int], int, float]] = OrderedDict()
         self._asked_again: set[Hashable] = set()
         self._held = 0
@@ -347,7 +347,7 @@ class ConstraintCompiler:
         self._refused = Refusals()
 
     async def made(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], *, taken: float = 0.0) -> T:
-        """What `make` makes, or made before under this key. Raises what it raised, and ApiError where much waits.
+        """The result of `make`, now or before under this key. Raises what it raised, and ApiError where much waits.
 
         make: runs in another thread, with a Cancellation about it
         weigh: how many bytes it holds, asked again whenever it is used
@@ -402,13 +402,13 @@ class ConstraintCompiler:
         self._pool.shutdown(wait=True)
 
     def _share(self) -> float:
-        """What compilation may have of a core: what is set, and more where more wait for it than write."""
+        """The share of a core for compilation: as it is set, and more where more wait for it than write."""
         waiting = self._waiting
         return max(self._settings.compile_share, waiting / max(1, waiting + self._writing()))
 
-    def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], taken: float) -> _Work[T]:
+    def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], taken: float) -> _Compilation[T]:
         size, seconds = key_bytes(key), self._settings.compile_seconds
-        work: _Work[T] = _Work(make, size, seconds, taken, self._turns, self._line, self._metrics)
+        work: _Compilation[T] = _Compilation(make, size, seconds, taken, self._turns, self._line, self._metrics)
         self._line.add(work)
         self._pool.submit(self._run)
         work.watch()
@@ -429,9 +429,9 @@ class ConstraintCompiler:
         return work
 
     def _run(self) -> None:
-        """What the threads do, as long as it is somebody's turn."""
+        """Work in a thread, as long as it is somebody's turn."""
         while (found := self._line.take()) is not None:
-            work = cast("_Work[Any]", found)
+            work = cast("_Compilation[Any]", found)
             self._line.leave(work, is_done=work.run())
 
     def _keep(self, key: Hashable, value: Any, weigh: Callable[[Any], int], taken: float) -> None:

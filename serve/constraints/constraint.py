@@ -39,16 +39,16 @@ class ConstraintSpec:
 
     @property
     def is_free(self) -> bool:
-        """Whether anything may be said."""
+        """True where anything may be said."""
         return not self.kind and not self.goals
 
     def guide(self, model: Model, limits: Limits) -> Guide | None:
-        """What the constraint is made into; None for free text. Raises TrellmError."""
+        """The guide of the constraint; None for free text. Raises TrellmError."""
         make = _MAKERS.get(self.kind)
         return None if make is None else make(self, model, limits)
 
     def generator(self, model: Model, limits: Limits) -> Generator[Any]:
-        """What generates such texts, with what its first step asks worked out. Raises TrellmError."""
+        """The generator of such texts, with the mask and distance of its first step worked out. Raises TrellmError."""
         guide = self.guide(model, limits)
         made = Extractor(model, guide, limits=limits) if isinstance(guide, SubstringGuide) else None
         generator = made or Generator(model, guide, limits=limits)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ...checks import brief, items_of, lone_surrogate, shown, text_of
 from ...engine.models.protocol import Model
@@ -37,66 +37,80 @@ class FormatError(OptionError):
         return type(self), (self.reason, self.steps)
 
 
-class FormatFields:
-    """A format within a structural tag, whose fields are read by name: whatever is left over is refused."""
+class FormatPlace(NamedTuple):
+    """A place within a structural tag."""
 
-    def __init__(self, value: Any, steps: tuple[str | int, ...]) -> None:
-        self.steps = steps
-        if not isinstance(value, Mapping):
-            raise FormatError(f'a format is an object such as {{"type": "any_text"}}, not {shown(value)}', steps)
-        self._left = dict(cast("Mapping[str, Any]", value))
-        self.kind: Any = self._left.pop("type", None)
+    steps: tuple[str | int, ...]
+
+    def at(self, *names: str | int) -> FormatPlace:
+        """A place within this one."""
+        return FormatPlace((*self.steps, *names))
 
     def error(self, reason: str, *names: str | int) -> FormatError:
-        """An error in a field."""
+        """An error here, or in a field."""
         return FormatError(reason, (*self.steps, *names))
 
-    def take(self, name: str, default: Any = None) -> Any:
-        """A field, which need not be there."""
-        found = self._left.pop(name, default)
-        return default if found is None else found
 
-    def text(self, name: str) -> str:
-        """A field that is a text."""
-        return self.as_text(self._left.pop(name, None), name)
+ReadField = Callable[[Any, FormatPlace], Any]
+"""A function that checks the value of a field, None for one that is not given, at its place. Raises FormatError."""
 
-    def as_text(self, value: Any, *names: str | int) -> str:
-        """A value that is a text."""
-        if not isinstance(value, str) or lone_surrogate(value) >= 0:
-            raise self.error(f"a text, not {shown(value)}", *names)
-        return value
 
-    def flag(self, name: str, default: bool = False) -> bool:
-        """A field that is true or false."""
-        found = self.take(name, default)
-        if not isinstance(found, bool):
-            raise self.error(f"true or false, not {shown(found)}", name)
-        return found
+def _given(value: Any, at: FormatPlace) -> Any:
+    if value is None:
+        raise at.error("something must be given here")
+    return value
 
-    def several(self, name: str, *, may_be_empty: bool = False) -> list[Any]:
-        """A field that is a list."""
-        found = items_of(self.take(name, [] if may_be_empty else None))
-        if found is None or (not found and not may_be_empty):
-            raise self.error("a list" if may_be_empty else "a list that is not empty", name)
-        return list(found)
 
-    def texts(self, name: str, *, may_be_empty: bool = False) -> list[str]:
-        """A field that is a list of texts, none of them empty."""
-        found = self.several(name, may_be_empty=may_be_empty)
-        for number, each in enumerate(found):
-            if not self.as_text(each, name, number):
-                raise self.error("a text that is not empty", name, number)
-        return found
+def _text(value: Any, at: FormatPlace) -> str:
+    if not isinstance(value, str) or lone_surrogate(value) >= 0:
+        raise at.error(f"a text, not {shown(value)}")
+    return value
 
-    def refuse(self, name: str, why: str) -> None:
-        """Refuse a field that says something."""
-        if self.take(name) not in (None, []):
-            raise self.error(f"not supported: {why}", name)
 
-    def end(self) -> None:
-        """Refuse what nobody asked for."""
-        for name in self._left:
-            raise self.error(f"unknown field of the format {self.kind!r}", name)
+def _some_text(value: Any, at: FormatPlace) -> str:
+    if not _text(value, at):
+        raise at.error("a text that is not empty")
+    return value
+
+
+def _schema(value: Any, at: FormatPlace) -> Any:
+    if not isinstance(value, bool | dict):
+        raise at.error(f"a schema, not {shown(value)}")
+    return cast("Any", value)
+
+
+def _flag(value: Any, at: FormatPlace) -> bool:
+    if not isinstance(value, bool):
+        raise at.error(f"true or false, not {shown(value)}")
+    return value
+
+
+def _whole(value: Any, at: FormatPlace) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise at.error(f"a whole number, not {shown(value)}")
+    return value
+
+
+def _optional(read: ReadField, default: Any = None) -> ReadField:
+    return lambda value, at: default if value is None else read(value, at)
+
+
+def _listed(read: ReadField, least: int = 1) -> ReadField:
+    def found(value: Any, at: FormatPlace) -> list[Any]:
+        several = items_of([] if value is None and not least else value)
+        if several is None or len(several) < least:
+            raise at.error("a list that is not empty" if least else "a list")
+        return [read(each, at.at(number)) for number, each in enumerate(several)]
+
+    return found
+
+
+def _refused(why: str) -> ReadField:
+    def refuse(value: Any, at: FormatPlace) -> None:
+        if value not in (None, []):
+            raise at.error(f"not supported: {why}")
+
+    return refuse
 
 
 MOST_FORMATS = 4096
@@ -115,6 +129,8 @@ STYLES = {
 }
 """How parameters are written one by one: with the line breaks of the models' templates, and without any."""
 Ends = tuple[Marker, ...]
+Tags = list[tuple[Marker, Piece]]
+_TEXTS, _ITEMS, _NO = _listed(_some_text, 0), _listed(_given), _optional(_flag, False)
 
 
 class FormatReader:
@@ -123,310 +139,275 @@ class FormatReader:
     def __init__(self, tokenizer: Any, vocabulary: Vocabulary, limits: Limits) -> None:
         self._tokenizer, self._vocabulary, self._limits = tokenizer, vocabulary, limits
         self._count = 0
-        self._makers: dict[str, Callable[[FormatFields, Ends], Piece]] = {
-            "const_string": self._const,
-            "json_schema": self._json,
-            "qwen_xml_parameter": self._json,
-            "any_text": self._any_text,
-            "any_tokens": self._any_tokens,
-            "token": self._token,
-            "grammar": self._grammar,
-            "regex": self._regex,
-            "sequence": self._sequence,
-            "or": self._or,
-            "tag": self._tag,
-            "triggered_tags": self._triggered,
-            "token_triggered_tags": self._triggered_by_tokens,
-            "tags_with_separator": self._separated,
-            "optional": self._repeated,
-            "plus": self._repeated,
-            "star": self._repeated,
-            "repeat": self._repeated,
-            "dispatch": self._dispatch,
-            "token_dispatch": self._dispatch_tokens,
+        tags = {"tags": _listed(self._tag_parts), "at_least_one": _NO, "stop_after_first": _NO}
+        excluded = {"exclude_tokens": _listed(self._token_id, 0)}
+        schema, content = {"json_schema": _schema, "excludes": _refused("say in a pattern what strings are")}, _given
+        blanks = {"any_order": _NO, "max_whitespace_cnt": _optional(_whole)}
+        loop = {"loop": _optional(_flag, True)}
+        in_text = {"max_tokens": _refused("a guide counts characters; give max_chars"), "max_chars": _optional(_whole)}
+        in_tokens = {"max_tokens": _refused("a guide counts characters; give any_text with max_chars")}
+        by_text, by_token = _listed(partial(self._rule, _text)), _listed(partial(self._rule, self._token_id))
+        # Each type: what makes a piece of it, with its place, the ends, and these fields.
+        self._kinds: dict[str, tuple[Callable[..., Piece], dict[str, ReadField]]] = {
+            "const_string": (self._const, {"value": _text}),
+            "json_schema": (self._json, {**schema, "style": _optional(_given, "json"), **blanks}),
+            "qwen_xml_parameter": (partial(self._json, style="qwen_xml"), schema),
+            "any_text": (self._any, {"excludes": _TEXTS, **in_text}),
+            "any_tokens": (self._any, {**excluded, **in_tokens}),
+            "token": (self._token, {"token": self._token_id}),
+            "grammar": (self._grammar, {"grammar": _text}),
+            "regex": (self._regex, {"pattern": _text}),
+            "sequence": (self._sequence, {"elements": _ITEMS}),
+            "or": (self._or, {"elements": _ITEMS}),
+            "tag": (self._tag, {"begin": self._marker, "content": content, "end": self._ends}),
+            "triggered_tags": (self._triggered, {"triggers": _listed(_some_text), "excludes": _TEXTS, **tags}),
+            "token_triggered_tags": (
+                self._triggered_by_tokens,
+                {"trigger_tokens": _listed(self._token_id), **excluded, **tags},
+            ),
+            "tags_with_separator": (self._separated, {"separator": _optional(_text, ""), **tags}),
+            "optional": (partial(self._repeated, min=0, max=1), {"content": content}),
+            "plus": (partial(self._repeated, min=1, max=-1), {"content": content}),
+            "star": (partial(self._repeated, min=0, max=-1), {"content": content}),
+            "repeat": (self._repeated, {"min": _whole, "max": _whole, "content": content}),
+            "dispatch": (self._dispatch, {"excludes": _TEXTS, "rules": by_text, **loop}),
+            "token_dispatch": (self._dispatch, {**excluded, "rules": by_token, **loop}),
         }
 
-    def piece(self, value: Any, steps: tuple[str | int, ...], ends: Ends = ()) -> Piece:
+    def piece(self, value: Any, at: FormatPlace, ends: Ends = ()) -> Piece:
         """The piece of a format. Raises FormatError.
 
         ends: markers one of which follows, and is a part of the piece; the first one ends free text
         """
-        place = FormatFields(value, steps)
         self._count += 1
-        if self._count > MOST_FORMATS or len(steps) > 2 * DEEPEST:
-            raise place.error(f"more than {MOST_FORMATS:,} formats, or more than {DEEPEST} within one another")
-        make = self._makers.get(place.kind) if isinstance(place.kind, str) else None
-        if make is None:
-            known = ", ".join(self._makers)
-            raise place.error(f"formats of type {brief(place.kind)} are not supported; there are {known}", "type")
-        return make(place, ends)
+        if self._count > MOST_FORMATS or len(at.steps) > 2 * DEEPEST:
+            raise at.error(f"more than {MOST_FORMATS:,} formats, or more than {DEEPEST} within one another")
+        kind, fields = self._fields(value, at)
+        make, _ = self._kinds[kind]
+        return make(at, ends, **{name: found for name, found in fields.items() if found is not None})
 
-    def _const(self, place: FormatFields, ends: Ends) -> Piece:
-        value = place.text("value")
-        place.end()
+    def _fields(self, value: Any, at: FormatPlace, only: str | None = None) -> tuple[str, dict[str, Any]]:
+        """The type of a format and its fields. only: the one type that there may be here, which need not be said"""
+        if not isinstance(value, Mapping):
+            raise at.error(f'a format is an object such as {{"type": "any_text"}}, not {shown(value)}')
+        given = dict(cast("Mapping[str, Any]", value))
+        kind: Any = given.pop("type", None)
+        if only is not None and kind not in (None, only):
+            raise at.error(f"a {only}, not {brief(kind)}", "type")
+        kind = only or kind
+        if not isinstance(kind, str) or kind not in self._kinds:
+            known = ", ".join(self._kinds)
+            raise at.error(f"formats of type {brief(kind)} are not supported; there are {known}", "type")
+        _, readers = self._kinds[kind]
+        fields = {name: read(given.pop(name, None), at.at(name)) for name, read in readers.items()}
+        for name in given:
+            raise at.error(f"unknown field of the format {kind!r}", name)
+        return kind, fields
+
+    def _const(self, at: FormatPlace, ends: Ends, value: str) -> Piece:
         return _before(Fixed((value,)) if value else NOTHING, ends)
 
-    def _json(self, place: FormatFields, ends: Ends) -> Piece:
-        schema = place.take("json_schema")
-        if not isinstance(schema, bool | dict):
-            raise place.error(f"a schema, not {shown(schema)}", "json_schema")
-        is_old = place.kind == "qwen_xml_parameter"
-        style = "qwen_xml" if is_old else place.take("style", "json")
-        any_order = not is_old and place.flag("any_order")
-        most_blanks = None if is_old else place.take("max_whitespace_cnt")
-        place.refuse("excludes", "say in a pattern what strings are")
-        place.end()
-        if most_blanks is not None and (not isinstance(most_blanks, int) or isinstance(most_blanks, bool)):
-            raise place.error(f"a whole number, not {shown(most_blanks)}", "max_whitespace_cnt")
+    def _json(
+        self,
+        at: FormatPlace,
+        ends: Ends,
+        json_schema: Any,
+        style: Any,
+        any_order: bool = False,
+        max_whitespace_cnt: int | None = None,
+    ) -> Piece:
         if style == "json":
-            order, blanks = "any" if any_order else "schema", "compact" if most_blanks == 0 else "flexible"
-            guide = self._made(
-                place,
-                "json_schema",
-                lambda: JSONGuide(
-                    json.dumps(schema),
-                    self._vocabulary,
-                    order=order,
-                    spelling="plain",
-                    whitespace=blanks,
-                    limits=self._limits,
-                ),
-            )
-            return _before(Inner(guide), ends)
+            order, blanks = "any" if any_order else "schema", "compact" if max_whitespace_cnt == 0 else "flexible"
+            make = partial(JSONGuide, order=order, spelling="plain", whitespace=blanks, limits=self._limits)
+            return _before(self._inner(at.at("json_schema"), make, json.dumps(json_schema)), ends)
         several = STYLES.get(style) if isinstance(style, str) else None
         if several is None:
             known = ", ".join(["json", *STYLES])
-            raise place.error(f"the style {brief(style)} is not supported; there are {known}", "style")
+            raise at.error(f"the style {brief(style)} is not supported; there are {known}", "style")
         if any_order:
-            raise place.error(f"not supported with the style {style!r}; parameters come in order", "any_order")
-        return _before(OneOf(tuple(self._parameters(place, schema, each) for each in several)), ends)
+            raise at.error(f"not supported with the style {style!r}; parameters come in order", "any_order")
+        return _before(OneOf(tuple(self._parameters(at, json_schema, each) for each in several)), ends)
 
-    def _parameters(self, place: FormatFields, schema: Any, form: Parameters) -> Piece:
+    def _parameters(self, at: FormatPlace, schema: Any, form: Parameters) -> Piece:
         if not isinstance(schema, dict) or schema.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
-            raise place.error('parameters are an object, {"type": "object", ...}', "json_schema")
+            raise at.error('parameters are an object, {"type": "object", ...}', "json_schema")
         tool = Tool("parameters", {**cast("dict[str, Any]", schema), "type": "object"}, True, "json_schema")
         spelling = Spelling((), self._tokenizer, self._vocabulary)
         try:
-            return plain_arguments(tool, form, spelling, self._vocabulary, self._limits).piece
+            return plain_arguments(tool, form, spelling, self._limits).piece
         except ToolError as error:
-            raise place.error(error.reason, *error.pointer.split("/")) from error
+            raise at.error(error.reason, *error.pointer.split("/")) from error
 
-    def _any_text(self, place: FormatFields, ends: Ends) -> Piece:
-        excluded = place.texts("excludes", may_be_empty=True)
-        place.refuse("max_tokens", "a guide counts characters; give max_chars")
-        most = place.take("max_chars")
-        place.end()
-        if most is None:
-            return _free(tuple(excluded), ends)
-        if not isinstance(most, int) or isinstance(most, bool) or most < 0:
-            raise place.error(f"a whole number from 0, not {shown(most)}", "max_chars")
-        if excluded:
-            raise place.error("not supported with excludes; give one of the two", "max_chars")
-        pattern = rf"[\s\S]{{0,{most}}}"
-        return _before(self._pattern(place, "max_chars", pattern), ends)
+    def _any(
+        self,
+        at: FormatPlace,
+        ends: Ends,
+        excludes: Sequence[str] = (),
+        exclude_tokens: Sequence[int] = (),
+        max_chars: int | None = None,
+    ) -> Piece:
+        if max_chars is None:
+            return _free((*excludes, *exclude_tokens), ends)
+        if max_chars < 0:
+            raise at.error(f"a whole number from 0, not {shown(max_chars)}", "max_chars")
+        if excludes:
+            raise at.error("not supported with excludes; give one of the two", "max_chars")
+        return _before(self._pattern(at.at("max_chars"), rf"[\s\S]{{0,{max_chars}}}"), ends)
 
-    def _any_tokens(self, place: FormatFields, ends: Ends) -> Piece:
-        excluded = self._tokens(place, "exclude_tokens", may_be_empty=True)
-        place.refuse("max_tokens", "a guide counts characters; give any_text with max_chars")
-        place.end()
-        return _free(tuple(excluded), ends)
-
-    def _token(self, place: FormatFields, ends: Ends) -> Piece:
-        token = self._token_id(place, place.take("token"), "token")
-        place.end()
+    def _token(self, at: FormatPlace, ends: Ends, token: int) -> Piece:
         return _before(Fixed((token,)), ends)
 
-    def _grammar(self, place: FormatFields, ends: Ends) -> Piece:
-        text = place.text("grammar")
-        place.end()
-        make = lambda: CFGGuide(text, self._vocabulary, None, "gbnf", limits=self._limits)  # noqa: E731
-        return _before(Inner(self._made(place, "grammar", make)), ends)
+    def _grammar(self, at: FormatPlace, ends: Ends, grammar: str) -> Piece:
+        make = partial(CFGGuide, syntax="gbnf", limits=self._limits)
+        return _before(self._inner(at.at("grammar"), make, grammar), ends)
 
-    def _regex(self, place: FormatFields, ends: Ends) -> Piece:
-        pattern = place.text("pattern")
-        place.end()
-        return _before(self._pattern(place, "pattern", pattern), ends)
+    def _regex(self, at: FormatPlace, ends: Ends, pattern: str) -> Piece:
+        return _before(self._pattern(at.at("pattern"), pattern), ends)
 
-    def _pattern(self, place: FormatFields, name: str, pattern: str) -> Piece:
-        make = lambda: RegexGuide(pattern, self._vocabulary, limits=self._limits)  # noqa: E731
-        return Inner(self._made(place, name, make))
+    def _pattern(self, at: FormatPlace, pattern: str) -> Piece:
+        return self._inner(at, partial(RegexGuide, limits=self._limits), pattern)
 
-    def _sequence(self, place: FormatFields, ends: Ends) -> Piece:
-        elements = place.several("elements")
-        place.end()
-        last = len(elements) - 1
-        steps = (*place.steps, "elements")
-        made = [
-            self.piece(each, (*steps, number), ends if number == last else ()) for number, each in enumerate(elements)
-        ]
-        return InOrder(tuple(made))
+    def _sequence(self, at: FormatPlace, ends: Ends, elements: list[Any]) -> Piece:
+        *first, last = enumerate(elements)
+        made = [self.piece(each, at.at("elements", number)) for number, each in first]
+        return InOrder((*made, self.piece(last[1], at.at("elements", last[0]), ends)))
 
-    def _or(self, place: FormatFields, ends: Ends) -> Piece:
-        elements = place.several("elements")
-        place.end()
-        steps = (*place.steps, "elements")
-        return OneOf(tuple(self.piece(each, (*steps, number), ends) for number, each in enumerate(elements)))
+    def _or(self, at: FormatPlace, ends: Ends, elements: list[Any]) -> Piece:
+        return OneOf(tuple(self.piece(each, at.at("elements", number), ends) for number, each in enumerate(elements)))
 
-    def _tag(self, place: FormatFields, ends: Ends) -> Piece:
-        begin, rest = self._tag_parts(place)
-        return _before(InOrder((Fixed((begin,)) if begin != "" else NOTHING, rest)), ends)
+    def _tag(self, at: FormatPlace, ends: Ends, begin: Marker, content: Any, end: Ends) -> Piece:
+        return _before(_named([(begin, self._behind_begin(at, content, end))]), ends)
 
-    def _tag_parts(self, place: FormatFields) -> tuple[Marker, Piece]:
-        """How a tag begins, and all that follows it."""
-        given_begin, content, given_end = (place.take(name) for name in ("begin", "content", "end"))
-        place.end()
-        begin = self._marker(place, given_begin, "begin")
-        several: Sequence[Any] | None = [given_end] if isinstance(given_end, str | dict) else items_of(given_end)
-        if not several:
-            raise place.error("a text, a list of texts, or a token", "end")
-        markers = tuple(self._marker(place, each, "end") for each in several)
-        if "" in markers:
+    def _tag_parts(self, value: Any, at: FormatPlace) -> tuple[Marker, Piece]:
+        """A tag of several: how it begins, and all that follows it."""
+        _, fields = self._fields(value, at, "tag")
+        return fields["begin"], self._behind_begin(at, fields["content"], fields["end"])
+
+    def _behind_begin(self, at: FormatPlace, content: Any, end: Ends) -> Piece:
+        if "" in end:
             # Nothing marks the end: what follows the tag must.
-            inner = self.piece(content, (*place.steps, "content"))
-            return begin, _before(inner, tuple(each for each in markers if each != ""), may_end=True)
-        return begin, self.piece(content, (*place.steps, "content"), markers)
+            inner = self.piece(content, at.at("content"))
+            return _before(inner, tuple(each for each in end if each != ""), may_end=True)
+        return self.piece(content, at.at("content"), end)
 
-    def _tags(self, place: FormatFields) -> list[tuple[Marker, Piece]]:
-        found: list[tuple[Marker, Piece]] = []
-        for number, each in enumerate(place.several("tags")):
-            inner = FormatFields(each, (*place.steps, "tags", number))
-            if inner.kind not in (None, "tag"):
-                raise inner.error(f"a tag, not {brief(inner.kind)}", "type")
-            found.append(self._tag_parts(inner))
-        return found
-
-    def _separated(self, place: FormatFields, ends: Ends) -> Piece:
-        tags = self._tags(place)
-        separator = place.as_text(place.take("separator", ""), "separator")
-        at_least_one, is_single = place.flag("at_least_one"), place.flag("stop_after_first")
-        place.end()
+    def _separated(
+        self,
+        at: FormatPlace,
+        ends: Ends,
+        tags: Tags,
+        separator: str,
+        at_least_one: bool,
+        stop_after_first: bool,
+    ) -> Piece:
         item: Piece = _named(tags)
-        if not is_single:
+        if not stop_after_first:
             item = Several(item, Fixed((separator,)) if separator else NOTHING)
         return _before(item if at_least_one else perhaps(item), ends)
 
-    def _triggered(self, place: FormatFields, ends: Ends) -> Piece:
-        triggers, tags = place.texts("triggers"), self._tags(place)
-        excluded = place.texts("excludes", may_be_empty=True)
-        found: dict[Marker, list[tuple[Marker, Piece]]] = {trigger: [] for trigger in triggers}
+    def _triggered(
+        self,
+        at: FormatPlace,
+        ends: Ends,
+        triggers: Sequence[Marker],
+        tags: Tags,
+        excludes: Sequence[Marker],
+        at_least_one: bool,
+        stop_after_first: bool,
+    ) -> Piece:
+        """Free text with tags in it, each of which begins with a trigger."""
+        found: dict[Marker, Tags] = {trigger: [] for trigger in triggers}
         for number, (begin, rest) in enumerate(tags):
-            fitting = [each for each in triggers if isinstance(begin, str) and begin.startswith(each)]
+            fitting = [each for each in triggers if _begins(begin, each)]
             if len(fitting) != 1:
                 how = "none" if not fitting else "several"
-                raise place.error(f"{brief(begin)} begins with {how} of the triggers", "tags", number, "begin")
-            assert isinstance(begin, str)
-            found[fitting[0]].append((begin.removeprefix(fitting[0]), rest))
+                raise at.error(f"{brief(begin)} begins with {how} of the triggers", "tags", number, "begin")
+            behind = begin.removeprefix(str(fitting[0])) if isinstance(begin, str) else ""
+            found[fitting[0]].append((behind, rest))
         exits = tuple((trigger, _named(several)) for trigger, several in found.items() if several)
-        dead = tuple(trigger for trigger, several in found.items() if not several)
-        return self._dispatched(place, exits, (*excluded, *dead), _named(tags), ends)
-
-    def _triggered_by_tokens(self, place: FormatFields, ends: Ends) -> Piece:
-        triggers, tags = self._tokens(place, "trigger_tokens"), self._tags(place)
-        excluded = self._tokens(place, "exclude_tokens", may_be_empty=True)
-        found: dict[Marker, list[Piece]] = {trigger: [] for trigger in triggers}
-        for number, (begin, rest) in enumerate(tags):
-            if begin not in found:
-                raise place.error(f"{brief(begin)} is none of the trigger_tokens", "tags", number, "begin")
-            found[begin].append(rest)
-        exits = tuple((trigger, OneOf(tuple(several))) for trigger, several in found.items() if several)
-        dead = tuple(trigger for trigger, several in found.items() if not several)
-        return self._dispatched(place, exits, (*excluded, *dead), _named(tags), ends)
-
-    def _dispatched(
-        self,
-        place: FormatFields,
-        exits: tuple[tuple[Marker, Piece], ...],
-        refused: tuple[Marker, ...],
-        tag: Piece,
-        ends: Ends,
-    ) -> Piece:
-        """Free text with tags in it. tag: any of them"""
-        at_least_one, is_single = place.flag("at_least_one"), place.flag("stop_after_first")
-        place.end()
-        if at_least_one and is_single:
-            return _before(tag, ends)
-        if is_single:
+        refused = (*excludes, *(trigger for trigger, several in found.items() if not several))
+        if at_least_one and stop_after_first:
+            return _before(_named(tags), ends)
+        if stop_after_first:
             return _until_first(exits, refused, ends)
         loop = _loop(exits, refused, ends)
-        return InOrder((tag, loop)) if at_least_one else loop
+        return InOrder((_named(tags), loop)) if at_least_one else loop
 
-    def _dispatch(self, place: FormatFields, ends: Ends) -> Piece:
-        excluded = place.texts("excludes", may_be_empty=True)
-        return self._ruled(place, tuple(excluded), ends, place.as_text)
+    def _triggered_by_tokens(
+        self, at: FormatPlace, ends: Ends, trigger_tokens: list[int], exclude_tokens: list[int], **tags: Any
+    ) -> Piece:
+        return self._triggered(at, ends, tuple(dict.fromkeys(trigger_tokens)), excludes=exclude_tokens, **tags)
 
-    def _dispatch_tokens(self, place: FormatFields, ends: Ends) -> Piece:
-        excluded = self._tokens(place, "exclude_tokens", may_be_empty=True)
-        return self._ruled(place, tuple(excluded), ends, partial(self._token_id, place))
-
-    def _ruled(self, place: FormatFields, refused: Ends, ends: Ends, marker: Callable[..., Marker]) -> Piece:
+    def _dispatch(
+        self,
+        at: FormatPlace,
+        ends: Ends,
+        rules: Tags,
+        loop: bool,
+        excludes: Sequence[str] = (),
+        exclude_tokens: Sequence[int] = (),
+    ) -> Piece:
         exits: dict[Marker, Piece] = {}
-        for number, rule in enumerate(place.several("rules")):
-            pair = items_of(rule)
-            if pair is None or len(pair) != 2:
-                raise place.error(f"a pattern and a format, not {shown(rule)}", "rules", number)
-            begin = marker(pair[0], "rules", number, 0)
+        for number, (begin, piece) in enumerate(rules):
             if begin == "" or begin in exits:
-                raise place.error("a pattern that is not empty, and none twice", "rules", number, 0)
-            exits[begin] = self.piece(pair[1], (*place.steps, "rules", number, 1))
-        loops = place.flag("loop", True)
-        place.end()
-        return (_loop if loops else _until_first)(tuple(exits.items()), refused, ends)
+                raise at.error("a pattern that is not empty, and none twice", "rules", number, 0)
+            exits[begin] = piece
+        return (_loop if loop else _until_first)(tuple(exits.items()), (*excludes, *exclude_tokens), ends)
 
-    def _repeated(self, place: FormatFields, ends: Ends) -> Piece:
-        least, most = {"optional": (0, 1), "plus": (1, -1), "star": (0, -1), "repeat": (0, 0)}[place.kind]
-        if place.kind == "repeat":
-            least, most = place.take("min"), place.take("max")
-            for name, value in (("min", least), ("max", most)):
-                if not isinstance(value, int) or isinstance(value, bool):
-                    raise place.error(f"a whole number, not {shown(value)}", name)
-            if not 0 <= least <= MOST_REPEATS or not (most == -1 or least <= most <= MOST_REPEATS):
-                raise place.error(f"from min=0 to max={MOST_REPEATS} times, and -1 for any number", "max")
-        item = self.piece(place.take("content"), (*place.steps, "content"))
-        place.end()
-        if most == -1:
+    def _rule(self, marker: ReadField, value: Any, at: FormatPlace) -> tuple[Marker, Piece]:
+        pair = items_of(value)
+        if pair is None or len(pair) != 2:
+            raise at.error(f"a pattern and a format, not {shown(value)}")
+        return marker(pair[0], at.at(0)), self.piece(pair[1], at.at(1))
+
+    def _repeated(self, at: FormatPlace, ends: Ends, content: Any, min: int, max: int) -> Piece:
+        if not 0 <= min <= MOST_REPEATS or not (max == -1 or min <= max <= MOST_REPEATS):
+            raise at.error(f"from min=0 to max={MOST_REPEATS} times, and -1 for any number", "max")
+        item = self.piece(content, at.at("content"))
+        if max == -1:
             more = Several(item, NOTHING)
-            found = InOrder((*[item] * (least - 1), more)) if least else perhaps(more)
-        else:
-            optional: Piece = NOTHING
-            for _ in range(most - least):
-                optional = perhaps(InOrder((item, optional)))
-            found = InOrder((*[item] * least, optional))
-        return _before(found, ends)
+            return _before(InOrder((*[item] * (min - 1), more)) if min else perhaps(more), ends)
+        optional: Piece = NOTHING
+        for _ in range(max - min):
+            optional = perhaps(InOrder((item, optional)))
+        return _before(InOrder((*[item] * min, optional)), ends)
 
-    def _marker(self, place: FormatFields, value: Any, name: str) -> Marker:
+    def _marker(self, value: Any, at: FormatPlace) -> Marker:
         """A text, or a token in the format of one."""
-        if not isinstance(value, dict):
-            return place.as_text(value, name)
-        inner = FormatFields(value, (*place.steps, name))
-        if inner.kind not in (None, "token"):
-            raise inner.error(f"a text or a token, not {brief(inner.kind)}", "type")
-        token = self._token_id(inner, inner.take("token"), "token")
-        inner.end()
-        return token
+        return self._fields(value, at, "token")[1]["token"] if isinstance(value, dict) else _text(value, at)
 
-    def _tokens(self, place: FormatFields, name: str, *, may_be_empty: bool = False) -> list[int]:
-        given = place.several(name, may_be_empty=may_be_empty)
-        return [self._token_id(place, each, name, number) for number, each in enumerate(given)]
+    def _ends(self, value: Any, at: FormatPlace) -> Ends:
+        """The markers one of which ends a tag; places of several are that of all."""
+        several: Sequence[Any] | None = [value] if isinstance(value, str | dict) else items_of(value)
+        if not several:
+            raise at.error("a text, a list of texts, or a token")
+        return tuple(self._marker(each, at) for each in several)
 
-    def _token_id(self, place: FormatFields, value: Any, *names: str | int) -> int:
+    def _token_id(self, value: Any, at: FormatPlace) -> int:
         """A token by its number or its text."""
         token = value
         if isinstance(value, str):
             token = token_of(self._tokenizer, value)
             if token is None:
-                raise place.error(f"{brief(value)} is no token of the model", *names)
+                raise at.error(f"{brief(value)} is no token of the model")
         if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < self._vocabulary.size:
-            raise place.error(f"a token by its number or text, not {shown(value)}", *names)
+            raise at.error(f"a token by its number or text, not {shown(value)}")
         return token
 
-    def _made(self, place: FormatFields, name: str, make: Callable[[], Any]) -> Any:
-        """A guide that can be a part of others."""
+    def _inner(self, at: FormatPlace, make: Callable[..., Any], text: str) -> Inner:
+        """The texts of a guide that can be a part of others."""
         try:
-            guide = make()
+            guide = make(text, self._vocabulary)
             check_guide(guide)
         except TrellmError as error:
-            raise place.error(str(error), name) from error
-        return guide
+            raise at.error(str(error)) from error
+        return Inner(guide)
+
+
+def _begins(begin: Marker, trigger: Marker) -> bool:
+    """Tell whether a tag's beginning begins with a trigger, which a token is."""
+    if isinstance(begin, str) and isinstance(trigger, str):
+        return begin.startswith(trigger)
+    return begin == trigger
 
 
 def _before(piece: Piece, ends: Ends, *, may_end: bool = False) -> Piece:
@@ -479,7 +460,7 @@ def structural_guide(asked: Any, model: Model, limits: Limits) -> Guide:
     if given.get("format") is not None:
         for name in given.keys() - {"type", "format"}:
             raise FormatError("a structural tag with a format has nothing else", (name,))
-        piece = FormatReader(model.tokenizer, vocabulary, limits).piece(given["format"], ("format",))
+        piece = FormatReader(model.tokenizer, vocabulary, limits).piece(given["format"], FormatPlace(("format",)))
         return ComposedGuide(piece, vocabulary, limits=limits)
     structures, triggers = items_of(given.get("structures")), items_of(given.get("triggers"))
     if not structures or not triggers:

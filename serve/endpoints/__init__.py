@@ -1,1 +1,1 @@
-"""What the server answers to: one module for each kind of request."""
+"""Endpoints: one module for each kind of request."""

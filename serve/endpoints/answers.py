@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from ...engine.handle import Piece
 from ...engine.results import Generation
 from ...guides.quoting.source import Span
 from ..errors import ApiError, of_any
@@ -155,7 +156,7 @@ class EventStream(Response):
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What comes of some work, which is cancelled when the client goes away. Raises ClientDisconnect."""
+    """Do some work, which is cancelled when the client goes away. Raises ClientDisconnect."""
     return await _unless_gone(request.receive, work)
 
 
@@ -195,7 +196,7 @@ async def _gone(receive: Receive) -> None:
 
 async def whole(
     request: Request,
-    beginning: Callable[[], Awaitable[GenerationRequest]],
+    beginning: Callable[[], Coroutine[Any, Any, GenerationRequest]],
     make: Callable[[GenerationRequest, int, Generation[Any]], T],
 ) -> tuple[GenerationRequest, list[T]]:
     """A request that is not streamed, from its beginning, and what is made of all its texts, in order.
@@ -213,26 +214,68 @@ async def whole(
     return await while_connected(request, work())
 
 
-async def to_the_end(
-    begun: GenerationRequest, head: dict[str, Any], events: AsyncIterator[bytes]
-) -> AsyncIterator[bytes]:
-    """The events of a streamed answer, then its usage if that was asked for; or what went wrong on the way.
+async def answered(
+    request: Request,
+    beginning: Callable[[], Coroutine[Any, Any, GenerationRequest]],
+    head: Callable[[GenerationRequest], dict[str, Any]],
+    choice: Callable[[GenerationRequest, int, Generation[Any]], dict[str, Any]],
+    stream: Callable[[GenerationRequest], ChoiceStream] | None,
+) -> Response:
+    """The answer of an endpoint with choices, at once or event by event. Raises ApiError, and ClientDisconnect.
 
-    head: what each event has
+    head: what the answer and each event have; choice: of a finished text
+    stream: what is said of each piece, if the answer is streamed
     """
+    if stream is not None:
+        begun = await while_connected(request, beginning())
+        return EventStream(_events(begun, head(begun), stream), begun.end)
+
+    def write(begun: GenerationRequest, index: int, result: Generation[Any]) -> bytes:
+        return b"".join(written(choice(begun, index, result)))
+
+    begun, choices = await whole(request, beginning, write)
+    return answer_of(head(begun), choices, begun.usage)
+
+
+class ChoiceStream(NamedTuple):
+    """The choices of a streamed answer: those that it begins with, and those of each piece."""
+
+    first: Sequence[dict[str, Any]]
+    next: Callable[[Piece], Iterable[dict[str, Any]]]
+
+
+async def _events(
+    begun: GenerationRequest, head: dict[str, Any], stream: Callable[[GenerationRequest], ChoiceStream]
+) -> AsyncIterator[bytes]:
+    """The events of a streamed answer, then its usage if that was asked for; or what went wrong on the way."""
+    has_usage = begun.asked.has_usage
+    counted = {"usage": None} if has_usage else {}
+
+    def chunk(choices: Iterable[dict[str, Any]]) -> bytes:
+        return b"".join(event(head | {"choices": [choice]} | counted) for choice in choices)
+
     try:
-        async for data in events:
-            yield data
+        first, choices = stream(begun)
+        if first:
+            yield chunk(first)
+        async for pieces in begun.pieces():
+            if data := chunk(choice for piece in pieces for choice in choices(piece)):
+                yield data
     except Exception as error:  # what went wrong with this request is its own
         said = of_any(error)
         begun.service.metrics.fail(said)
         yield event(said.body)
         return
-    yield (event(head | {"choices": [], "usage": begun.usage}) if begun.asked.has_usage else b"") + DONE
+    yield (event(head | {"choices": [], "usage": begun.usage}) if has_usage else b"") + DONE
 
 
-def extension_of(result: Generation[Any]) -> dict[str, Any] | None:
-    """What only this server says of a text: places of quotations, what did not hold, and the trace."""
+def head_of(begun: GenerationRequest, kind: str) -> dict[str, Any]:
+    """The fields of an answer with choices, and of its events."""
+    return {"id": begun.key, "object": kind, "created": begun.created, "model": begun.service.settings.name}
+
+
+def extension_of(result: Generation[Any]) -> dict[str, Any]:
+    """The field `trellm` of a text, if there is one: places of quotations, what did not hold, and the trace."""
     said: dict[str, Any] = {}
     if isinstance(result.value, Span):
         said["span"] = _span(result.value)
@@ -256,7 +299,7 @@ def extension_of(result: Generation[Any]) -> dict[str, Any] | None:
             "log_feasible_mass": summary.log_feasible_mass,
             "hints": [str(hint) for hint in summary.hints],
         }
-    return said or None
+    return {"trellm": said} if said else {}
 
 
 def _span(span: Span) -> dict[str, Any]:

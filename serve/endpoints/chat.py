@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from ...engine.decode.sequence import SequenceState
 from ...engine.generator import Generator
+from ...engine.handle import Piece
 from ...engine.options import Options
 from ...engine.results import Generation
 from ...errors import OptionError, TrellmError
@@ -40,7 +41,7 @@ from ..tool_calls import (
     is_apart,
     tools_of,
 )
-from .answers import EventStream, answer_of, event, extension_of, to_the_end, while_connected, whole, written
+from .answers import ChoiceStream, answered, extension_of, head_of
 from .scores import of_chat, scores_in, scores_of
 
 TAIL = 64
@@ -59,7 +60,7 @@ class ToolUse:
 
 
 async def prepared(service: Service, chat: ChatRequest, constraint: ConstraintSpec) -> Prepared:
-    """What is to be run for a chat. Raises ApiError."""
+    """Prepare what is run for a chat. Raises ApiError."""
     asked = _asked(service, chat)
     messages = chat.chat()
     generator = await service.generator(constraint)
@@ -112,7 +113,7 @@ def _place(constraint: ConstraintSpec) -> Sequence[str | int]:
 
 
 def _other(asked: ToolUse, more: str = "") -> str:
-    """What makes an answer one of several parts."""
+    """The reason why an answer has several parts."""
     what = "tools" if asked.tools else "a model that thinks"
     return f"{what} {more}".rstrip()
 
@@ -210,7 +211,7 @@ def finish_of(message: ParsedMessage, result: Generation[Any], cut_at: int | Non
 
 
 def delta_fields(delta: Delta) -> dict[str, Any] | None:
-    """What a chunk says of a delta; None where there is nothing to say."""
+    """The delta of a chunk; None where there is nothing to say."""
     match delta:
         case ContentDelta(text):
             return {"content": text}
@@ -239,21 +240,12 @@ async def chat(request: Request) -> Response:
         return await prepared(service, asked, constraint)
 
     beginning = partial(begin, request, asked, 1, ("messages",), prepare)
-    if asked.stream:
-        begun = await while_connected(request, beginning())
-        head = _head(begun, "chat.completion.chunk")
-        return EventStream(to_the_end(begun, head, _events(begun, head)), begun.end)
-    begun, choices = await whole(request, beginning, _written)
-    return answer_of(_head(begun, "chat.completion"), choices, begun.usage)
+    return await answered(request, beginning, _head, _choice, _stream if asked.stream else None)
 
 
-def _head(begun: GenerationRequest, kind: str) -> dict[str, Any]:
-    name = begun.service.settings.name
-    return {"id": begun.key, "object": kind, "created": begun.created, "model": name, "system_fingerprint": None}
-
-
-def _written(begun: GenerationRequest, index: int, result: Generation[Any]) -> bytes:
-    return b"".join(written(_choice(begun, index, result)))
+def _head(begun: GenerationRequest) -> dict[str, Any]:
+    kind = "chat.completion.chunk" if begun.asked.is_streamed else "chat.completion"
+    return head_of(begun, kind) | {"system_fingerprint": None}
 
 
 def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
@@ -263,38 +255,31 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
         read = begun.read(result)
         message, finish = message_fields(read), finish_of(read, result, begun.cut_at)
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)
-    return {"index": index, "message": message, "logprobs": scores, "finish_reason": finish} | _ours(result)
+    choice = {"index": index, "message": message, "logprobs": scores, "finish_reason": finish}
+    return choice | extension_of(result)
 
 
-def _ours(result: Generation[Any]) -> dict[str, Any]:
-    said = extension_of(result)
-    return {} if said is None else {"trellm": said}
-
-
-async def _events(begun: GenerationRequest, head: dict[str, Any]) -> AsyncIterator[bytes]:
-    """The events of a streamed answer: the role, what is said, and why it ends."""
-    counted = {"usage": None} if begun.asked.has_usage else {}
+def _stream(begun: GenerationRequest) -> ChoiceStream:
+    """The role, what is said, and why it ends."""
     several = readers(begun.plan, begun.choices)
 
-    def chunk(index: int, delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
-        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish, **more}
-        return event(head | {"choices": [choice]} | counted)
+    def fields(index: int, delta: dict[str, Any], scores: Any = None, finish: str | None = None) -> dict[str, Any]:
+        return {"index": index, "delta": delta, "logprobs": scores, "finish_reason": finish}
 
-    yield b"".join(chunk(index, {"role": "assistant", "content": ""}) for index in range(begun.choices))
-    async for pieces in begun.pieces():
-        found: list[bytes] = []
-        for each in pieces:
-            index = begun.index_of(each)
-            reader = several[index] if several else None
-            deltas = [fields for delta in begun.deltas(each, reader) if (fields := delta_fields(delta)) is not None]
-            scores = of_chat(scores_in(each), begun.service.model.vocabulary)
-            if scores is not None:  # of all its tokens, at the first of what they came to
-                found.append(chunk(index, deltas.pop(0) if deltas else {}, logprobs=scores))
-            found += [chunk(index, delta) for delta in deltas]
-            if each.result is not None:
-                finish = REASONS[each.result.finish_reason]
-                if reader is not None:
-                    finish = finish_of(reader.message, each.result, begun.cut_at)
-                found.append(chunk(index, {}, finish, **_ours(each.result)))
-        if found:
-            yield b"".join(found)
+    def choices(piece: Piece) -> Iterator[dict[str, Any]]:
+        index = begun.index_of(piece)
+        reader = several[index] if several else None
+        deltas = [said for delta in begun.deltas(piece, reader) if (said := delta_fields(delta)) is not None]
+        scores = of_chat(scores_in(piece), begun.service.model.vocabulary)
+        if scores is not None:  # of all its tokens, at the first of what they came to
+            yield fields(index, deltas.pop(0) if deltas else {}, scores)
+        for delta in deltas:
+            yield fields(index, delta)
+        if piece.result is not None:
+            finish = REASONS[piece.result.finish_reason]
+            if reader is not None:
+                finish = finish_of(reader.message, piece.result, begun.cut_at)
+            yield fields(index, {}, finish=finish) | extension_of(piece.result)
+
+    first = [fields(index, {"role": "assistant", "content": ""}) for index in range(begun.choices)]
+    return ChoiceStream(first, choices)

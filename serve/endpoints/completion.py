@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...engine.handle import Piece
 from ...engine.results import Generation
 from ..bodies import read
 from ..constraints.constraint import ConstraintSpec
@@ -16,7 +17,7 @@ from ..errors import ApiError
 from ..generation import REASONS, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
 from ..service import Service
-from .answers import EventStream, answer_of, event, extension_of, to_the_end, while_connected, whole, written
+from .answers import ChoiceStream, answered, extension_of, head_of
 from .scores import Offsets, of_completion, scores_in, scores_of
 
 
@@ -33,46 +34,33 @@ async def completion(request: Request) -> Response:
         return await service.generator(constraint), prompts, None
 
     beginning = partial(begin, request, asked, len(prompts), ("prompt",), prepare)
-    if asked.stream:
-        begun = await while_connected(request, beginning())
-        head = _head(begun)
-        return EventStream(to_the_end(begun, head, _events(begun, head)), begun.end)
-    begun, choices = await whole(request, beginning, _written)
-    return answer_of(_head(begun), choices, begun.usage)
+    return await answered(request, beginning, _head, _choice, _stream if asked.stream else None)
 
 
 def _head(begun: GenerationRequest) -> dict[str, Any]:
-    name = begun.service.settings.name
-    return {"id": begun.key, "object": "text_completion", "created": begun.created, "model": name}
+    return head_of(begun, "text_completion")
 
 
-def _written(begun: GenerationRequest, index: int, result: Generation[Any]) -> bytes:
+def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
     scores = of_completion(scores_of(result), begun.service.model.vocabulary, Offsets(result.overlap))
-    return b"".join(written(_choice(index, result.text, scores, result)))
+    return _fields(index, result.text, scores, result)
 
 
-def _choice(
-    index: int, text: str, scores: dict[str, Any] | None, result: Generation[Any] | None = None
-) -> dict[str, Any]:
+def _fields(index: int, text: str, scores: dict[str, Any] | None, result: Generation[Any] | None) -> dict[str, Any]:
+    """A choice, or what is new of one; result: where it has ended"""
     reason = None if result is None else REASONS[result.finish_reason]
     choice = {"index": index, "text": text, "logprobs": scores, "finish_reason": reason}
-    said = None if result is None else extension_of(result)
-    return choice if said is None else choice | {"trellm": said}
+    return choice if result is None else choice | extension_of(result)
 
 
-async def _events(begun: GenerationRequest, head: dict[str, Any]) -> AsyncIterator[bytes]:
-    """The events of a streamed answer."""
-    counted = {"usage": None} if begun.asked.has_usage else {}
-    vocabulary = begun.service.model.vocabulary
+def _stream(begun: GenerationRequest) -> ChoiceStream:
     offsets = [Offsets() for _ in range(begun.choices)]
-    async for pieces in begun.pieces():
-        found: list[bytes] = []
-        for each in pieces:
-            index = begun.index_of(each)
-            offsets[index].overlap = each.overlap
-            scores = of_completion(scores_in(each), vocabulary, offsets[index])
-            if each.text or scores or each.result:
-                choice = _choice(index, each.text, scores, each.result)
-                found.append(event(head | {"choices": [choice]} | counted))
-        if found:
-            yield b"".join(found)
+
+    def choices(piece: Piece) -> Iterator[dict[str, Any]]:
+        index = begun.index_of(piece)
+        offsets[index].overlap = piece.overlap
+        scores = of_completion(scores_in(piece), begun.service.model.vocabulary, offsets[index])
+        if piece.text or scores or piece.result:
+            yield _fields(index, piece.text, scores, piece.result)
+
+    return ChoiceStream((), choices)

@@ -71,7 +71,7 @@ async def tokenize(request: Request) -> Response:
 
 
 def _tokenized(service: Service, given: Prompt, with_texts: bool) -> list[bytes]:
-    """What is said of the tokens, which may be millions, in parts."""
+    """The answer about tokens, which may be millions, in parts."""
     model = service.model
     ids = ids_of(model, given, 0, {}) if isinstance(given, str) else service.verbatim.ids(given, 0, {})
     said: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": list(ids)}
@@ -83,12 +83,12 @@ def _tokenized(service: Service, given: Prompt, with_texts: bool) -> list[bytes]
 
 
 async def live(request: Request) -> Response:
-    """Whether the process is alive."""
+    """Answer while the process is alive."""
     return Answer({"status": "ok"})
 
 
 async def ready(request: Request) -> Response:
-    """Whether requests are taken."""
+    """Answer whether requests are taken."""
     service: Service = request.app.state.service
     if service.is_draining:
         return Answer({"status": "draining"}, 503)
@@ -96,7 +96,7 @@ async def ready(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """What is counted, for Prometheus."""
+    """Counters and gauges, for Prometheus."""
     service: Service = request.app.state.service
     counted, engine = service.metrics, service.engine
     counted.waiting.set(service.dispatcher.waiting)

@@ -33,7 +33,7 @@ class ResponseItems:
         self._is_open = False
 
     def add(self, delta: Delta) -> Iterator[Told]:
-        """What becomes of a delta."""
+        """Events of a delta."""
         match delta:
             case ContentDelta(text):
                 yield from self._grow("message", text)
@@ -182,7 +182,7 @@ def _head(begun: GenerationRequest, asked: ResponsesRequest) -> dict[str, Any]:
 
 
 def _is_cut(begun: GenerationRequest, message: ParsedMessage, result: Generation[Any]) -> bool:
-    """Whether a text ended for want of tokens."""
+    """Tell whether a text ended for want of tokens."""
     plain = REASONS[result.finish_reason]
     return (plain if begun.plan is None else finish_of(message, result, begun.cut_at)) == "length"
 
@@ -204,8 +204,7 @@ def _ended(
             "total_tokens": begun.prompt_tokens + count,
         },
     }
-    extra = extension_of(result)
-    return said if extra is None else said | {"trellm": extra}
+    return said | extension_of(result)
 
 
 async def _events(begun: GenerationRequest, asked: ResponsesRequest) -> AsyncIterator[bytes]:

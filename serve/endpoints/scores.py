@@ -10,7 +10,7 @@ from ...engine.results import Generation, Scores, TokenLogprob
 from ...tokenizers_adapter import Vocabulary
 
 LEAST = -9999.0
-"""What stands for a token that could not be: JSON has no infinity."""
+"""The log-probability of a token that could not be: JSON has no infinity."""
 
 
 def scores_of(result: Generation[Any]) -> Scores | None:
@@ -26,7 +26,7 @@ def scores_in(piece: Piece) -> Scores | None:
 
 
 def of_chat(scores: Scores | None, vocabulary: Vocabulary) -> dict[str, Any] | None:
-    """What a choice of a chat says of its tokens."""
+    """The log-probabilities of a choice of a chat."""
     if scores is None:
         return None
     tops = scores.raw_top_logprobs or ((),) * len(scores.token_ids)
@@ -58,7 +58,7 @@ class Offsets:
 
 
 def of_completion(scores: Scores | None, vocabulary: Vocabulary, offsets: Offsets) -> dict[str, Any] | None:
-    """What a choice of a completion says of its tokens. offsets: those of the text so far, which go on"""
+    """The log-probabilities of a choice of a completion. offsets: those of the text so far, which go on"""
     if scores is None:
         return None
     tokens = [vocabulary.tokens[token] for token in scores.token_ids]

@@ -1,1 +1,1 @@
-"""What clients may send, field by field: shapes that pydantic checks, and what they mean to the engine."""
+"""Bodies of requests, field by field: shapes that pydantic checks, and what they mean to the engine."""

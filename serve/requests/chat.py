@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ...engine.prompts.given import Prompt
 from ..bodies import loaded_text
@@ -22,7 +22,7 @@ class TextPart(RequestBase):
 
 
 class CalledFunction(EchoBase):
-    """What was called, with its arguments as JSON text. parsed_arguments: what openai-python made of that"""
+    """The function of a call, with its arguments as JSON text. parsed_arguments: what openai-python made of that"""
 
     name: str
     arguments: str
@@ -39,7 +39,7 @@ class ToolCall(EchoBase):
 
 
 class ProviderFields(RequestBase):
-    """What LiteLLM makes of an answer's fields that it has no name for, and sends back with the answer."""
+    """LiteLLM's copy of an answer's fields that it has no name for, sent back with the answer."""
 
     refusal: None = None
 
@@ -63,7 +63,7 @@ class ChatMessage(EchoBase, title="Message"):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """What only some roles have."""
+        """Check the fields that only some roles have."""
         if self.role == "tool" and self.tool_call_id is None:
             raise ValueError("a message with the role tool has tool_call_id, that of the call that it answers")
         if self.role != "assistant" and self.tool_calls:
@@ -124,6 +124,13 @@ class ChatRequest(TextRequest, title="Chat"):
     parallel_tool_calls: bool | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
 
+    @field_validator("top_logprobs")
+    @classmethod
+    def _of_logprobs(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and not info.data.get("logprobs"):
+            raise ValueError("top_logprobs are for logprobs: true")
+        return value
+
     def chat(self) -> list[dict[str, Any]]:
         """The messages as a template takes them. Raises ApiError."""
         return [message.plain(("messages", number)) for number, message in enumerate(self.messages)]
@@ -147,12 +154,8 @@ class ChatRequest(TextRequest, title="Chat"):
 
     @property
     def scores(self) -> int | bool | None:
-        """True for the log-probabilities of tokens, a number for the likeliest ones too. Raises ApiError."""
-        if not self.logprobs:
-            if self.top_logprobs is not None:
-                raise ApiError("top_logprobs are for logprobs: true", ("top_logprobs",))
-            return None
-        return self.top_logprobs or True
+        """True for the log-probabilities of tokens, a number for the likeliest ones too."""
+        return self.top_logprobs or True if self.logprobs else None
 
 
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)]

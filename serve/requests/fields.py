@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from ..bodies import loaded_text
-from ..constraints.constraint import ConstraintSpec
+from ..constraints.constraint import ConstraintSpec, Kind
 from ..errors import ApiError
 
 MOST_TOKENS = 1 << 20
@@ -74,29 +85,24 @@ Tokens = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
 StopStrings = str | Annotated[list[str], Field(max_length=16, fail_fast=True)]
 
 
-class SamplingFields(RequestBase):
-    """The fields of every request for texts; see docs/serve.md."""
+def _token_id(name: str) -> str:
+    """A token id as a name of JSON; with zeros in front two names could be one token."""
+    if not (name.isascii() and name.isdecimal() and len(name) < 10 and str(int(name)) == name):
+        raise ValueError("its names are token ids, such as 50")
+    return name
+
+
+TokenName = Annotated[str, AfterValidator(_token_id)]
+Bias = Annotated[float, Field(ge=-100, le=100)]
+
+
+class CommonFields(RequestBase):
+    """The fields that requests for texts and for responses share."""
 
     model: str
-    max_tokens: Tokens | None = None
-    min_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
     temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = None
-    no_repeat_ngram_size: Annotated[int, Field(ge=0, le=1024)] | None = None
-    n: Annotated[int, Field(ge=1, le=1 << 16)] | None = None
-    seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
-    stop: StopStrings | None = None
-    stop_token_ids: (
-        Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1024, fail_fast=True)] | None
-    ) = None
     stream: bool | None = None
-    stream_options: StreamOptionsField | None = None
     # Without meaning here: who asks, how it is billed, and where the answer would be kept.
     user: str | None = None
     safety_identifier: str | None = None
@@ -104,35 +110,55 @@ class SamplingFields(RequestBase):
     service_tier: Literal["auto", "default"] | None = None
     store: Literal[False] | None = None
 
+
+class SamplingFields(CommonFields):
+    """The fields of every request for texts; see docs/serve.md."""
+
+    max_tokens: Tokens | None = None
+    min_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    logit_bias: Annotated[dict[TokenName, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = (
+        None
+    )
+    no_repeat_ngram_size: Annotated[int, Field(ge=0, le=1024)] | None = None
+    n: Annotated[int, Field(ge=1, le=1 << 16)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] | None = None
+    stop: StopStrings | None = None
+    stop_token_ids: (
+        Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=1024, fail_fast=True)] | None
+    ) = None
+    stream_options: StreamOptionsField | None = None
+
     @property
     def texts(self) -> int:
         """How many texts there are for a prompt."""
         return self.n or 1
 
+    @field_validator("stream_options")
+    @classmethod
+    def _of_streams(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and not info.data.get("stream"):
+            raise ValueError("stream_options are for stream: true")
+        return value
+
     @property
     def is_streamed(self) -> bool:
-        """Whether the answer comes piece by piece."""
-        if self.stream_options is not None and not self.stream:
-            raise ApiError("stream_options are for stream: true", ("stream_options",), code="invalid_value")
+        """True where the answer comes piece by piece."""
         return bool(self.stream)
 
     @property
     def has_usage(self) -> bool:
-        """Whether a streamed answer ends with its usage."""
+        """True where a streamed answer ends with its usage."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     @property
     def scores(self) -> int | bool | None:
         """Which log-probabilities are asked for: True for those of tokens, a number for the likeliest ones too."""
         return None
-
-    def _biases(self) -> dict[int, float] | None:
-        """By token id, which are texts in JSON. Raises ApiError."""
-        for token in self.logit_bias or ():
-            # With zeros in front two names could be one token.
-            if not (token.isascii() and token.isdecimal() and len(token) < 10 and str(int(token)) == token):
-                raise ApiError(f"logit_bias has token ids for names, not {token[:80]!r}", ("logit_bias", token))
-        return None if self.logit_bias is None else {int(token): bias for token, bias in self.logit_bias.items()}
 
     def options(self) -> dict[str, Any]:
         """Those of the engine but for the search, by name."""
@@ -142,7 +168,7 @@ class SamplingFields(RequestBase):
             "no_repeat_ngram_size": self.no_repeat_ngram_size,
             "frequency_penalty": self.frequency_penalty,
             "presence_penalty": self.presence_penalty,
-            "logit_bias": self._biases(),
+            "logit_bias": self.logit_bias and {int(token): bias for token, bias in self.logit_bias.items()},
             "logprobs": self.scores,
             "seed": self.seed,
             "stop": self.stop,
@@ -183,7 +209,7 @@ class PhraseField(RequestBase):
     word: bool = False
 
     def goal(self) -> Goal:
-        """What the engine takes."""
+        """The goal as the engine takes it."""
         return Phrase(self.phrase, self.word)
 
 
@@ -207,7 +233,7 @@ class AnyField(RequestBase):
     any_of: Goals
 
     def goal(self) -> Goal:
-        """What the engine takes."""
+        """The goal as the engine takes it."""
         return AnyOf(*map(_goal, self.any_of))
 
 
@@ -217,7 +243,7 @@ class AllField(RequestBase):
     all_of: Goals
 
     def goal(self) -> Goal:
-        """What the engine takes."""
+        """The goal as the engine takes it."""
         return AllOf(*map(_goal, self.all_of))
 
 
@@ -227,7 +253,7 @@ class OrderedField(RequestBase):
     ordered: Goals
 
     def goal(self) -> Goal:
-        """What the engine takes."""
+        """The goal as the engine takes it."""
         return Ordered(*map(_goal, self.ordered))
 
 
@@ -239,7 +265,7 @@ class TemplateField(RequestBase):
     ]
 
     def goal(self) -> Goal:
-        """What the engine takes."""
+        """The goal as the engine takes it."""
         parts: list[Any] = [
             Gap(**each.gap.model_dump()) if isinstance(each, GapField) else _goal(each) for each in self.template
         ]
@@ -280,7 +306,7 @@ def goals_in(fields: list[GoalField] | None) -> tuple[Goal, ...]:
 Schema = dict[str, Any] | bool
 SchemaText = dict[str, Any] | bool | str
 Choices = Annotated[list[str], Field(min_length=1, max_length=65536, fail_fast=True)]
-Place = tuple[str | int, ...]
+_OBJECT = {"type": "object"}
 _GBNF_RULE = re.compile(r"^[^\S\n]*+[\w-]++\s*+::=", re.M)  # reads each character once
 
 
@@ -340,6 +366,17 @@ class StructuredOutputs(RequestBase):
     json_object: bool | None = None
     structural_tag: str | dict[str, Any] | None = None
     disable_any_whitespace: bool | None = None
+
+    @model_validator(mode="after")
+    def _asks(self) -> Self:
+        """Check that it is a constraint."""
+        if not self.json_object and not any(getattr(self, name) is not None for name in _OUTPUTS):
+            raise ValueError("it asks for nothing; leave it out")
+        return self
+
+
+_OUTPUTS = ("json_", "regex", "choice", "grammar", "structural_tag")
+_NO_OUTPUTS = StructuredOutputs.model_construct()
 
 
 class JsonField(RequestBase):
@@ -406,15 +443,10 @@ class ConstraintFields(RequestBase):
 
     def constraint(self) -> ConstraintSpec:
         """The one constraint of the request, with its goals. Raises ApiError for several, and OptionError."""
-        found = [
-            *self._format(),
-            *self._structured(),
-            *_all("guided_", self.guided_json, self.guided_regex, self.guided_choice, self.guided_grammar),
-            *_all("", None, self.regex, None, self.grammar),
-            *_gbnf(self.ebnf, ("ebnf",)),
-            *_schema(self.json_schema, ("json_schema",)),
-            *_quoted(self.trellm.extract),
-        ]
+        found = [_spec(*each) for each in self._given() if each[1] is not None]
+        if (extract := self.trellm.extract) is not None:
+            options = extract.model_dump(exclude={"context"}, exclude_none=True)
+            found.append(ConstraintSpec.of("extract", extract.context, ("trellm", "extract"), **options))
         if len(found) > 1:
             names = " and ".join(str(each.place[0]) for each in found)
             raise ApiError(f"{names} exclude each other: a text has one constraint", found[1].place)
@@ -426,6 +458,31 @@ class ConstraintFields(RequestBase):
         goals = goals_in(self.trellm.include)
         return replace(asked, goals=goals) if goals else asked
 
+    def _given(self) -> list[tuple[str, Any, str]]:
+        """All fields that name a constraint but `trellm.extract`: kind, value, None for none, and place."""
+        form, outputs = self.response_format, self.structured_outputs or _NO_OUTPUTS
+        schema = form.json_schema.schema_ if isinstance(form, SchemaFormat) else None
+        tags = form.model_dump(exclude_none=True) if isinstance(form, TagsFormat) else None
+        return [
+            ("json", _OBJECT if isinstance(form, ObjectFormat) else None, "response_format"),
+            ("json", schema, "response_format.json_schema.schema"),
+            ("structural_tag", tags, "response_format"),
+            ("json", outputs.json_, "structured_outputs.json"),
+            ("regex", outputs.regex, "structured_outputs.regex"),
+            ("choice", outputs.choice, "structured_outputs.choice"),
+            ("grammar", outputs.grammar, "structured_outputs.grammar"),
+            ("json", _OBJECT if outputs.json_object else None, "structured_outputs.json_object"),
+            ("structural_tag", outputs.structural_tag, "structured_outputs.structural_tag"),
+            ("json", self.guided_json, "guided_json"),
+            ("regex", self.guided_regex, "guided_regex"),
+            ("choice", self.guided_choice, "guided_choice"),
+            ("grammar", self.guided_grammar, "guided_grammar"),
+            ("regex", self.regex, "regex"),
+            ("grammar", self.grammar, "grammar"),
+            ("gbnf", self.ebnf, "ebnf"),
+            ("json", self.json_schema, "json_schema"),
+        ]
+
     def _written(self, asked: ConstraintSpec) -> ConstraintSpec:
         """JSON as the request wants it written."""
         said = {} if self.trellm.json_ is None else self.trellm.json_.model_dump(exclude_none=True)
@@ -434,70 +491,16 @@ class ConstraintFields(RequestBase):
         made = ConstraintSpec.of("json", None, asked.place, **said)
         return replace(made, content=asked.content)
 
-    def _format(self) -> list[ConstraintSpec]:
-        asked, place = self.response_format, ("response_format",)
-        if isinstance(asked, ObjectFormat):
-            return [ConstraintSpec.of("json", {"type": "object"}, place)]
-        if isinstance(asked, SchemaFormat):
-            return [ConstraintSpec.of("json", asked.json_schema.schema_, (*place, "json_schema", "schema"))]
-        if isinstance(asked, TagsFormat):
-            return [ConstraintSpec.of("structural_tag", asked.model_dump(exclude_none=True), place)]
-        return []
 
-    def _structured(self) -> list[ConstraintSpec]:
-        asked = self.structured_outputs
-        if asked is None:
-            return []
-        found = _all("structured_outputs.", asked.json_, asked.regex, asked.choice, asked.grammar)
-        if asked.json_object:
-            found.append(ConstraintSpec.of("json", {"type": "object"}, ("structured_outputs", "json_object")))
-        if asked.structural_tag is not None:
-            place = ("structured_outputs", "structural_tag")
-            found.append(ConstraintSpec.of("structural_tag", _loaded(asked.structural_tag, place), place))
-        if not found:
-            raise ApiError("structured_outputs asks for nothing; leave it out", ("structured_outputs",))
-        return found
+def _spec(kind: str, value: Any, place: str) -> ConstraintSpec:
+    """A constraint that a field names; "grammar" is Lark or GBNF, and JSON may come as text. Raises ApiError."""
+    steps = tuple(place.split("."))
+    if kind == "grammar":
+        kind = "gbnf" if _GBNF_RULE.search(value) else "lark"
+    elif kind in ("json", "structural_tag") and isinstance(value, str):
+        value = loaded_text(value, steps)
+    return ConstraintSpec.of(cast("Kind", kind), value, steps)
 
 
 class TextRequest(SamplingFields, ConstraintFields):
     """A request for texts that may have a constraint."""
-
-
-def _all(
-    prefix: str, schema: Any, regex: str | None, choice: list[str] | None, grammar: str | None
-) -> list[ConstraintSpec]:
-    """Those of four fields that have something."""
-
-    def place(name: str) -> Place:
-        return tuple(f"{prefix}{name}".split("."))
-
-    found = _schema(schema, place("json"))
-    if regex is not None:
-        found.append(ConstraintSpec.of("regex", regex, place("regex")))
-    if choice is not None:
-        found.append(ConstraintSpec.of("choice", choice, place("choice")))
-    if grammar is not None:
-        found.append(ConstraintSpec.of("gbnf" if _GBNF_RULE.search(grammar) else "lark", grammar, place("grammar")))
-    return found
-
-
-def _schema(schema: Any, place: Place) -> list[ConstraintSpec]:
-    if schema is None:
-        return []
-    return [ConstraintSpec.of("json", _loaded(schema, place), place)]
-
-
-def _gbnf(grammar: str | None, place: Place) -> list[ConstraintSpec]:
-    return [] if grammar is None else [ConstraintSpec.of("gbnf", grammar, place)]
-
-
-def _quoted(asked: ExtractField | None) -> list[ConstraintSpec]:
-    if asked is None:
-        return []
-    options = asked.model_dump(exclude={"context"}, exclude_none=True)
-    return [ConstraintSpec.of("extract", asked.context, ("trellm", "extract"), **options)]
-
-
-def _loaded(value: Any, place: Place) -> Any:
-    """What a JSON text stands for. Raises ApiError."""
-    return loaded_text(value, place) if isinstance(value, str) else value

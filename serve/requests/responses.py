@@ -1,4 +1,4 @@
-"""What /v1/responses takes, and the chat that it comes to."""
+"""The body of /v1/responses, and the chat that it comes to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from pydantic import Field, Tag, ValidationError
 from ..bodies import refusal
 from ..errors import ApiError
 from .chat import ChatRequest
-from .fields import EchoBase, ExtensionFields, RequestBase, Schema, StructuredOutputs, Tokens, by_type, tag_of
+from .fields import (
+    CommonFields,
+    EchoBase,
+    ExtensionFields,
+    RequestBase,
+    Schema,
+    StructuredOutputs,
+    Tokens,
+    by_type,
+    tag_of,
+)
 
 
 class InputPart(EchoBase, title="Part"):
@@ -47,7 +57,7 @@ class CallItem(EchoBase):
 
 
 class OutputItem(RequestBase):
-    """What came of it."""
+    """The result of a call."""
 
     type: Literal["function_call_output"]
     call_id: str
@@ -64,7 +74,7 @@ class ReasoningPart(EchoBase, title="Thought"):
 
 
 class ReasoningItem(EchoBase):
-    """What the model thought before; of its summary there is nothing here."""
+    """Thinking of the model before; of its summary there is nothing here."""
 
     type: Literal["reasoning"]
     summary: Annotated[list[ReasoningPart], Field(max_length=4096, fail_fast=True)] | None = None
@@ -84,7 +94,7 @@ Item = Annotated[
 
 
 class ResponseTextFormat(RequestBase, title="Format"):
-    """What the text must be."""
+    """The format of the text."""
 
     type: Literal["text", "json_object", "json_schema"]
     name: str | None = None
@@ -110,21 +120,17 @@ class FunctionTool(RequestBase):
 
 
 class Obfuscation(RequestBase):
-    """Whether events are made as long as each other, which they never are."""
+    """The option to make events as long as each other, which they never are."""
 
     include_obfuscation: Literal[False] | None = None
 
 
-class ResponsesRequest(RequestBase, title="Responses"):
+class ResponsesRequest(CommonFields, title="Responses"):
     """The body of /v1/responses."""
 
-    model: str
     input: str | Annotated[list[Item], Field(min_length=1, max_length=65536, fail_fast=True)]
     instructions: str | None = None
     max_output_tokens: Tokens | None = None
-    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    stream: bool | None = None
     stream_options: Obfuscation | None = None
     text: ResponseText | None = None
     tools: Annotated[list[FunctionTool], Field(fail_fast=True)] | None = None
@@ -134,11 +140,6 @@ class ResponsesRequest(RequestBase, title="Responses"):
     truncation: Literal["disabled"] | None = None
     background: Literal[False] | None = None
     include: Annotated[list[Any], Field(max_length=0)] | None = None
-    store: Literal[False] | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    service_tier: Literal["auto", "default"] | None = None
     structured_outputs: StructuredOutputs | None = None
     regex: str | None = None
     trellm: ExtensionFields | None = None

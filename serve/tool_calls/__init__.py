@@ -10,13 +10,14 @@ from .deltas import (
     ParsedMessage,
     ReasoningDelta,
 )
-from .formats import NAMES
-from .guides import is_apart
-from .plan import AnswerPlan, ThinkingError, ToolCallFormat
+from .formats import FORMATS, NAMES
+from .grammar import is_apart
+from .plan import AnswerPlan, Thinking, ThinkingError, ToolCallFormat
 from .reader import AnswerReader
 from .tools import Choice, Tool, ToolError, choice_of, tools_of
 
 __all__ = [
+    "FORMATS",
     "NAMES",
     "AnswerPlan",
     "AnswerReader",
@@ -29,6 +30,7 @@ __all__ = [
     "ParsedCall",
     "ParsedMessage",
     "ReasoningDelta",
+    "Thinking",
     "ThinkingError",
     "Tool",
     "ToolCallFormat",

@@ -47,7 +47,7 @@ class ParameterValue(NamedTuple):
     as_text: Piece | None
 
     def is_json(self, text: str) -> bool:
-        """Whether a text is JSON rather than a string, which it is if it can be both."""
+        """Tell whether a text is JSON rather than a string, which it is if it can be both."""
         if self.as_json is None or self.as_text is None:
             return self.as_text is None
         state = self.as_json.read(self.as_json.start, text.encode())
@@ -66,13 +66,11 @@ def json_arguments(tool: Tool, vocabulary: Vocabulary, limits: Limits | None) ->
     return CallArguments(Inner(_json_guide(tool, tool.parameters, vocabulary, limits)), {})
 
 
-def plain_arguments(
-    tool: Tool, form: Parameters, spelling: Spelling, vocabulary: Vocabulary, limits: Limits | None
-) -> CallArguments:
+def plain_arguments(tool: Tool, form: Parameters, spelling: Spelling, limits: Limits | None) -> CallArguments:
     """Arguments as parameters that are written one by one, in the order of the schema. Raises ToolError."""
     tool = replace(tool, parameters=_followed(tool.parameters))
     properties, required = _properties(tool)
-    reader = _Values(tool, form, spelling, vocabulary, limits)
+    reader = _Values(tool, form, spelling, limits)
     values: dict[str, ParameterValue] = {}
     items: list[Piece] = []
     for name in properties:
@@ -82,7 +80,7 @@ def plain_arguments(
         ways = list(reader.ways(name, value))
         one = ways[0] if len(ways) == 1 else OneOf(tuple(ways))
         items.append(one if name in required else OneOf((one, NOTHING)))
-    return CallArguments(Inner(ComposedGuide(InOrder(tuple(items)), vocabulary, limits=limits)), values)
+    return CallArguments(Inner(ComposedGuide(InOrder(tuple(items)), spelling.vocabulary, limits=limits)), values)
 
 
 def _followed(root: dict[str, Any]) -> dict[str, Any]:
@@ -122,14 +120,11 @@ def _properties(tool: Tool) -> tuple[dict[str, Any], frozenset[str]]:
 class _Values:
     """How the values of a tool's parameters are written."""
 
-    def __init__(
-        self, tool: Tool, form: Parameters, spelling: Spelling, vocabulary: Vocabulary, limits: Limits | None
-    ) -> None:
-        self._tool, self._form, self._spelling = tool, form, spelling
-        self._vocabulary, self._limits = vocabulary, limits
+    def __init__(self, tool: Tool, form: Parameters, spelling: Spelling, limits: Limits | None) -> None:
+        self._tool, self._form, self._spelling, self._limits = tool, form, spelling, limits
 
     def value(self, name: str) -> ParameterValue:
-        """That of the parameter of this name."""
+        """The way in which the value of a parameter is written."""
         root = self._tool.parameters
         inside = name in root.get("properties", {})
         path = f"properties/{name.replace('~', '~0').replace('/', '~1')}" if inside else "additionalProperties"
@@ -165,7 +160,7 @@ class _Values:
             yield InOrder((before, value.as_text, line, Fixed((end,)), behind))
 
     def _json(self, schema: dict[str, Any], path: str) -> JSONGuide:
-        return _json_guide(self._tool, schema, self._vocabulary, self._limits, self._resources(schema), path)
+        return _json_guide(self._tool, schema, self._spelling.vocabulary, self._limits, self._resources(schema), path)
 
     def _meaning(self, schema: dict[str, Any], path: str) -> Normal:
         unenforced = "refuse" if self._tool.strict else "allow"
@@ -188,7 +183,7 @@ class _Values:
         try:
             with Meter(self._limits):
                 texts = Alternation(tuple(table_of(_without_end(case, self._form.end)) for case in cases))
-                return Inner(RegularGuide(texts, self._vocabulary))
+                return Inner(RegularGuide(texts, self._spelling.vocabulary))
         except (LanguageError, LimitError) as error:
             if self._tool.strict:
                 raise ToolError(
@@ -261,7 +256,7 @@ def _without_end(case: String, end: str) -> String:
 
 
 def _refers(value: Any) -> bool:
-    """Whether a schema has references, or what they may refer to."""
+    """Tell whether a schema has references, or what they may refer to."""
     if isinstance(value, Mapping):
         given = cast("Mapping[str, Any]", value)
         return any(str(name).startswith("$") or _refers(each) for name, each in given.items())

@@ -1,4 +1,4 @@
-"""What a reader makes of a stream: pieces of content, of thinking and of calls, and the message they come to."""
+"""Results of a reader: pieces of content, of thinking and of calls, and the message they come to."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def joined(deltas: Iterable[Delta]) -> list[Delta]:
 
 
 def message_of(deltas: Iterable[Delta]) -> ParsedMessage:
-    """What deltas come to."""
+    """The message of deltas."""
     content: list[str] = []
     reasoning: list[str] = []
     calls: list[CallDelta] = []
@@ -127,7 +127,7 @@ class Prose:
         self._blanks = ""
 
     def push(self, data: bytes) -> str:
-        """What can be given out, of what came before too."""
+        """Take bytes; the text that is certain now, of bytes that came before too."""
         return self._without_blanks(self._decoder.decode(data.translate(None, TOKENS)))
 
     def end(self, *, keep: bool) -> str:

@@ -1,31 +1,37 @@
-"""How families of models write tool calls and thinking, as data, and how a tokenizer spells their markers."""
+"""How families of models write tool calls and thinking, as data, and how a tokenizer spells their markers.
+
+A format is one entry of `FORMATS`. Of it follow the guide that holds answers to it (`grammar.py`), and what a reader
+makes of them (`reader.py`).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, cast
 
 from ...guides.tagged.pieces import Fixed, Marker, marker_data
 from ...tokenizers_adapter import Vocabulary
 from ...tokenizers_adapter.marked import with_markers
 
-THINK = ("<think>", "</think>")
+NAME, JSON_NAME, IDENT, ARGUMENTS = "$name", "$json_name", "$id", "$arguments"
+_PLACES = re.compile(r"(\$name|\$json_name|\$id|\$arguments)")
 
 
 @dataclass(frozen=True)
 class Ident:
-    """An id within a call: the text before it and its pattern.
+    """An id within a call: its pattern, and the texts before and behind it, where it has such of its own.
 
-    is_optional: whether it may be left out; behind_arguments: whether it comes after these and not after the name
+    is_optional: whether it may be left out, with these texts
     written: the id of the call, of `name` and `id`
     """
 
     before: str
     pattern: str
+    behind: str = ""
     is_optional: bool = False
-    behind_arguments: bool = False
     written: str = "{id}"
 
 
@@ -48,22 +54,49 @@ class Parameters:
 
 @dataclass(frozen=True)
 class CallFrame:
-    """What stands around calls: `opening (head NAME behind_name ARGUMENTS tail) between (...) closing`.
+    """Calls in their order: `opening call between call ... closing`.
 
-    quoted: whether the name is written as within a JSON string; parameters: None where arguments are JSON
+    call: one of them, with `$name` in the place of the tool's name, or `$json_name` within a string of JSON,
+        `$arguments` in that of the arguments, and `$id` in that of an id
+    ident: how that is written; parameters: how the arguments are, None where they are JSON
     is_single: whether there is never more than one call
     """
 
-    head: str
-    behind_name: str
-    tail: str
+    call: str
     opening: str = ""
     between: str = ""
     closing: str = ""
-    quoted: bool = False
     parameters: Parameters | None = None
     ident: Ident | None = None
     is_single: bool = False
+
+    @cached_property
+    def head(self) -> str:
+        """All before the name of the first call."""
+        return self.opening + self.again
+
+    @cached_property
+    def again(self) -> str:
+        """The text before the name of each call."""
+        return _PLACES.split(self.call)[0]
+
+    @cached_property
+    def rest(self) -> tuple[str, ...]:
+        """The parts behind the name: texts, `IDENT` and `ARGUMENTS`."""
+        return tuple(filter(None, _PLACES.split(self.call)[2:]))
+
+    @cached_property
+    def is_json(self) -> bool:
+        """True where the name is in a string of JSON."""
+        return JSON_NAME in self.call
+
+    @cached_property
+    def behind_name(self) -> tuple[str, ...]:
+        """Texts one of which follows the name."""
+        first, second = (*self.rest, "")[:2]
+        if first == IDENT and self.ident is not None:
+            return (self.ident.before, *([second] if self.ident.is_optional else ()))
+        return (first,) if self.parameters is None or first != ARGUMENTS else (self.parameters.before, second)
 
 
 @dataclass(frozen=True)
@@ -77,268 +110,216 @@ class FormatSpec:
     thinking: the markers around thinking, None where the family does none
     id_length: of the ids of calls, 0 for the usual ones
     lead: what may stand before calls, also where there is no content
+    template, tokens: pieces of a chat template and special tokens, all of which the family has
     """
 
     name: str
     frames: tuple[CallFrame, ...]
     trigger: str = ""
     markers: tuple[str, ...] = ()
-    thinking: tuple[str, str] | None = THINK
+    thinking: tuple[str, str] | None = ("<think>", "</think>")
     id_length: int = 0
     lead: str = ""
-    # A piece of a chat template, and special tokens, all of which the family has
     template: tuple[str, ...] = field(default=(), repr=False)
     tokens: tuple[str, ...] = field(default=(), repr=False)
 
 
-JSON_CALL = CallFrame('{"name": "', '", "arguments": ', "}", quoted=True, is_single=True)
-ALNUM = "[a-zA-Z0-9]{9}"
+_ALNUM = "[a-zA-Z0-9]{9}"
+_ARGUMENTS = '{"name": "$json_name", "arguments": $arguments}'
+_PARAMETERS = '{"name": "$json_name", "parameters": $arguments}'
+_TOOL_CALL = ("<tool_call>", "</tool_call>")
+_DEEPSEEK = tuple(f"<｜tool▁{each}｜>" for each in ("calls▁begin", "calls▁end", "call▁begin", "call▁end", "sep"))
+_GLM = (*_TOOL_CALL, "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
+_KIMI = tuple(
+    f"<|tool_call{each}|>" for each in ("s_section_begin", "s_section_end", "_begin", "_argument_begin", "_end")
+)
+_MISTRAL = CallFrame(
+    '{"name": "$json_name", "arguments": $arguments$id}',
+    opening="[TOOL_CALLS] [",
+    between=", ",
+    closing="]",
+    ident=Ident(', "id": "', _ALNUM, '"', is_optional=True),
+)
 
-HERMES = FormatSpec(
-    "hermes",
-    (CallFrame('<tool_call>\n{"name": "', '", "arguments": ', "}\n</tool_call>", between="\n", quoted=True),),
-    trigger="<tool_call>",
-    markers=("<tool_call>", "</tool_call>"),
-    template=("<tool_call>",),
-)
-QWEN3_CODER = FormatSpec(
-    "qwen3-coder",
-    (
-        CallFrame(
-            "<tool_call>\n<function=",
-            ">\n",
-            "</function>\n</tool_call>",
-            between="\n",
-            parameters=Parameters("<parameter=", ">\n", "</parameter>", "\n", own_line=True),
-        ),
-    ),
-    trigger="<tool_call>",
-    markers=("<tool_call>", "</tool_call>"),
-    template=("<tool_call>", "<function=", "<parameter="),
-)
-_LLAMA_CALL = CallFrame('{"name": "', '", "parameters": ', "}", between="; ", quoted=True)
-LLAMA = FormatSpec(
-    "llama3",
-    (
-        _LLAMA_CALL,
-        CallFrame('{"name": "', '", "parameters": ', "}", opening="<|python_tag|>", between="; ", quoted=True),
-    ),
-    markers=("<|python_tag|>",),
-    thinking=None,
-    template=('{"name": ', '"parameters": '),
-    tokens=("<|start_header_id|>",),
-)
-_MISTRAL_ID = Ident(', "id": "', ALNUM + '"', is_optional=True, behind_arguments=True)
-MISTRAL = FormatSpec(
-    "mistral",
-    tuple(
-        CallFrame(
-            '{"name": "',
-            '", "arguments": ',
-            "}",
-            opening=opening,
-            between=", ",
-            closing="]",
-            quoted=True,
-            ident=_MISTRAL_ID,
-        )
-        for opening in ("[TOOL_CALLS] [", "[TOOL_CALLS][")
-    ),
-    trigger="[TOOL_CALLS]",
-    markers=("[TOOL_CALLS]",),
-    thinking=("[THINK]", "[/THINK]"),
-    id_length=9,
-    template=("[TOOL_CALLS]",),
-)
-MISTRAL_V11 = FormatSpec(
-    "mistral-v11",
-    (CallFrame("[TOOL_CALLS]", "[ARGS]", "", ident=Ident("[CALL_ID]", ALNUM, is_optional=True)),),
-    trigger="[TOOL_CALLS]",
-    markers=("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[THINK]", "[/THINK]"),
-    thinking=("[THINK]", "[/THINK]"),
-    id_length=9,
-    template=("[TOOL_CALLS]", "[ARGS]"),
-)
-_DEEPSEEK_MARKERS = (
-    "<｜tool▁calls▁begin｜>",
-    "<｜tool▁calls▁end｜>",
-    "<｜tool▁call▁begin｜>",
-    "<｜tool▁call▁end｜>",
-    "<｜tool▁sep｜>",
-)
-DEEPSEEK_R1 = FormatSpec(
-    "deepseek-r1",
-    (
-        CallFrame(
-            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
-            "\n```json\n",
-            "\n```<｜tool▁call▁end｜>",
-            opening="<｜tool▁calls▁begin｜>",
-            between="\n",
-            closing="<｜tool▁calls▁end｜>",
-        ),
-    ),
-    trigger="<｜tool▁calls▁begin｜>",
-    markers=_DEEPSEEK_MARKERS,
-    template=("<｜tool▁calls▁begin｜>", "```json"),
-)
-DEEPSEEK_V31 = FormatSpec(
-    "deepseek-v3.1",
-    (
-        CallFrame(
-            "<｜tool▁call▁begin｜>",
-            "<｜tool▁sep｜>",
-            "<｜tool▁call▁end｜>",
-            opening="<｜tool▁calls▁begin｜>",
-            closing="<｜tool▁calls▁end｜>",
-        ),
-    ),
-    trigger="<｜tool▁calls▁begin｜>",
-    markers=_DEEPSEEK_MARKERS,
-    template=("<｜tool▁calls▁begin｜>",),
-)
-DEEPSEEK_V32 = FormatSpec(
-    "deepseek-v3.2",
-    (
-        CallFrame(
-            '<｜DSML｜invoke name="',
-            '">\n',
-            "</｜DSML｜invoke>\n",
-            opening="<｜DSML｜function_calls>\n",
-            closing="</｜DSML｜function_calls>",
-            parameters=Parameters(
-                '<｜DSML｜parameter name="',
-                '" string="false">',
-                "</｜DSML｜parameter>",
-                "\n",
-                behind_text='" string="true">',
-            ),
-        ),
-    ),
-    trigger="<｜DSML｜function_calls>",
-    lead="\n\n",
-    template=("DSML｜function_calls>", "DSML｜invoke"),
-)
-KIMI = FormatSpec(
-    "kimi-k2",
-    (
-        CallFrame(
-            "<|tool_call_begin|>functions.",
-            "<|tool_call_argument_begin|>",
-            "<|tool_call_end|>",
-            opening="<|tool_calls_section_begin|>",
-            closing="<|tool_calls_section_end|>",
-            ident=Ident(":", "[0-9]{1,4}", written="functions.{name}:{id}"),
-        ),
-    ),
-    trigger="<|tool_calls_section_begin|>",
-    markers=(
-        "<|tool_calls_section_begin|>",
-        "<|tool_calls_section_end|>",
-        "<|tool_call_begin|>",
-        "<|tool_call_argument_begin|>",
-        "<|tool_call_end|>",
-    ),
-    template=("<|tool_calls_section_begin|>",),
-)
-_GLM_MARKERS = ("<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
-GLM_45 = FormatSpec(
-    "glm-4.5",
-    (
-        CallFrame(
-            "<tool_call>",
-            "\n",
-            "</tool_call>",
-            between="\n",
-            parameters=Parameters("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>", "\n"),
-        ),
-    ),
-    trigger="<tool_call>",
-    markers=_GLM_MARKERS,
-    lead="\n",
-    template=("<tool_call>", "<arg_key>", "</arg_key>\n<arg_value>"),
-)
-GLM_47 = FormatSpec(
-    "glm-4.7",
-    (
-        CallFrame(
-            "<tool_call>",
-            "",
-            "</tool_call>",
-            parameters=Parameters("<arg_key>", "</arg_key><arg_value>", "</arg_value>", ""),
-        ),
-    ),
-    trigger="<tool_call>",
-    markers=_GLM_MARKERS,
-    template=("<tool_call>", "<arg_key>"),
-)
-MINIMAX_M1 = FormatSpec(
-    "minimax-m1",
-    (
-        CallFrame(
-            '{"name": "',
-            '", "arguments": ',
-            "}\n",
-            opening="<tool_calls>\n",
-            closing="</tool_calls>",
-            quoted=True,
-        ),
-    ),
-    trigger="<tool_calls>",
-    markers=("<tool_calls>", "</tool_calls>"),
-    lead="\n",
-    template=("<tool_calls>",),
-)
-MINIMAX_M2 = FormatSpec(
-    "minimax-m2",
-    (
-        CallFrame(
-            '<invoke name="',
-            '">\n',
-            "</invoke>\n",
-            opening="<minimax:tool_call>\n",
-            closing="</minimax:tool_call>",
-            parameters=Parameters('<parameter name="', '">', "</parameter>", "\n"),
-        ),
-    ),
-    trigger="<minimax:tool_call>",
-    markers=("<minimax:tool_call>", "</minimax:tool_call>"),
-    lead="\n",
-    template=("minimax:tool_call",),
-)
 HARMONY = FormatSpec(
     "harmony",
-    (),
+    (),  # messages in channels, see `harmony.py`
     markers=("<|channel|>", "<|message|>", "<|constrain|>", "<|start|>", "<|end|>", "<|call|>", "<|return|>"),
     thinking=("<|channel|>analysis<|message|>", "<|end|>"),
     template=("<|channel|>", "<|message|>"),
 )
 JSON = FormatSpec(
     "json",
-    (JSON_CALL, CallFrame('{"name": "', '", "arguments": ', "}", opening="[", between=", ", closing="]", quoted=True)),
+    (CallFrame(_ARGUMENTS, is_single=True), CallFrame(_ARGUMENTS, opening="[", between=", ", closing="]")),
 )
-SMALL = FormatSpec("small", (JSON_CALL,), thinking=None, template=("You can call these tools:", "<|im_start|>"))
-
 # Those with more to tell them by come before those with less
-FORMATS = {
-    family.name: family
-    for family in (
-        *(
-            HARMONY,
-            KIMI,
-            DEEPSEEK_V32,
-            DEEPSEEK_R1,
-            DEEPSEEK_V31,
-            MINIMAX_M2,
-            MINIMAX_M1,
-            MISTRAL_V11,
-            MISTRAL,
-            GLM_45,
-            GLM_47,
+_ALL = (
+    HARMONY,
+    FormatSpec(
+        "kimi-k2",
+        (
+            CallFrame(
+                "<|tool_call_begin|>functions.$name$id<|tool_call_argument_begin|>$arguments<|tool_call_end|>",
+                opening="<|tool_calls_section_begin|>",
+                closing="<|tool_calls_section_end|>",
+                ident=Ident(":", "[0-9]{1,4}", written="functions.{name}:{id}"),
+            ),
         ),
-        *(QWEN3_CODER, HERMES, LLAMA, SMALL, JSON),
-    )
-}
+        trigger="<|tool_calls_section_begin|>",
+        markers=_KIMI,
+        template=("<|tool_calls_section_begin|>",),
+    ),
+    FormatSpec(
+        "deepseek-v3.2",
+        (
+            CallFrame(
+                '<｜DSML｜invoke name="$name">\n$arguments</｜DSML｜invoke>\n',
+                opening="<｜DSML｜function_calls>\n",
+                closing="</｜DSML｜function_calls>",
+                parameters=Parameters(
+                    '<｜DSML｜parameter name="',
+                    '" string="false">',
+                    "</｜DSML｜parameter>",
+                    "\n",
+                    behind_text='" string="true">',
+                ),
+            ),
+        ),
+        trigger="<｜DSML｜function_calls>",
+        lead="\n\n",
+        template=("DSML｜function_calls>", "DSML｜invoke"),
+    ),
+    FormatSpec(
+        "deepseek-r1",
+        (
+            CallFrame(
+                "<｜tool▁call▁begin｜>function<｜tool▁sep｜>$name\n```json\n$arguments\n```<｜tool▁call▁end｜>",
+                opening="<｜tool▁calls▁begin｜>",
+                between="\n",
+                closing="<｜tool▁calls▁end｜>",
+            ),
+        ),
+        trigger="<｜tool▁calls▁begin｜>",
+        markers=_DEEPSEEK,
+        template=("<｜tool▁calls▁begin｜>", "```json"),
+    ),
+    FormatSpec(
+        "deepseek-v3.1",
+        (
+            CallFrame(
+                "<｜tool▁call▁begin｜>$name<｜tool▁sep｜>$arguments<｜tool▁call▁end｜>",
+                opening="<｜tool▁calls▁begin｜>",
+                closing="<｜tool▁calls▁end｜>",
+            ),
+        ),
+        trigger="<｜tool▁calls▁begin｜>",
+        markers=_DEEPSEEK,
+        template=("<｜tool▁calls▁begin｜>",),
+    ),
+    FormatSpec(
+        "minimax-m2",
+        (
+            CallFrame(
+                '<invoke name="$name">\n$arguments</invoke>\n',
+                opening="<minimax:tool_call>\n",
+                closing="</minimax:tool_call>",
+                parameters=Parameters('<parameter name="', '">', "</parameter>", "\n"),
+            ),
+        ),
+        trigger="<minimax:tool_call>",
+        markers=("<minimax:tool_call>", "</minimax:tool_call>"),
+        lead="\n",
+        template=("minimax:tool_call",),
+    ),
+    FormatSpec(
+        "minimax-m1",
+        (CallFrame(f"{_ARGUMENTS}\n", opening="<tool_calls>\n", closing="</tool_calls>"),),
+        trigger="<tool_calls>",
+        markers=("<tool_calls>", "</tool_calls>"),
+        lead="\n",
+        template=("<tool_calls>",),
+    ),
+    FormatSpec(
+        "mistral-v11",
+        (CallFrame("[TOOL_CALLS]$name$id[ARGS]$arguments", ident=Ident("[CALL_ID]", _ALNUM, is_optional=True)),),
+        trigger="[TOOL_CALLS]",
+        markers=("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[THINK]", "[/THINK]"),
+        thinking=("[THINK]", "[/THINK]"),
+        id_length=9,
+        template=("[TOOL_CALLS]", "[ARGS]"),
+    ),
+    FormatSpec(
+        "mistral",
+        (_MISTRAL, replace(_MISTRAL, opening="[TOOL_CALLS][")),
+        trigger="[TOOL_CALLS]",
+        markers=("[TOOL_CALLS]",),
+        thinking=("[THINK]", "[/THINK]"),
+        id_length=9,
+        template=("[TOOL_CALLS]",),
+    ),
+    FormatSpec(
+        "glm-4.5",
+        (
+            CallFrame(
+                "<tool_call>$name\n$arguments</tool_call>",
+                between="\n",
+                parameters=Parameters("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>", "\n"),
+            ),
+        ),
+        trigger="<tool_call>",
+        markers=_GLM,
+        lead="\n",
+        template=("<tool_call>", "<arg_key>", "</arg_key>\n<arg_value>"),
+    ),
+    FormatSpec(
+        "glm-4.7",
+        (
+            CallFrame(
+                "<tool_call>$name$arguments</tool_call>",
+                parameters=Parameters("<arg_key>", "</arg_key><arg_value>", "</arg_value>", ""),
+            ),
+        ),
+        trigger="<tool_call>",
+        markers=_GLM,
+        template=("<tool_call>", "<arg_key>"),
+    ),
+    FormatSpec(
+        "qwen3-coder",
+        (
+            CallFrame(
+                "<tool_call>\n<function=$name>\n$arguments</function>\n</tool_call>",
+                between="\n",
+                parameters=Parameters("<parameter=", ">\n", "</parameter>", "\n", own_line=True),
+            ),
+        ),
+        trigger="<tool_call>",
+        markers=_TOOL_CALL,
+        template=("<tool_call>", "<function=", "<parameter="),
+    ),
+    FormatSpec(
+        "hermes",
+        (CallFrame(f"<tool_call>\n{_ARGUMENTS}\n</tool_call>", between="\n"),),
+        trigger="<tool_call>",
+        markers=_TOOL_CALL,
+        template=("<tool_call>",),
+    ),
+    FormatSpec(
+        "llama3",
+        (CallFrame(_PARAMETERS, between="; "), CallFrame(_PARAMETERS, opening="<|python_tag|>", between="; ")),
+        markers=("<|python_tag|>",),
+        thinking=None,
+        template=('{"name": ', '"parameters": '),
+        tokens=("<|start_header_id|>",),
+    ),
+    FormatSpec(
+        "small",
+        (CallFrame(_ARGUMENTS, is_single=True),),
+        thinking=None,
+        template=("You can call these tools:", "<|im_start|>"),
+    ),
+    JSON,
+)
+FORMATS = {each.name: each for each in _ALL}
 NAMES = tuple(sorted(FORMATS))
 
 

@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 from ...checks import one_of, whole
 from ...errors import OptionError
-from ...guides import Guide
 from ...guides.goals.specs import Goal
 from ...guides.limits import Limits
 from ...guides.protocol import ByteGuide
-from ...guides.tagged.after_guide import MOST_FREE, AfterGuide
-from ...guides.tagged.composed_guide import ComposedGuide
-from ...guides.tagged.pieces import Free, Piece
+from ...guides.tagged.after_guide import MOST_FREE
 from ...tokenizers_adapter import Vocabulary
 from .formats import FORMATS, NAMES, FormatSpec, Spelling, detected, template_of
-from .guides import (
-    ASSISTANT,
-    FINAL,
-    AnswerSpec,
-    Apart,
-    Calls,
-    Thinks,
-    answer_piece,
-    behind_thinking,
-    harmony_piece,
-    is_apart,
-    leads_of,
-    with_thinking,
-)
-from .reader import AnswerReader, ReaderSpec
+from .grammar import AnswerGrammar, AnswerSpec, Thinks, is_apart
+from .harmony import ASSISTANT, FINAL, HarmonyGrammar
+from .reader import AnswerReader
 from .tools import Choice, Tool, choice_of
 
 Thinking = Literal["auto", "on", "off"]
@@ -42,16 +26,16 @@ class ThinkingError(OptionError):
 
 
 class AnswerPlan:
-    """What a request makes of a form.
+    """The plan of the answers to one request.
 
     guide: what the answer must be; None where anything may be
     opening: tokens that are to be put behind the prompt
     """
 
-    def __init__(self, guide: Guide | None, opening: tuple[int, ...], reading: ReaderSpec) -> None:
-        self.guide = guide
+    def __init__(self, grammar: AnswerGrammar, opening: tuple[int, ...]) -> None:
+        self.guide = grammar.guide()
         self.opening = opening
-        self._reading = reading
+        self._grammar = grammar
 
     @property
     def needed(self) -> int:
@@ -60,7 +44,7 @@ class AnswerPlan:
 
     def reader(self, new_id: Callable[[], str] | None = None) -> AnswerReader:
         """A reader of one answer. new_id: gives calls their ids, where the form has none; random ones if not given"""
-        return AnswerReader(self._reading, new_id)
+        return AnswerReader(self._grammar, new_id)
 
     def read(self, token_ids: Iterable[int]) -> AnswerReader:
         """A reader that has read a whole answer."""
@@ -119,7 +103,7 @@ class ToolCallFormat:
         stop: Sequence[str] = (),
         limits: Limits | None = None,
     ) -> AnswerPlan:
-        """What an answer must be.
+        """Plan the answers to a request.
 
         tools, choice: as `tools_of` and `choice_of` have them; parallel: whether there may be several calls
         thinking: "auto" as the model and its template do, "on" always, "off" never; budget: the most tokens of it
@@ -138,45 +122,27 @@ class ToolCallFormat:
             raise OptionError(f"stop together with {other} is not supported")
         if is_harmony and (goals or is_apart(answer)):
             raise OptionError("the form 'harmony' cannot have such an answer beside calls or thinking")
-        chosen = choice_of(None, tools) if choice is None else choice
-        asked = AnswerSpec(tools, chosen, parallel, answer, tuple(dict.fromkeys(stop)))
         thinks, opening = self._thinks(thinking, budget, prompt)
-        calls = Calls(self.family, self._spelling, asked, self.vocabulary, limits)
-        apart = Apart(self.family, self._spelling, calls, self.thinks, limits)
-        if goals:
-            asked = replace(asked, answer=apart.with_goals(asked, goals))
-        is_ambiguous = calls.may_begin(asked.answer, leads_of(self.family, has_thought=thinks != "no"))
-        reading = ReaderSpec(self.family, self._spelling, asked, calls.arguments, thinks, is_ambiguous)
-        if is_apart(asked.answer):
-            guide = apart.guide(asked, thinks, budget)
-        elif is_harmony:
-            piece = harmony_piece(self._spelling, asked, calls.arguments, thinks if budget is None else "behind")
-            guide = self._guide(piece, thinks, budget, limits, is_harmony)
-        else:
-            piece = answer_piece(self.family, self._spelling, asked, calls, self.thinks)
-            guide = self._guide(piece, thinks, budget, limits, is_harmony)
-        return AnswerPlan(guide, self._ids(opening), reading)
+        spec = AnswerSpec(
+            tools,
+            choice_of(None, tools) if choice is None else choice,
+            parallel,
+            thinks,
+            None if budget is None else whole(budget, "the budget of thinking", 0, MOST_FREE),
+            answer,
+            tuple(dict.fromkeys(stop)),
+        )
+        make = HarmonyGrammar if is_harmony else AnswerGrammar
+        grammar = make(self.family, self._spelling, spec, has_thinking=self.thinks, goals=goals, limits=limits)
+        return AnswerPlan(grammar, self._ids(opening))
 
     def final(self, prompt: Sequence[int]) -> tuple[int, ...]:
         """Of harmony: what is to be put behind a prompt so that nothing follows but the answer."""
         _, opening = self._thinks("off", None, prompt)
         return self._ids(opening + FINAL)
 
-    def _guide(
-        self, piece: Piece | None, thinks: Thinks, budget: int | None, limits: Limits | None, is_harmony: bool
-    ) -> Guide | None:
-        if budget is not None and self.family.thinking is not None and thinks == "open":
-            rest = Free(may_end=True) if piece is None else piece
-            child = ComposedGuide(rest if is_harmony else behind_thinking(rest), self.vocabulary, limits=limits)
-            end = self._spelling.marker(self.family.thinking[1])
-            return AfterGuide(child, end, most=whole(budget, "the budget of thinking", 0, MOST_FREE), limits=limits)
-        if piece is None:
-            return None
-        whole_piece = piece if is_harmony else with_thinking(self.family, self._spelling, piece, thinks)
-        return ComposedGuide(whole_piece, self.vocabulary, limits=limits)
-
     def _thinks(self, thinking: Thinking, budget: int | None, prompt: Sequence[int]) -> tuple[Thinks, str]:
-        """Whether there is thinking, and what is to be put behind the prompt for that. Raises OptionError."""
+        """Find out about thinking, and the text that is to be put behind the prompt for it. Raises OptionError."""
         if not self.thinks or self.family.thinking is None:
             if thinking == "on" or budget is not None:
                 raise ThinkingError(

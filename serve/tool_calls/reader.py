@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
 import string
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ...engine.decode.randomness import fresh_bits
 from ...guides.protocol import DEAD, ByteGuide
-from .arguments import CallArguments, ParameterValue
+from .arguments import ParameterValue
 from .deltas import (
     TOKENS,
     ArgumentsDelta,
@@ -26,24 +25,10 @@ from .deltas import (
     joined,
     message_of,
 )
-from .formats import CallFrame, FormatSpec, Parameters, Spelling
-from .guides import ASSISTANT, FUNCTION, LINES, AnswerSpec, Thinks, leads_of, quoted
+from .formats import ARGUMENTS, IDENT, CallFrame, Parameters
+from .grammar import LINES, AnswerGrammar, Thinks
+from .harmony import HarmonyGrammar, HarmonyScript
 from .scanner import Reads, Scanner
-
-
-@dataclass(frozen=True)
-class ReaderSpec:
-    """The form, what was asked, how the arguments of each tool are written, and whether there is thinking first.
-
-    is_ambiguous: whether an answer that is no call may begin as one, so that only its end tells
-    """
-
-    family: FormatSpec
-    spelling: Spelling
-    asked: AnswerSpec
-    arguments: dict[str, CallArguments]
-    thinks: Thinks
-    is_ambiguous: bool = False
 
 
 def read_parameters(
@@ -54,7 +39,10 @@ def read_parameters(
     tail: bytes,
     push: Callable[[bytes], None],
 ) -> Generator[None, None, bool]:
-    """Hand on the arguments up to the tail as a JSON object; whether that came. data: a text with markers in bytes"""
+    """Hand on the arguments up to the tail, which is left, as a JSON object; whether that came.
+
+    data: a text with markers in bytes
+    """
     before, end = data(form.before), data(form.end)
     behind_name, behind_text = data(form.behind_name), data(form.behind_text)
     behind = [behind_name, behind_text] if behind_text else [behind_name]
@@ -63,8 +51,10 @@ def read_parameters(
     while True:
         yield from scanner.blanks()
         found = yield from scanner.match([before, tail])
+        if found == tail:
+            push(b"}")
+            scanner.data[:0] = tail
         if found != before:
-            push(b"}" if found == tail else b"")
             return found == tail
         name: list[bytes] = []
         found = yield from scanner.until(behind, name.append)
@@ -134,35 +124,46 @@ def _dumped(text: str) -> str:
 
 
 class Script:
-    """How an answer is read in all forms but harmony."""
+    """Reading of an answer in all formats but harmony.
+
+    is_certain: whether it has no thinking, and is one of calls if it begins as one
+    """
 
     def __init__(
-        self, reading: ReaderSpec, scanner: Scanner, push: Callable[[Delta], None], new_id: Callable[[], str]
+        self,
+        grammar: AnswerGrammar,
+        scanner: Scanner,
+        push: Callable[[Delta], None],
+        new_id: Callable[[], str],
+        *,
+        is_certain: bool = False,
     ) -> None:
-        self._reading, self._scanner, self._push, self._new_id = reading, scanner, push, new_id
+        self._grammar, self._scanner, self._push, self._new_id = grammar, scanner, push, new_id
+        self._thinks: Thinks = "no" if is_certain or grammar.family.thinking is None else grammar.spec.thinks
+        self._is_ambiguous = grammar.is_ambiguous and not is_certain
         self._content = Prose(strip=False)
         self._calls = 0
-        self.is_thinking = reading.thinks == "open" and reading.family.thinking is not None
+        self.is_thinking = self._thinks == "open"
         self._ids: set[str] = set()
         self._known: dict[CallFrame, dict[bytes, tuple[str, bytes]]] = {}
-        self._data = reading.spelling.data
+        self._data = grammar.spelling.data
         self.is_stopped = self._has_thought = False
-        self._stops = [text.encode() for text in reading.asked.stop]
+        self._stops = [text.encode() for text in grammar.spec.stop]
 
     def run(self) -> Reads:
         """Read all."""
-        reading, family = self._reading, self._reading.family
-        if reading.thinks != "no" and family.thinking is not None:
-            begin = self._data(family.thinking[0])
-            if reading.thinks == "open" or (yield from self._scanner.match([begin])):
-                yield from self._think(self._data(family.thinking[1]))
-        if family.trigger and reading.asked.callable and reading.asked.answer is None:
+        grammar, family = self._grammar, self._grammar.family
+        if self._thinks != "no" and family.thinking is not None:
+            begin, end = map(self._data, family.thinking)
+            if self._thinks == "open" or (yield from self._scanner.match([begin])):
+                yield from self._think(end)
+        if family.trigger and grammar.callable and grammar.answer is None:
             yield from self._triggered(self._data(family.trigger))
         else:
-            if reading.asked.callable:
+            if grammar.callable:
                 yield from self._at_start()
-            if self._has_thought and not self._calls and reading.asked.answer is not None:
-                yield from self._pass_lines(reading.asked.answer)
+            if self._has_thought and not self._calls and grammar.answer is not None:
+                yield from self._pass_lines(grammar.answer)
             self.is_stopped = (yield from self._scanner.until(self._stops, self._say)) is not None
         self._say_last(keep=True)
         yield from self._scanner.until([], lambda _: None)
@@ -174,11 +175,11 @@ class Script:
         self.is_thinking = False
         self._give(ReasoningDelta(prose.end(keep=False)))
         self._has_thought = True
-        self._content.strip = self._reading.asked.answer is None
+        self._content.strip = self._grammar.answer is None
 
     def _triggered(self, trigger: bytes) -> Reads:
         """Content in which a marker begins calls."""
-        heads = {self._head(frame)[len(trigger) :]: frame for frame in self._reading.family.frames}
+        heads = {self._data(frame.head)[len(trigger) :]: frame for frame in self._grammar.family.frames}
         while (found := (yield from self._scanner.until([trigger, *self._stops], self._say))) == trigger:
             head = yield from self._scanner.match(heads)
             if head is None:
@@ -190,30 +191,31 @@ class Script:
     def _at_start(self) -> Reads:
         """Calls, if the text begins as one."""
         leads = [b""]
-        if self._reading.asked.answer is None:
+        if self._grammar.answer is None:
             yield from self._scanner.blanks()  # with which no content begins
         else:
-            leads = leads_of(self._reading.family, has_thought=self._has_thought)
-        heads = {lead + self._head(frame): (lead, frame) for frame in self._reading.family.frames for lead in leads}
+            leads = self._grammar.leads(has_thought=self._has_thought)
+        frames = self._grammar.family.frames
+        heads = {lead + self._data(frame.head): (lead, frame) for frame in frames for lead in leads}
         found = yield from self._scanner.match(heads)
         if found is None:
             return
         lead, frame = heads[found]
-        if not self._reading.is_ambiguous:
-            yield from self._framed(frame, self._head(frame))
+        head = self._data(frame.head)
+        if not self._is_ambiguous:
+            yield from self._framed(frame, head)
             return
-        whole = [self._head(frame)]
+        whole = [head]
         yield from self._scanner.until([], whole.append)
         if not self._is_called(b"".join(whole)):
             self._scanner.data[:0] = lead + b"".join(whole)
 
     def _is_called(self, data: bytes) -> bool:
-        """Read a whole text as calls if it is nothing else; whether it is."""
+        """Read a whole text as calls if it is nothing else; tell whether it is."""
         found: list[Delta] = []
         scanner = Scanner()
         scanner.data, scanner.ended = bytearray(data), True
-        certain = replace(self._reading, thinks="no", is_ambiguous=False)
-        for _ in Script(certain, scanner, found.append, self._new_id).run():
+        for _ in Script(self._grammar, scanner, found.append, self._new_id, is_certain=True).run():
             raise AssertionError("nothing is waited for where all is there")
         begun = sum(isinstance(delta, CallDelta) for delta in found)
         ended = sum(isinstance(delta, CallEndDelta) for delta in found)
@@ -245,12 +247,9 @@ class Script:
         whole = [passed for passed in left if answer.is_accepting(ways[passed])]
         del self._scanner.data[: next(iter(whole or left), 0)]
 
-    def _head(self, frame: CallFrame) -> bytes:
-        return self._data(frame.opening, frame.head)
-
     def _framed(self, frame: CallFrame, head: bytes) -> Reads:
         """Calls, from the name of the first on."""
-        more, closing = self._data(frame.between, frame.head), self._data(frame.closing)
+        more, closing = self._data(frame.between, frame.again), self._data(frame.closing)
         options = [more] if not closing else [more, closing]
         while (yield from self._call(frame, head)):
             head = more
@@ -261,45 +260,65 @@ class Script:
                 return
 
     def _call(self, frame: CallFrame, head: bytes) -> Generator[None, None, bool]:
-        """A call from its name on; whether it was one. What is none is content."""
-        names = self._names(frame)
-        found = yield from self._scanner.match(names)
+        """A call from its name on, part by part; whether it was one. What is none is content."""
+        found = yield from self._scanner.match(self._names(frame))
         if found is None:
             self._say(head)
             return False
-        name, follows = names[found]
+        name, follows = self._names(frame)[found]
         self._scanner.data[:0] = follows
-        said, read = head + found[: len(found) - len(follows)], list[bytes]()
-        if frame.ident is not None and not frame.ident.behind_arguments:
-            before = yield from self._scanner.match([self._data(frame.ident.before)])
-            if before is None:
-                stop = yield from self._scanner.match([self._data(frame.behind_name)])
+        said, ident = head + found.removesuffix(follows), b""
+        at = frame.rest.index(ARGUMENTS)
+        for number, part in enumerate(frame.rest[:at]):
+            read: list[bytes] = []
+            if part == IDENT:
+                is_read = yield from self._ident(frame, self._data(frame.rest[number + 1]), read)
+                ident = b"".join(read[1:])
             else:
-                stop = yield from self._scanner.until([self._data(frame.behind_name)], read.append)
-            if stop is None:
-                self._say(said + (before or b"") + b"".join(read))
+                is_read = yield from self._text(self._data(part), read)
+            said += b"".join(read)
+            if not is_read:
+                self._say(said)
                 return False
-        index = self._begin(frame, name, b"".join(read).decode(errors="replace"))
-        return (yield from self._arguments(frame, name, index))
+        index = self._begin(frame, name, ident.decode(errors="replace"))
+        is_read = yield from self._arguments(frame, name, self._data(*frame.rest[at + 1 :][-1:]), index)
+        for part in frame.rest[at + 1 :] if is_read else ():
+            # An id comes too late here to be that of the call.
+            is_read = yield from self._ident(frame, b"", []) if part == IDENT else self._text(self._data(part), [])
+            if not is_read:
+                break
+        if is_read:
+            self._push(CallEndDelta(index))
+        self._content = Prose(strip=True)
+        return is_read
 
     def _names(self, frame: CallFrame) -> dict[bytes, tuple[str, bytes]]:
-        """What may stand where a name does: the name, and what of it is to be read once more."""
-        if frame in self._known:
-            return self._known[frame]
-        found = self._known[frame] = {}
-        for tool in self._reading.asked.callable:
-            name = quoted(tool.name) if frame.quoted else tool.name
-            if frame.ident is not None and not frame.ident.behind_arguments:
-                ends = [self._data(frame.ident.before)]
-                ends += [self._data(frame.behind_name)] if frame.ident.is_optional else []
-                found |= {self._data(name) + end: (tool.name, end) for end in ends}
-            elif frame.behind_name:
-                found[self._data(name, frame.behind_name)] = tool.name, b""
-            else:
-                assert frame.parameters is not None
-                ends = [self._data(frame.parameters.before), self._data(frame.tail)]
-                found |= {self._data(name) + end: (tool.name, end) for end in ends}
-        return found
+        """The names of tools as they may stand here, with what follows them: of the tool, and what follows."""
+        if frame not in self._known:
+            ends = list(map(self._data, frame.behind_name))
+            self._known[frame] = {
+                self._data(self._grammar.name_of(tool, frame)) + end: (tool.name, end)
+                for tool in self._grammar.callable
+                for end in ends
+            }
+        return self._known[frame]
+
+    def _text(self, text: bytes, read: list[bytes]) -> Generator[None, None, bool]:
+        found = yield from self._scanner.match([text])
+        read.append(found or b"")
+        return found is not None
+
+    def _ident(self, frame: CallFrame, follows: bytes, read: list[bytes]) -> Generator[None, None, bool]:
+        """An id, or nothing where there is none; whether it came to its end. read: its beginning and its pieces"""
+        assert frame.ident is not None
+        before = yield from self._scanner.match([self._data(frame.ident.before)])
+        if before is None:
+            return True
+        read.append(before)
+        stop = yield from self._scanner.until([self._data(frame.ident.behind) or follows], read.append)
+        if stop is not None and not frame.ident.behind:
+            self._scanner.data[:0] = stop
+        return stop is not None
 
     def _begin(self, frame: CallFrame, name: str, ident: str) -> int:
         self._say_last(keep=False)
@@ -311,35 +330,18 @@ class Script:
         self._push(CallDelta(index, written, name))
         return index
 
-    def _arguments(self, frame: CallFrame, name: str, index: int) -> Generator[None, None, bool]:
-        """The arguments of a call and its end; whether these came."""
+    def _arguments(self, frame: CallFrame, name: str, tail: bytes, index: int) -> Generator[None, None, bool]:
+        """The arguments of a call; whether they came to their end. tail: the text behind them"""
         prose = Prose(strip=True)
 
         def push(data: bytes) -> None:
             if text := prose.push(data):
                 self._push(ArgumentsDelta(index, text))
 
-        tail = self._data(frame.tail)
-        if frame.parameters is not None:
-            values = self._reading.arguments[name].values
-            is_read = yield from read_parameters(self._scanner, frame.parameters, values, self._data, tail, push)
-        else:
-            is_read = yield from self._scanner.value(push)
-            if is_read:
-                yield from self._pass_ident(frame)
-            is_read = is_read and (not tail or (yield from self._scanner.match([tail])) is not None)
-        if is_read:
-            self._push(CallEndDelta(index))
-        self._content = Prose(strip=True)
-        return is_read
-
-    def _pass_ident(self, frame: CallFrame) -> Reads:
-        """Pass over an id behind the arguments, which comes too late to be that of the call."""
-        ident = frame.ident
-        if ident is not None and ident.behind_arguments:
-            if (yield from self._scanner.match([self._data(ident.before)])) is None:
-                return
-            yield from self._scanner.until([b'"'], lambda _: None)
+        if frame.parameters is None:
+            return (yield from self._scanner.value(push))
+        values = self._grammar.arguments[name].values
+        return (yield from read_parameters(self._scanner, frame.parameters, values, self._data, tail, push))
 
     def _say(self, data: bytes) -> None:
         self._give(ContentDelta(self._content.push(data)))
@@ -352,72 +354,6 @@ class Script:
             self._push(delta)
 
 
-_RECIPIENT = re.compile(rf"to={re.escape(FUNCTION)}([^\s<]+)")
-_CHANNEL = re.compile(r"<\|channel\|>(\w+)")
-_ENDS = ("<|end|>", "<|call|>", "<|return|>")
-
-
-class HarmonyScript:
-    """How an answer in harmony is read."""
-
-    def __init__(
-        self, reading: ReaderSpec, scanner: Scanner, push: Callable[[Delta], None], new_id: Callable[[], str]
-    ) -> None:
-        self._reading, self._scanner, self._push, self._new_id = reading, scanner, push, new_id
-        self._data = reading.spelling.data
-        self._ends = [self._data(end) for end in _ENDS if end not in reading.spelling.ends]
-        self._calls = 0
-        self.is_thinking = reading.thinks == "open"
-        self.is_stopped = False
-        self._said: set[type[Delta]] = set()
-
-    def run(self) -> Reads:
-        """Read all."""
-        if self._reading.thinks == "open":
-            yield from self._prose(ReasoningDelta)
-        while True:
-            header: list[bytes] = []
-            if (yield from self._scanner.until([self._data("<|message|>")], header.append)) is None:
-                return  # what ends within a header has nothing to say
-            text = self._reading.spelling.written(b"".join(header)).removeprefix(ASSISTANT)
-            recipient, channel = _RECIPIENT.search(text), _CHANNEL.search(text)
-            if recipient is not None and recipient[1] in self._reading.arguments:
-                yield from self._call(recipient[1])
-            else:
-                yield from self._prose(ReasoningDelta if channel and channel[1] == "analysis" else ContentDelta)
-            if self._scanner.ended and not self._scanner.data:
-                return
-
-    def _call(self, name: str) -> Reads:
-        index, self._calls = self._calls, self._calls + 1
-        self._push(CallDelta(index, self._new_id(), name))
-        prose = Prose(strip=True)
-
-        def push(data: bytes) -> None:
-            if text := prose.push(data):
-                self._push(ArgumentsDelta(index, text))
-
-        if (yield from self._scanner.value(push)):
-            self._push(CallEndDelta(index))
-        yield from self._scanner.until(self._ends, lambda _: None)
-
-    def _prose(self, kind: type[ContentDelta] | type[ReasoningDelta]) -> Reads:
-        """A text to its end; several of a kind are parted by a line break."""
-        prose = Prose(strip=kind is ReasoningDelta)
-
-        def push(text: str) -> None:
-            if text:
-                self._push(kind(f"\n{text}" if kind in parted else text))
-                parted.clear()
-                self._said.add(kind)
-
-        parted = {kind} & self._said
-        self.is_thinking = kind is ReasoningDelta
-        yield from self._scanner.until(self._ends, lambda data: push(prose.push(data)))
-        self.is_thinking = False
-        push(prose.end(keep=kind is ContentDelta))
-
-
 _ALNUM = string.ascii_letters + string.digits
 
 
@@ -427,20 +363,19 @@ class AnswerReader:
     reasoning_tokens: how many tokens were thinking, of those that `feed` took, with the markers around it
     """
 
-    def __init__(self, reading: ReaderSpec, new_id: Callable[[], str] | None = None) -> None:
-        length = reading.family.id_length
-        self._new_id = new_id or (lambda: random_id(length))
-        self._vocabulary = reading.spelling.vocabulary
+    def __init__(self, grammar: AnswerGrammar, new_id: Callable[[], str] | None = None) -> None:
+        length = grammar.family.id_length
+        self._vocabulary = grammar.spelling.vocabulary
         self._scanner = Scanner()
         self._found: list[Delta] = []
         self._all: list[Delta] = []
         self.reasoning_tokens = 0
-        script = HarmonyScript if reading.family.name == "harmony" else Script
-        self._script = script(reading, self._scanner, self._found.append, self._new_id)
+        script = HarmonyScript if isinstance(grammar, HarmonyGrammar) else Script
+        self._script = script(grammar, self._scanner, self._found.append, new_id or (lambda: random_id(length)))
         self._steps: Reads | None = self._script.run()
 
     def feed(self, ids: Iterable[int]) -> list[Delta]:
-        """What comes of these tokens, EOS not among them. Raises OptionError for what are no token ids."""
+        """Read tokens, EOS not among them. Raises OptionError for values that are no token ids."""
         found: list[Delta] = []
         for token in ids:
             was_thinking = self._script.is_thinking
@@ -449,12 +384,12 @@ class AnswerReader:
         return joined(found)
 
     def feed_bytes(self, data: bytes) -> list[Delta]:
-        """What comes of these bytes, in which tokens of their own are as `marker_bytes` says."""
+        """Read bytes, in which tokens of their own are as `marker_bytes` says."""
         self._scanner.data += data
         return self._go_on()
 
     def finish(self) -> list[Delta]:
-        """What comes when there is no more."""
+        """Read to the end: there is no more."""
         self._scanner.ended = True
         return self._go_on()
 

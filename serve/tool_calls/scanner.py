@@ -114,7 +114,7 @@ class _Strings:
         self._is_open = self._is_escaped = False
 
     def take(self, byte: int) -> bool:
-        """Whether the next byte is in a string, of which its quotes are a part."""
+        """Take the next byte; tell whether it is in a string, of which its quotes are a part."""
         if not self._is_open:
             self._is_open = byte == QUOTE
             return self._is_open

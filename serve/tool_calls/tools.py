@@ -43,7 +43,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Choice:
-    """Whether tools may ("auto"), must ("required") or must not be called ("none"), and the names of those that may."""
+    """Tools may ("auto"), must ("required") or must not be called ("none"); the names of those that may."""
 
     mode: Mode
     names: frozenset[str]
@@ -73,7 +73,7 @@ def tools_of(value: Any, most: int = MOST_TOOLS) -> tuple[Tool, ...]:
 
 
 def choice_of(value: Any, tools: tuple[Tool, ...]) -> Choice:
-    """What `tool_choice` says: None, "auto", "none", "required", "any", a function by its name, or allowed tools.
+    """Read `tool_choice`: None, "auto", "none", "required", "any", a function by its name, or allowed tools.
 
     Raises ToolError.
     """

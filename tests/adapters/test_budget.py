@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm.adapters import session
-from trellm.guides import RegexGuide
-from trellm.guides.protocol import DEAD, mask_within
+from trellm.guides import DEAD, RegexGuide, mask_within
 
 from .texts import MAKERS, SMALL, states_of
 

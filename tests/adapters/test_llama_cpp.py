@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm import BudgetError, ModelError, OptionError
-from trellm.guides import JSONGuide, RegexGuide
-from trellm.guides.protocol import tokens_of
-from trellm.tokenizers_adapter import Vocabulary
+from trellm import BudgetError, ModelError, OptionError, Vocabulary
+from trellm.guides import JSONGuide, RegexGuide, tokens_of
 
 from .hosts import folder_of
 from .tiny_gguf import write_model

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm import BudgetError, ModelError, OptionError
+from trellm import BudgetError, ModelError, OptionError, Vocabulary
 from trellm.guides import RegexGuide
-from trellm.tokenizers_adapter import Vocabulary
 
 from .hosts import folder_of
 

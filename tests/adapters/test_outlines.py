@@ -13,8 +13,7 @@ import pytest
 import torch
 from transformers import LogitsProcessorList
 from trellm import OptionError, Vocabulary
-from trellm.guides import RegexGuide
-from trellm.guides.protocol import tokens_of
+from trellm.guides import RegexGuide, tokens_of
 
 from .hosts import loaded_alone
 

@@ -16,8 +16,7 @@ from trellm.adapters import BitmaskBuffer, DeviceMasks, Session, allocate_bitmas
 from trellm.adapters.rows import TokenRows
 from trellm.adapters.session import packed
 from trellm.adapters.transformers import GuideLogitsProcessor, HealedPrompts, vocabulary_for
-from trellm.guides import RegexGuide
-from trellm.guides.protocol import Guide, tokens_of
+from trellm.guides import Guide, RegexGuide, tokens_of
 
 from .texts import MAKERS, SMALL, states_of
 

@@ -7,8 +7,7 @@ import pytest
 from trellm import OptionError
 from trellm.adapters import Session, allocate_bitmask
 from trellm.adapters.session import fill_sessions
-from trellm.guides import DEAD, AlignedGuide, RegexGuide, mask_within
-from trellm.guides.protocol import Guide, tokens_of
+from trellm.guides import DEAD, AlignedGuide, Guide, RegexGuide, mask_within, tokens_of
 
 from .texts import MAKERS, SMALL, states_of, text_of
 

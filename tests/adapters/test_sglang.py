@@ -15,7 +15,7 @@ import pytest
 import torch
 from trellm import OptionError, VocabularyError
 from trellm.adapters import plugins
-from trellm.guides.protocol import tokens_of
+from trellm.guides import tokens_of
 
 from .hosts import adapter_alone, folder_of
 

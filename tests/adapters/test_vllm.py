@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from trellm import OptionError, SchemaError, VocabularyError
+from trellm import OptionError, SchemaError, Vocabulary, VocabularyError
 from trellm.adapters import plugins
-from trellm.guides import RegexGuide
-from trellm.guides.protocol import tokens_of
-from trellm.tokenizers_adapter import Vocabulary
+from trellm.guides import RegexGuide, tokens_of
 
 from .vllm_parts import MANAGER, SECOND, config_of, params_of
 

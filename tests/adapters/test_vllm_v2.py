@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from trellm.guides import RegexGuide
-from trellm.guides.protocol import DEAD, tokens_of
-from trellm.tokenizers_adapter import Vocabulary
+from trellm import Vocabulary
+from trellm.guides import DEAD, RegexGuide, tokens_of
 
 from .vllm_parts import SECOND, config_of, params_of
 

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from random import Random
 
 from trellm import Vocabulary
-from trellm.guides import AlignedGuide, CFGGuide, ChoiceGuide, FreeGuide, GoalGuide, JSONGuide, RegexGuide
+from trellm.guides import AlignedGuide, CFGGuide, ChoiceGuide, FreeGuide, GoalGuide, Guide, JSONGuide, RegexGuide
 from trellm.guides import SubstringGuide as Quotes
 from trellm.guides.laws import walk
-from trellm.guides.protocol import Guide
 
 WORDS = [b"ab", b"the", b" the", b"12", b"123", b'"', b'":', b'", "', b"true", b"fal", b"se", "é".encode(), b" a"]
 SMALL = Vocabulary([*(bytes([byte]) for byte in range(256)), *WORDS, b"<s>", None, None], [270, 271], [269])

@@ -12,8 +12,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
-from trellm import Vocabulary
-from trellm.engine.models.decoder import DecoderModel
+from trellm import Vocabulary, models
 
 HANGS = 120
 """Seconds after which a test hangs that waits for something: many times what it takes."""
@@ -116,9 +115,9 @@ def t5(tokenizer: Any) -> Callable[[], Any]:
 
 
 @pytest.fixture(scope="session")
-def decoder(hugging_face: Callable[[str], Any], tokenizer: Any) -> Callable[..., DecoderModel]:
+def decoder(hugging_face: Callable[[str], Any], tokenizer: Any) -> Callable[..., models.Model]:
     """The same model in our hands."""
-    return lambda name, **options: DecoderModel(hugging_face(name), tokenizer, **options)
+    return lambda name, **options: models.transformers(hugging_face(name), tokenizer, **options)
 
 
 class TableGuide:

@@ -13,16 +13,13 @@ from typing import Any, Literal
 import pytest
 import torch
 from interegular import parse_pattern
-from trellm import generate, models
+from trellm import Generator, Limits, Vocabulary, generate, models
 from trellm.engine import structures
-from trellm.engine.generator import Generator
 from trellm.engine.models import loading
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.sending.description import UNMADE
 from trellm.errors import OptionError
 from trellm.guides import RegexGuide
-from trellm.guides.limits import Limits
-from trellm.tokenizers_adapter import Vocabulary
 
 TEXT = "the cat sat on the mat, and the dog sat on the cat. " * 3 + "Sent."
 PROMPT = "the cat "

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from trellm import Beam, errors, generate, models
-from trellm.engine.results import Generation
+from trellm import Beam, Generation, errors, generate, models
 
 from .machines import letters_model
 

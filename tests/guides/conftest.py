@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
-from trellm.tokenizers_adapter import Vocabulary
+from trellm import Vocabulary
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,9 @@ from itertools import groupby
 from random import Random
 
 import pytest
+from trellm import Vocabulary
 from trellm.guides import (
+    DEAD,
     AlignedGuide,
     CFGGuide,
     ChoiceGuide,
@@ -15,9 +17,8 @@ from trellm.guides import (
     SubstringGuide,
     TaggedGuide,
     laws,
+    tokens_of,
 )
-from trellm.guides.protocol import DEAD, tokens_of
-from trellm.tokenizers_adapter import Vocabulary
 
 ENDS = [bytes((letter, *end)) for end in (b'"', b'",', b'","', b'":') for letter in range(35, 127) if letter != 92]
 VOCABULARY = Vocabulary(

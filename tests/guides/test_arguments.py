@@ -1,15 +1,11 @@
 """What callers give where something else belongs is told so, before anything is made of it."""
 
 import pytest
+from trellm import AllOf, AnyOf, Gap, Limits, Ordered, Phrase, Quote, Template, Vocabulary
 from trellm.checks import conforms
 from trellm.errors import LanguageError, LimitError, OptionError, TrellmError, VocabularyError
-from trellm.guides import FSMGuide, GoalGuide, RegexGuide, SubstringGuide
-from trellm.guides.free_guide import FreeGuide
-from trellm.guides.goals import AllOf, AnyOf, Gap, Ordered, Phrase, Template
-from trellm.guides.limits import Limits
-from trellm.guides.protocol import ByteGuide, Guide, Quoting, Renewable, RowGuide
-from trellm.guides.quoting.quotation import Quote
-from trellm.tokenizers_adapter import Vocabulary
+from trellm.guides import ByteGuide, FreeGuide, FSMGuide, GoalGuide, Guide, RegexGuide, RowGuide, SubstringGuide
+from trellm.guides.protocol import Quoting, Renewable
 
 from .vocabularies import SMALL
 

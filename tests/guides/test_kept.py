@@ -115,13 +115,13 @@ FEW = {
     "byte_level_alphabet": "none",
     "characters": "two",
     "fields_of": "classes of ours",
-    "float_texts": "none",
     "format_language": "the names of formats",
     "machine_of": "the GPUs of a machine",
     "orbits": "the kinds of case folding",
     "stencils": "the ways to write JSON, and of each 128 shapes",
     "property_ranges": "the names that Unicode has",
     "unbounded": "twelve",
+    "unbounded_floats": "two",
     "unicode_class": "the letters of classes",
 }
 

@@ -6,10 +6,10 @@ from random import Random
 import interegular
 import numpy as np
 import pytest
-from trellm.guides import CFGGuide, ChoiceGuide, FreeGuide, FSMGuide, Guide, RegexGuide, laws
+from trellm import Vocabulary
+from trellm.guides import DEAD, CFGGuide, ChoiceGuide, FreeGuide, FSMGuide, Guide, RegexGuide, laws
 from trellm.guides.laws import LawBroken
-from trellm.guides.protocol import DEAD, Mask
-from trellm.tokenizers_adapter import Vocabulary
+from trellm.guides.protocol import Mask
 
 from .regex.naive_guide import PartialMatchGuide
 from .vocabularies import CHARACTERS, LONG, PIECEMEAL, SMALL

@@ -3,12 +3,11 @@
 import tracemalloc
 
 import pytest
+from trellm import Vocabulary
 from trellm.errors import LanguageError, LimitError, PatternError, TrellmError
-from trellm.guides import ChoiceGuide, JSONGuide, RegexGuide, laws
+from trellm.guides import ChoiceGuide, JSONGuide, RegexGuide, laws, tokens_of
 from trellm.guides.limits import NotReadyError, quickly
-from trellm.guides.protocol import tokens_of
 from trellm.kernels.answers import MOST
-from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL
 

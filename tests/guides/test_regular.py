@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from interegular.fsm import FSM, anything_else
 from trellm.errors import LanguageError, LimitError, OptionError
-from trellm.guides import ChoiceGuide, FSMGuide, RegexGuide, laws
+from trellm.guides import ChoiceGuide, FSMGuide, RegexGuide, laws, tokens_of
 from trellm.guides.automata.dfa import Dfa, byte_runs
-from trellm.guides.protocol import tokens_of
 
 from .naive_masks import naive_mask
 from .vocabularies import SMALL

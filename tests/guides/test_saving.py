@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
+from trellm import Vocabulary
 from trellm.errors import GuideFileError, LimitError
 from trellm.guides import RegexGuide, saving
-from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL
 

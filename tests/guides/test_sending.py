@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trellm import Limits, Quote, Vocabulary
 from trellm.errors import OptionError
 from trellm.guides import (
     AlignedGuide,
@@ -22,6 +23,7 @@ from trellm.guides import (
     FreeGuide,
     FSMGuide,
     GoalGuide,
+    Guide,
     JSONGuide,
     RegexGuide,
     SubstringGuide,
@@ -29,9 +31,6 @@ from trellm.guides import (
 from trellm.guides.grammar import parse_lark
 from trellm.guides.laws import walk
 from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.guides.limits import Limits
-from trellm.guides.protocol import Guide
-from trellm.guides.quoting.quotation import Quote
 from trellm.guides.regex import parse
 from trellm.guides.regular_guide import RegularGuide
 from trellm.guides.syntax import (
@@ -46,7 +45,6 @@ from trellm.guides.syntax import (
     flattened,
     unflattened,
 )
-from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL
 

@@ -10,12 +10,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.guides import CFGGuide, ChoiceGuide, GoalGuide, JSONGuide, RegexGuide, json_guide, locks, mask_within
+from trellm import Vocabulary
+from trellm.guides import (
+    CFGGuide,
+    ChoiceGuide,
+    GoalGuide,
+    JSONGuide,
+    RegexGuide,
+    json_guide,
+    locks,
+    mask_within,
+    tokens_of,
+)
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.lift.mask_table import MaskTable
 from trellm.guides.lift.tables import VocabularyTables
-from trellm.guides.protocol import tokens_of
-from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL
 
@@ -134,6 +143,33 @@ def test_rows_in_use_are_not_given_away() -> None:
         assert len(cache) == 256 and sorted(cache.values()) == list(range(256))
     for key, row in cache.items():
         assert table.rows[row].tolist() == ([key - 1000, 1] if key >= 1000 else [key, 0])
+
+
+@pytest.mark.usefixtures("eager_switches")
+def test_rows_are_used_by_threads_while_another_gives_rows_away() -> None:
+    table = MaskTable(2, max_bytes=1)
+    cache: dict[int, int] = {}
+    for key in range(256):
+        table.store(cache, key, np.array([key, 0], np.uint32))
+    over = threading.Event()
+
+    def use() -> None:
+        while not over.is_set():
+            for row in range(256):
+                table.touch(row)
+
+    users = [threading.Thread(target=use) for _ in range(3)]
+    for user in users:
+        user.start()
+    try:
+        for turn in range(20_000):
+            row = table.store(cache, 256 + turn, np.array([turn, 1], np.uint32))
+            assert table.rows[row].tolist() == [turn, 1]
+    finally:
+        over.set()
+        for user in users:
+            user.join()
+    assert len(cache) == 256 and sorted(cache.values()) == list(range(256))
 
 
 @pytest.mark.parametrize("make", [MAKERS[3], lambda vocabulary: CFGGuide(SUMS, vocabulary)], ids=["nested", "sums"])

@@ -9,8 +9,10 @@ from random import Random
 import interegular
 import numpy as np
 import pytest
+from trellm import Vocabulary
 from trellm.errors import StateError
 from trellm.guides import (
+    DEAD,
     AlignedGuide,
     CFGGuide,
     ChoiceGuide,
@@ -23,10 +25,9 @@ from trellm.guides import (
     SubstringGuide,
     laws,
     mask_within,
+    tokens_of,
 )
 from trellm.guides.chart.compaction import STRIDE
-from trellm.guides.protocol import DEAD, tokens_of
-from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL
 

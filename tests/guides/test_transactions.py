@@ -8,15 +8,13 @@ from random import Random
 
 import numpy as np
 import pytest
+from trellm import Cancellation, Limits, Vocabulary
 from trellm.errors import Cancelled, LimitError
-from trellm.guides import CFGGuide, Guide, JSONGuide, RegexGuide, json_guide, mask_within
+from trellm.guides import CFGGuide, Guide, JSONGuide, RegexGuide, json_guide, mask_within, tokens_of
 from trellm.guides.chart import arrays as chart_arrays
 from trellm.guides.chart import automaton, compaction
 from trellm.guides.graph.graph import Graph
 from trellm.guides.json_schema.lower import formulas as lowering
-from trellm.guides.limits import Cancellation, Limits
-from trellm.guides.protocol import tokens_of
-from trellm.tokenizers_adapter import Vocabulary
 
 from .vocabularies import SMALL
 

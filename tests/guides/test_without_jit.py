@@ -21,7 +21,14 @@ TESTS = [
 @pytest.mark.slow
 def test_the_same_source_runs_without_jit() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", str(HERE.parent / "pytest.ini"), *(str(HERE / name) for name in TESTS)],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-c",
+            str(HERE.parents[1] / "pyproject.toml"),
+            *(str(HERE / name) for name in TESTS),
+        ],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,

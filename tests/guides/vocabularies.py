@@ -1,6 +1,6 @@
 """Small vocabularies with everything that makes tokens awkward."""
 
-from trellm.tokenizers_adapter import Vocabulary
+from trellm import Vocabulary
 
 BYTES = [bytes([byte]) for byte in range(256)]
 WORDS = [b"ab", b"aba", b"ba", b"aa", b"aaa", b"aaaa", b"a" * 10, b"a" * 60, b"b" * 30, b"abc", b"bc", b"bb"]

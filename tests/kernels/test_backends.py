@@ -46,7 +46,7 @@ WITHOUT_JIT = [
 @pytest.mark.slow
 def test_the_same_source_runs_without_jit() -> None:
     out = run_python(
-        *("-m", "pytest", "-c", str(CHECKOUT / "tests" / "pytest.ini")),
+        *("-m", "pytest", "-c", str(CHECKOUT / "pyproject.toml")),
         *(f"{FOLDER / name}" for name in WITHOUT_JIT),
         NUMBA_DISABLE_JIT="1",
     )

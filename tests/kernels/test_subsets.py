@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 from trellm import LimitError
+from trellm.guides import DEAD
 from trellm.guides.automata import conditions
 from trellm.guides.automata.conditions import Automaton, Together, automaton, subsets_of
 from trellm.guides.automata.product import Joint, Product
 from trellm.guides.regex import parse
-from trellm.kernels.answers import DEAD
 
 PIECES = ["a", "b", "é", "[a-f]", "(a|bc)*", "(ab|a){1,3}", ".*", "[^a]", "(a.{3}|b){0,2}", "😀?", "(.|\n)*"]
 LARGE = ["(a|b)*a.{8}", "(a|b)*b.{7}c*"]

@@ -14,9 +14,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from trellm import AnyOf, Ordered, Phrase
+from trellm import AnyOf, Cancellation, Limits, Ordered, Phrase, Vocabulary
 from trellm.errors import Cancelled, LimitError, OptionError, StateError
 from trellm.guides import (
+    DEAD,
     AlignedGuide,
     CFGGuide,
     ChoiceGuide,
@@ -26,11 +27,11 @@ from trellm.guides import (
     JSONGuide,
     RegexGuide,
     SubstringGuide,
+    mask_within,
+    tokens_of,
 )
 from trellm.guides.automata.minimise import minimise
-from trellm.guides.limits import Cancellation, Limits
-from trellm.guides.protocol import DEAD, NEVER, mask_within, tokens_of
-from trellm.tokenizers_adapter import Vocabulary
+from trellm.guides.protocol import NEVER
 
 BYTES = Vocabulary.from_bytes()
 GUIDES = {

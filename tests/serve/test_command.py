@@ -30,7 +30,12 @@ def test_serving_until_sigterm(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) as process:
         assert process.stderr is not None
-        said = next(line for line in process.stderr if line.startswith("tiny at"))
+        before: list[str] = []
+        said = ""
+        while not said.startswith("tiny at"):
+            said = process.stderr.readline()
+            assert said, ("it ended before it served", process.wait(HANGS), before)
+            before.append(said)
         url = re.fullmatch(r"tiny at (http://127\.0\.0\.1:\d+)/v1\n", said)
         assert url is not None
         with httpx.Client(base_url=url[1], headers={"Authorization": "Bearer secret-one"}, timeout=HANGS) as http:

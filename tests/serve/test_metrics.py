@@ -5,7 +5,6 @@ import secrets
 
 from trellm import models
 from trellm.serve import tool_calls
-from trellm.serve.tool_calls.formats import FORMATS
 
 from .conftest import Running
 
@@ -43,7 +42,7 @@ def test_tokens_that_were_in_memory_of_responses(server: Running) -> None:
 def test_reasoning_tokens() -> None:
     """Those of thinking with its end, however the stream is split; none of an answer without."""
     model = models.ziplm("Call a tool.")
-    form = tool_calls.ToolCallFormat(FORMATS["hermes"], None, model.vocabulary, thinks=True)
+    form = tool_calls.ToolCallFormat(tool_calls.FORMATS["hermes"], None, model.vocabulary, thinks=True)
     ids = list(model.tokenizer.encode("<think>\nLet me see.\n</think>\n\nIt rains."))
     plan = form.plan(thinking="on")
     whole, split = plan.reader(), plan.reader()
@@ -62,7 +61,7 @@ def test_reasoning_tokens() -> None:
 
 def test_reasoning_tokens_of_harmony() -> None:
     model = models.ziplm("Call a tool.")
-    plan = tool_calls.ToolCallFormat(FORMATS["harmony"], None, model.vocabulary, thinks=True).plan()
+    plan = tool_calls.ToolCallFormat(tool_calls.FORMATS["harmony"], None, model.vocabulary, thinks=True).plan()
     reader = plan.reader()
     text = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>It rains."
     reader.feed(list(model.tokenizer.encode(text)))
@@ -76,7 +75,7 @@ def test_reasoning_tokens_of_an_answer(server: Running) -> None:
     service = server.service
     usual = service.form
     service.form = tool_calls.ToolCallFormat(
-        FORMATS["hermes"], service.model.tokenizer, service.model.vocabulary, thinks=True
+        tool_calls.FORMATS["hermes"], service.model.tokenizer, service.model.vocabulary, thinks=True
     )
     try:
         ours = {"thinking": "on", "thinking_budget": 8}

@@ -4,8 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from trellm import generate
-from trellm.engine.models.decoder import DecoderModel
+from trellm import generate, models
 
 from .conftest import Running
 
@@ -79,7 +78,7 @@ def test_biases(server: Running) -> None:
     assert error["param"] == "logit_bias"
 
 
-def test_penalties(server: Running, model: DecoderModel) -> None:
+def test_penalties(server: Running, model: models.Model) -> None:
     """As the engine does them."""
     prompt = "Write a sentence with the words kettle, paid.\nAnswer: "
     plain = server.text(prompt, max_tokens=40)

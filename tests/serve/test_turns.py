@@ -6,10 +6,10 @@ import threading
 import pytest
 from trellm.errors import Cancelled
 from trellm.guides.limits import Cancellation, Limits, Meter, spend
+from trellm.serve import Settings
 from trellm.serve.constraints import compiler
 from trellm.serve.constraints.compiler import ConstraintCompiler, Turns
 from trellm.serve.metrics import Metrics
-from trellm.serve.settings import Settings
 
 from .conftest import turned
 

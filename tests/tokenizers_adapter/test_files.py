@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
+from trellm import Vocabulary
 from trellm.errors import OptionError, VocabularyError
-from trellm.tokenizers_adapter import Vocabulary
 from trellm.tokenizers_adapter.spelling import byte_level_alphabet
 
 from .hosts_of import path_of

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
-from trellm.tokenizers_adapter import Vocabulary
+from trellm import Vocabulary
 
 TEXTS = [
     "",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from transformers import ByT5Tokenizer, CTRLTokenizer, PreTrainedTokenizerFast
 from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
 from transformers.tokenization_utils_sentencepiece import SentencePieceBackend
+from trellm import Vocabulary
 from trellm.errors import VocabularyError
-from trellm.tokenizers_adapter import Vocabulary
 
 
 @pytest.fixture(scope="module")

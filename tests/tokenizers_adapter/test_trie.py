@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
+from trellm import Vocabulary
 from trellm.errors import LimitError
-from trellm.tokenizers_adapter import Trie, Vocabulary
+from trellm.tokenizers_adapter import Trie
 
 few_bytes = st.binary(max_size=6).map(lambda data: bytes(byte % 3 + 254 * (byte > 200) & 255 for byte in data))
 token_lists = st.lists(st.none() | few_bytes | st.binary(max_size=4), max_size=40)

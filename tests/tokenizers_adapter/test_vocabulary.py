@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken, ByteLevelBPETokenizer, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+from trellm import Vocabulary
 from trellm.errors import OptionError, VocabularyError
-from trellm.tokenizers_adapter import Vocabulary
 
 
 def test_empty_special_and_end_tokens_have_no_bytes() -> None:

@@ -43,7 +43,7 @@ def _told_by_pairs(cases: Sequence[Object]) -> list[Object]:
 
 
 def _asks_for_all(narrow: Object, gone: frozenset[str], wide: Object, wide_gone: frozenset[str]) -> bool:
-    """Whether a case asks for all that another one asks for; gone: the names that each forbids by closing."""
+    """Tell whether a case asks for all that another one asks for; gone: the names that each forbids by closing."""
     if not wide.required <= narrow.required or wide.min_properties > narrow.min_properties or not wide_gone <= gone:
         return False
     most, longest = wide.max_properties, narrow.max_properties
@@ -127,14 +127,14 @@ def _only_names(case: Object) -> frozenset[str] | None:
 
 
 def _is_closing(rule: Rule) -> bool:
-    """Whether a rule forbids all members but some, of which `without` tells more."""
+    """Tell whether a rule forbids all members but some, of which `without` tells more."""
     names = rule.names
     any_length = names.min_length == 0 and names.max_length is None
     return rule.formula is NOTHING and any_length and names.values is None and strings.is_plain(names)
 
 
 def _things(case: Object, least: set[int], most: set[int]) -> Iterator[Any]:
-    """What a case asks for beside the values of named members."""
+    """The demands of a case beside the values of named members."""
     yield from (("required", name) for name in case.required)
     yield from (("rule", rule if not _is_closing(rule) else "closed") for rule in case.rules)
     yield from (("some", rule) for rule in case.some)
@@ -150,17 +150,17 @@ def without_absorbed(cases: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def covers(wide: Any, narrow: Any) -> bool:
-    """Whether a case has all that another has, as far as that is seen at first sight."""
+    """Tell whether a case has all that another has, as far as that is seen at first sight."""
     return isinstance(wide, Object) and objects.covers(wide, narrow)
 
 
 def key_of(case: Any) -> Any:
-    """What a case is known by among others; objects are told apart only by identity."""
+    """The key of a case among others; objects are told apart only by identity."""
     return id(case) if isinstance(case, Object) else case
 
 
 def union(normals: Sequence[Normal]) -> Normal:
-    """What satisfies any of some normal forms."""
+    """The disjunction of normal forms."""
     if len(normals) == 1:
         return normals[0]
     if ANY in normals:

@@ -11,16 +11,16 @@ from .formula import EVERYTHING, NOTHING, Formula, Formulas
 
 
 def item(case: Array, index: int) -> Formula:
-    """What the item at `index` satisfies."""
+    """The formula of the item at `index`."""
     return case.prefix[index] if index < len(case.prefix) else case.rest
 
 
 Clashes = Callable[[Formula, Formula], bool]
-"""Whether no value satisfies two formulas, as far as a short look shows."""
+"""Tells whether no value satisfies two formulas, as far as a short look shows."""
 
 
 def intersect(a: Array, b: Array, formulas: Formulas, clashes: Clashes) -> Array | None:
-    """What is in both sets; None if nothing is, as far as lengths and items tell at first sight."""
+    """The intersection of two sets; None if it is empty, as far as lengths and items tell at first sight."""
     if a is ANY_ARRAY:
         return b
     if b is ANY_ARRAY:
@@ -43,7 +43,7 @@ def intersect(a: Array, b: Array, formulas: Formulas, clashes: Clashes) -> Array
 
 
 def _without_clashes(case: Array, a: Array, b: Array, clashes: Clashes) -> Array | None:
-    """What is in both of two cases, up to the first item that cannot be in both; None if that must be there."""
+    """The intersection of two cases, up to the first item that cannot be in both; None if that must be there."""
     last = len(case.prefix) + 1 if case.max_items is None else min(len(case.prefix) + 1, case.max_items)
     for index in range(last):
         ours, theirs = item(a, index), item(b, index)
@@ -69,7 +69,7 @@ def _counting_less(case: Array, formulas: Formulas, clashes: Clashes) -> Array |
 
 
 def _follows(part: Contains, other: Contains, items: Iterable[Formula], formulas: Formulas, clashes: Clashes) -> bool:
-    """Whether an array has enough of what is counted as it has enough of something narrower."""
+    """Tell whether an array has enough of what is counted as it has enough of something narrower."""
     if part.max is not None or part.start > other.start or part.min > other.min:
         return False
     outside = formulas.negation(part.formula)
@@ -77,7 +77,7 @@ def _follows(part: Contains, other: Contains, items: Iterable[Formula], formulas
 
 
 def lies_within(narrow: Array, wide: Array, formulas: Formulas, clashes: Clashes) -> bool:
-    """Whether all arrays of one case are in another that does not ask for more, as far as a short look shows."""
+    """Tell whether all arrays of one case are in another that does not ask for more, as far as a short look shows."""
     if wide.unique is not None or any(part not in narrow.contains for part in wide.contains):
         return False
     most = narrow.max_items

@@ -21,7 +21,7 @@ NO_NUMBERS: frozenset[Rational] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Numbers that meet all bounds.
+    """Numbers that meet all bounds, which are decimal numbers, as all that JSON can write.
 
     multiple_of: the value is a multiple of it (1 for integers)
     not_multiple_of: the value is a multiple of none of these
@@ -139,7 +139,7 @@ class Normal:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no alternative is left."""
+        """Tell whether no alternative is left."""
         return not (
             self.null or self.booleans or self.numbers or self.strings or self.arrays or self.objects or self.constants
         )

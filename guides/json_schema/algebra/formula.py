@@ -20,8 +20,8 @@ from typing import Any, Literal
 from ....errors import LimitError
 from ...limits import spend
 from ..read.dialects import as_written, exact, is_array, is_number, only_strings
-from ..read.showing import show
 from ..read.subschema import Resource, Subschema
+from ..read.text import show
 
 Kind = Literal["everything", "nothing", "schema", "values", "plain", "names", "not", "all", "any", "one"]
 Scope = tuple[Resource, ...]
@@ -81,7 +81,7 @@ class Formulas:
         self._count = 2
 
     def schema(self, place: Subschema, scope: Scope = (), key: Any = None) -> Formula:
-        """What a subschema asks for, entered from the resources in `scope` (outermost first).
+        """The formula of a subschema, entered from the resources in `scope` (outermost first).
 
         Subschemas with the same `key` say the same; by default every place is its own.
         """
@@ -104,7 +104,7 @@ class Formulas:
         return [] if first is None else [first, *self._further.get(formula, ())]
 
     def is_placed(self, formula: Formula) -> bool:
-        """Whether a formula itself stands somewhere in the schema, and not only its parts."""
+        """Tell whether a formula itself stands somewhere in the schema, and not only its parts."""
         return formula.kind == "schema" or formula in self._place
 
     def pointer_of(self, formula: Formula) -> str:
@@ -174,11 +174,11 @@ class Formulas:
         return self._new("plain", (), normal)
 
     def names(self, formula: Formula) -> Formula:
-        """What is no object, or an object whose members' names satisfy `formula`."""
+        """The formula of values that are no object, or an object whose members' names satisfy `formula`."""
         return self._intern("names", formula, (), formula)
 
     def negation(self, formula: Formula) -> Formula:
-        """What does not satisfy `formula`."""
+        """The complement of `formula`."""
         if formula.kind == "not":
             return formula.parts[0]
         if formula is EVERYTHING:
@@ -188,7 +188,7 @@ class Formulas:
         return self._intern("not", formula, (formula,), None)
 
     def all_of(self, formulas: Iterable[Formula]) -> Formula:
-        """What satisfies every formula."""
+        """The conjunction of formulas."""
         return self._joined("all", formulas, EVERYTHING, NOTHING)
 
     def before_last(self, formula: Formula) -> Formula:
@@ -197,11 +197,11 @@ class Formulas:
         return formula if len(parts) < 3 else self._known["all"].get(frozenset(parts[:-1]), formula)
 
     def any_of(self, formulas: Iterable[Formula]) -> Formula:
-        """What satisfies at least one formula."""
+        """The disjunction of formulas."""
         return self._joined("any", formulas, NOTHING, EVERYTHING)
 
     def one_of(self, formulas: Iterable[Formula]) -> Formula:
-        """What satisfies exactly one formula."""
+        """The exclusive choice of formulas: exactly one holds."""
         parts = tuple(formula for formula in formulas if formula is not NOTHING)
         if len(parts) == 1:
             return parts[0]

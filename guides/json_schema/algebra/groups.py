@@ -21,7 +21,7 @@ class ManyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GroupKind(Generic[Case]):
-    """What is asked of sets that have groups, as their attribute `either`.
+    """The operations of sets that have groups, as their attribute `either`.
 
     intersect: what is in both of two; None if nothing is, as far as that is seen at first sight
     covers: whether the first has all of the second, as far as that is seen at first sight
@@ -33,7 +33,7 @@ class GroupKind(Generic[Case]):
     holding: Callable[[Iterable[tuple[Case, ...]]], Case]
 
     def within(self, bare: Case, groups: Iterable[tuple[Case, ...]]) -> Case | None:
-        """What is in a set and in each of some groups, without alternatives that are seen not to be in the set."""
+        """The intersection of a set and some groups, without alternatives that are seen not to be in the set."""
         left: list[tuple[Case, ...]] = []
         waiting = list(dict.fromkeys(groups))
         while waiting:
@@ -69,7 +69,7 @@ class GroupKind(Generic[Case]):
         grouped: Callable[[Any, Any], list[Case]],
         most: int,
     ) -> tuple[Case, ...]:
-        """What is in both of two unions; alternatives that come to more than `most` are held in groups.
+        """The intersection of two unions; alternatives that come to more than `most` are held in groups.
 
         multiply: gives all pairs of alternatives; None if they come to more than so many; grouped: gives the same in
         groups
@@ -85,7 +85,7 @@ class GroupKind(Generic[Case]):
         return tuple(found)
 
     def both_groups(self, a: Iterable[Case], b: Iterable[Case]) -> list[Case]:
-        """What is in both of two unions as one set, the alternatives of each a group; none if there is nothing."""
+        """The intersection of two unions as one set, the alternatives of each a group; none if there is nothing."""
         sides = self.absorbed(a), self.absorbed(b)
         if not all(sides):
             return []

@@ -1,4 +1,4 @@
-"""What normal forms have in common: whether anything at all, and what belongs to exactly one of several.
+"""Intersections of normal forms: whether anything at all, and what belongs to exactly one of several.
 
 The first pair of alternatives that meet tells the one. For the other, alternatives are most often told apart by a
 member of theirs, of other constants in each: then nothing of one is refuted for another, and their pairs, as many as
@@ -25,13 +25,13 @@ STEPS_PER_PAIR = 300
 
 
 class Intersecting(Protocol):
-    """What this needs of the normaliser."""
+    """The part of the normaliser that this needs."""
 
     formulas: Formulas
     language: StringLanguage
 
     def both_objects(self, a: Object, b: Object) -> Object | None:
-        """What is in both cases."""
+        """The intersection of two cases."""
         ...
 
     def settled(self, case: Object) -> list[Object]:
@@ -39,12 +39,12 @@ class Intersecting(Protocol):
         ...
 
     def clashes(self, a: Formula, b: Formula) -> bool:
-        """Whether no value satisfies both formulas."""
+        """Tell whether no value satisfies both formulas."""
         ...
 
 
 def meet(a: Normal, b: Normal, owner: Intersecting) -> bool:
-    """Whether some alternatives of both meet, as far as it is seen at first sight; constants are not looked at."""
+    """Tell whether some alternatives of both meet, as far as it is seen at first sight; constants are not looked at."""
     if (a.null and b.null) or a.booleans & b.booleans:
         return True
     if _any(a.numbers, b.numbers, ANY_NUMBER) or _any(a.strings, b.strings, ANY_STRING):
@@ -63,7 +63,7 @@ def meet(a: Normal, b: Normal, owner: Intersecting) -> bool:
 
 
 def _any(a: tuple[object, ...], b: tuple[object, ...], any_case: object) -> bool:
-    """Whether one side has all values of a type, and the other some."""
+    """Tell whether one side has all values of a type, and the other some."""
     return bool(a and b) and (a[0] is any_case or b[0] is any_case)
 
 
@@ -80,7 +80,7 @@ def _objects_meet(a: Object, b: Object, owner: Intersecting) -> bool:
 
 
 class Excluding(Protocol):
-    """What this needs of the normaliser."""
+    """The part of the normaliser that this needs."""
 
     formulas: Formulas
 
@@ -93,24 +93,24 @@ class Excluding(Protocol):
         ...
 
     def clashes(self, a: Formula, b: Formula) -> bool:
-        """Whether no value satisfies both formulas."""
+        """Tell whether no value satisfies both formulas."""
         ...
 
     def conjunction(self, normals: Iterable[Normal]) -> Normal:
-        """What satisfies all normal forms."""
+        """The conjunction of normal forms."""
         ...
 
     def outside(self, normal: Normal, formula: Formula) -> Normal:
-        """What satisfies a normal form and not a formula. Raises ManyError for too many cases of objects."""
+        """The difference of a normal form and a formula. Raises ManyError for too many cases of objects."""
         ...
 
     def complement(self, normal: Normal) -> Normal:
-        """What does not satisfy a normal form."""
+        """The complement of a normal form."""
         ...
 
 
 def exactly_one(parts: Sequence[Formula], context: Formula, owner: Excluding) -> Normal:
-    """What satisfies one of the formulas and no other.
+    """The values that satisfy one of the formulas and no other.
 
     context: what is known of the values anyway; of others more may be let through
     """
@@ -130,7 +130,7 @@ def exactly_one(parts: Sequence[Formula], context: Formula, owner: Excluding) ->
 
 
 def _only(chosen: Formula, within: Formula, others: Iterable[Formula], owner: Excluding) -> Normal:
-    """What satisfies one formula and none of the others; disjoint ones need no negation.
+    """The values that satisfy one formula and none of the others; disjoint ones need no negation.
 
     within: the formula in its context
     """

@@ -16,7 +16,7 @@ from ...limits import spend
 from ..read.documents import Documents
 from ..read.options import SchemaOptions
 from ..read.subschema import Subschema
-from . import annotations, arrays, evaluations, groups, numbers, objects, strings, translate
+from . import annotations, arrays, groups, numbers, objects, strings, translate
 from .absorption import covers, key_of, union, without_absorbed
 from .cases import (
     ANY,
@@ -231,7 +231,7 @@ class Normaliser:
             return self.formulas.all_of(translate.references(place))
         if place.has("unevaluatedItems") or place.has("unevaluatedProperties"):
             listed = place.has("unevaluatedItems")
-            found = None if listed else evaluations.formula_of(place, self, self.language)
+            found = None if listed else annotations.formula_of(place, self, self.language)
             return annotations.Reader(self).formula(place) if found is None else found
         return self.formulas.all_of(self.parts(place))
 
@@ -252,7 +252,7 @@ class Normaliser:
     # Products and sums of normal forms
 
     def conjunction(self, normals: Iterable[Normal]) -> Normal:
-        """What satisfies all normal forms."""
+        """The conjunction of normal forms."""
         result, joined, held = ANY, list[Normal](), False
         for normal in normals:
             joined.append(normal)
@@ -267,7 +267,7 @@ class Normaliser:
         return result
 
     def _conjoin(self, a: Normal, b: Normal, held: bool) -> Normal:
-        """What satisfies both, the alternatives of objects held in groups or multiplied out."""
+        """The conjunction of both, the alternatives of objects held in groups or multiplied out."""
         if a is ANY:
             return b
         if b is ANY:
@@ -315,7 +315,7 @@ class Normaliser:
         intersect: Callable[[Case, Case], Case | None],
         most: int | None = None,
     ) -> tuple[Case, ...]:
-        """What is in both unions. Raises groups.ManyError for more than `most` cases, if it is given."""
+        """The intersection of two unions. Raises groups.ManyError for more than `most` cases, if it is given."""
         if not a or not b:
             return ()
         if a == (any_case,):
@@ -385,7 +385,7 @@ class Normaliser:
         return arrays.intersect(a, b, self.formulas, self.clashes)
 
     def both_objects(self, a: Object, b: Object) -> Object | None:
-        """What is in both cases, as far as it is seen at first sight whether there is anything."""
+        """The intersection of two cases, as far as it is seen at first sight whether there is anything."""
         case = objects.intersect(a, b, self.formulas, self.language, self.clashes)
         return objects.narrowed(case, self.both_objects) if case is not None and case.either else case
 
@@ -394,7 +394,7 @@ class Normaliser:
         return objects.settled(case, self.formulas, self.language, self.clashes)
 
     def complement(self, normal: Normal) -> Normal:
-        """What does not satisfy a normal form."""
+        """The complement of a normal form."""
         array_cases: tuple[Array, ...] = (ANY_ARRAY,)
         constants = [as_case(value, self.formulas) for value in normal.constants]
         number_cases: tuple[Number, ...] = (ANY_NUMBER,)
@@ -420,7 +420,7 @@ class Normaliser:
         )
 
     def outside(self, normal: Normal, formula: Formula) -> Normal:
-        """What satisfies a normal form and not a formula. Raises groups.ManyError for too many cases of objects."""
+        """The difference of a normal form and a formula. Raises groups.ManyError for too many cases of objects."""
         if formula.kind == "not":
             return self._conjoin(normal, self.normal(formula.parts[0]), False)
         other = self.normal(formula)
@@ -454,7 +454,7 @@ class Normaliser:
         return (*others, *(other for other in narrow if other is not None))
 
     def clashes(self, a: Formula, b: Formula) -> bool:
-        """Whether no value satisfies both formulas, as far as a short look shows."""
+        """Tell whether no value satisfies both formulas, as far as a short look shows."""
         formula = self.formulas.all_of((a, b))
         if formula in self._known:
             return self._known[formula].is_empty

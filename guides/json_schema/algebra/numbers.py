@@ -16,8 +16,11 @@ from .groups import GroupKind
 
 MAX_MULTIPLIED = 8
 """Up to how many cases numbers may come to: each takes an automaton of its own."""
-MOST_TABLED = 2000
-"""Up to how many remainders an automaton has a state for each, before any text comes to it."""
+FEW_REMAINDERS = 2000
+"""Up to how many remainders alternatives are read on their own."""
+
+_MOST_PARTS = 256
+"""Of a range that is divided, how many parts are tried before finer ones."""
 
 Group = tuple[Number, ...]
 
@@ -36,7 +39,7 @@ def least_common_multiple(a: Rational, b: Rational) -> Rational:
 
 
 def contains(case: Number, value: Rational, notation: str | None = None) -> bool:
-    """Whether a number is in the set; `notation` is how it is written, if that is known."""
+    """Tell whether a number is in the set; `notation` is how it is written, if that is known."""
     if case.notation is not None and notation is not None and case.notation != notation:
         return False
     if case.values is not None:
@@ -53,7 +56,7 @@ def contains(case: Number, value: Rational, notation: str | None = None) -> bool
 
 
 def has_many_remainders(case: Number) -> bool:
-    """Whether numbers have so many remainders by all factors that an automaton is to tell them on demand."""
+    """Tell whether numbers have so many remainders by all factors that alternatives of them are read as one set."""
     common: Rational = 1
     for factor in (case.multiple_of, *case.not_multiple_of):
         if factor is not None and factor != 1:
@@ -61,7 +64,7 @@ def has_many_remainders(case: Number) -> bool:
     whole = common.numerator
     while whole % 10 == 0:
         whole //= 10
-    return bool(case.either) or whole > MOST_TABLED
+    return bool(case.either) or whole > FEW_REMAINDERS
 
 
 def together(cases: Group) -> Group:
@@ -75,7 +78,7 @@ def together(cases: Group) -> Group:
 
 
 def accepts(case: Number, literal: Any) -> bool:
-    """Whether a JSON number, as Python reads it, is in the set."""
+    """Tell whether a JSON number, as Python reads it, is in the set."""
     return contains(case, exact(literal), "integer" if isinstance(literal, int) else "real")
 
 
@@ -111,7 +114,7 @@ def _on_multiples(case: Number, step: Rational) -> Number:
 
 
 def _has_member(case: Number, step: Rational) -> bool:
-    """Whether some multiple of `step` within the bounds is neither excluded nor a forbidden multiple."""
+    """Tell whether some multiple of `step` within the bounds is neither excluded nor a forbidden multiple."""
     if any(step % factor == 0 for factor in case.not_multiple_of):
         return False
     low, high = case.minimum, case.maximum
@@ -192,9 +195,11 @@ def _between(case: Number) -> Iterator[Rational]:
             if value not in seen:
                 seen.add(value)
                 yield value
+    # Then ever finer parts of the range, of each the first ones: a number that is no multiple of a small step is found
+    # among parts as fine as the step, of which there may be thousands of millions.
     parts = 2
     while left < right:
-        for index in range(1, parts):
+        for index in range(1, min(parts, _MOST_PARTS)):
             value = left + Fraction(right - left) * index / parts
             if value not in seen:
                 seen.add(value)
@@ -203,7 +208,7 @@ def _between(case: Number) -> Iterator[Rational]:
 
 
 def intersect(a: Number, b: Number) -> Number | None:
-    """What is in both sets; None if nothing is."""
+    """The intersection of two sets; None if it is empty."""
     if a is ANY_NUMBER:
         return b
     if b is ANY_NUMBER:
@@ -233,7 +238,7 @@ def leaves(case: Number) -> Iterator[Number]:
 
 
 def product(a: Group, b: Group, multiply: Callable[[Group, Group, int | None], Group | None]) -> Group:
-    """What is in both of two unions; alternatives that come to many are held in groups, if any notation will do.
+    """The intersection of two unions; alternatives that come to many are held in groups, if any notation will do.
 
     multiply: gives all pairs of alternatives; None if they come to more than so many
     """
@@ -243,7 +248,7 @@ def product(a: Group, b: Group, multiply: Callable[[Group, Group, int | None], G
 
 
 def _grouped(a: Group, b: Group) -> list[Number]:
-    """What is in both of two unions, as few sets: the alternatives of each, but for constants, are held as a group."""
+    """The intersection of two unions, as few sets: the alternatives of each, but for constants, are held as a group."""
     constants = (
         intersect(few, other)
         for few, others in (*((case, b) for case in a), *((case, a) for case in b))
@@ -256,7 +261,7 @@ def _grouped(a: Group, b: Group) -> list[Number]:
 
 
 def covers(wide: Number, narrow: Number) -> bool:
-    """Whether a set has all numbers of another, as far as it is seen at first sight: it asks for nothing else."""
+    """Tell whether a set has all numbers of another, as far as it is seen at first sight: it asks for nothing else."""
     if wide == narrow:
         return True
     if wide.notation not in (None, narrow.notation):
@@ -275,7 +280,7 @@ def covers(wide: Number, narrow: Number) -> bool:
 
 
 def _both(a: Number, b: Number) -> Number | None:
-    """What is in both sets; of two that are not constants the groups are left aside."""
+    """The intersection of two sets; of two that are not constants the groups are left aside."""
     if a.values is not None or b.values is not None:
         few, other = (a, b) if a.values is not None else (b, a)
         assert few.values is not None

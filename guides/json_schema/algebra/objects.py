@@ -23,7 +23,7 @@ Both = Callable[[Object, Object], Object | None]
 
 
 def member(case: Object, name: str, formulas: Formulas, language: StringLanguage) -> Formula:
-    """What the member called `name` satisfies if it is there."""
+    """The formula of the member called `name` if it is there."""
     if case.rules:
         spend(STEPS_PER_RULE * len(case.rules))
     return _member(case, name, formulas, language)
@@ -39,11 +39,11 @@ def _member(case: Object, name: str, formulas: Formulas, language: StringLanguag
 
 
 Clashes = Callable[[Formula, Formula], bool]
-"""Whether no value satisfies two formulas, as far as a short look shows."""
+"""Tells whether no value satisfies two formulas, as far as a short look shows."""
 
 
 def meet(a: Object, b: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> bool:
-    """Whether anything is in both sets, as far as counts and required members tell at first sight."""
+    """Tell whether anything is in both sets, as far as counts and required members tell at first sight."""
     required = a.required | b.required
     most = _least_of(a.max_properties, b.max_properties)
     if most is not None and max(len(required), a.min_properties, b.min_properties) > most:
@@ -69,7 +69,7 @@ def _least_of(a: int | None, b: int | None) -> int | None:
 
 
 def intersect(a: Object, b: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> Object | None:
-    """What is in both sets; None if nothing is, as `meet` tells.
+    """The intersection of two sets; None if it is empty, as `meet` tells.
 
     Groups are put together as they are, see `narrowed`.
     """
@@ -118,7 +118,7 @@ def complement(case: Object, formulas: Formulas, within: Object = ANY_OBJECT) ->
 
 
 def _asks_of(case: Object, name: str, formula: Formula) -> bool:
-    """Whether a case asks of a member what a formula asks for, or has no such member, as far as its words show."""
+    """Tell whether a case asks of a member what a formula asks for, or has no such member, as far as its words show."""
     known = case.properties.get(name, EVERYTHING)
     return known is formula or known is NOTHING or asks_for(known, formula)
 
@@ -151,7 +151,7 @@ def settled(case: Object, formulas: Formulas, language: StringLanguage, clashes:
 
 
 def covers(wide: Object, narrow: Object) -> bool:
-    """Whether everything in `narrow` is in `wide`, as far as their words show."""
+    """Tell whether everything in `narrow` is in `wide`, as far as their words show."""
     if not wide.required <= narrow.required or wide.min_properties > narrow.min_properties:
         return False
     if any(group not in narrow.either for group in wide.either):
@@ -170,13 +170,13 @@ def covers(wide: Object, narrow: Object) -> bool:
 
 
 def asks_for(formula: Formula, other: Formula) -> bool:
-    """Whether a conjunction has all that another formula asks for among its parts."""
+    """Tell whether a conjunction has all that another formula asks for among its parts."""
     asked = other.parts if other.kind == "all" else (other,)
     return formula.kind == "all" and all(part in formula.parts for part in asked)
 
 
 def tells_by_names(case: Object) -> bool:
-    """Whether an object with groups asks only which members there are and what those of given names satisfy."""
+    """Tell whether an object with groups asks only which members there are and what those of given names satisfy."""
     parts = (case, *(one for group in case.either for one in group))
     return not any(
         one.min_properties or one.max_properties is not None or any(rule.formula is not EVERYTHING for rule in one.some)
@@ -196,7 +196,7 @@ def lacking(name: str) -> Object:
 
 
 def in_both(a: tuple[Object, ...], b: tuple[Object, ...], both: Both) -> list[Object] | None:
-    """What is in both unions, several alternatives held as a group; None where groups are in several of both."""
+    """The intersection of two unions, alternatives held as a group; None where groups are in several of both."""
     if len(a) == 1 or len(b) == 1:
         (one,), others = (a, b) if len(a) == 1 else (b, a)
         if len(others) == 1 or any(case.either for case in others):

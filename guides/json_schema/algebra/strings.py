@@ -22,11 +22,11 @@ class StringLanguage(Protocol):
     """Answers about strings under patterns and formats; whatever automaton is at hand may implement it."""
 
     def contains(self, case: String, text: str) -> bool:
-        """Whether a string is in the set."""
+        """Tell whether a string is in the set."""
         ...
 
     def is_empty(self, case: String) -> bool:
-        """Whether the set has no string."""
+        """Tell whether the set has no string."""
         ...
 
     def examples(self, case: String, count: int) -> list[str]:
@@ -44,12 +44,12 @@ def of_values(values: Iterable[str]) -> String:
 
 
 def is_plain(case: String) -> bool:
-    """Whether the set has no pattern, no format and no groups."""
+    """Tell whether the set has no pattern, no format and no groups."""
     return not (case.patterns or case.not_patterns or case.formats or case.not_formats or case.quote or case.either)
 
 
 def intersect(a: String, b: String, language: StringLanguage) -> String | None:
-    """What is in both sets; None if nothing is, as far as lengths, constants and beginnings of patterns tell."""
+    """The intersection; None if it is empty, as far as lengths, constants and beginnings of patterns tell."""
     if a is ANY_STRING or a == b:
         return b
     if b is ANY_STRING:
@@ -95,7 +95,7 @@ def _kind(language: StringLanguage) -> GroupKind[String]:
 def product(
     a: Group, b: Group, multiply: Callable[[Group, Group, int | None], Group | None], language: StringLanguage
 ) -> Group:
-    """What is in both of two unions; alternatives that come to many are held in groups.
+    """The intersection of two unions; alternatives that come to many are held in groups.
 
     multiply: gives all pairs of alternatives; None if they come to more than so many
     """
@@ -105,7 +105,7 @@ def product(
 
 
 def grouped(a: Group, b: Group, language: StringLanguage) -> list[String]:
-    """What is in both of two unions, as few sets: the alternatives of each, but for constants, are held as a group.
+    """The intersection of two unions, as few sets: the alternatives of each, but for constants, are held as a group.
 
     Constants are kept apart, since they tell objects apart at first sight. There are no quotations.
     """
@@ -121,7 +121,7 @@ def grouped(a: Group, b: Group, language: StringLanguage) -> list[String]:
 
 
 def covers(wide: String, narrow: String) -> bool:
-    """Whether a set has all strings of another, as far as it is seen at first sight: it asks for nothing else."""
+    """Tell whether a set has all strings of another, as far as it is seen at first sight: it asks for nothing else."""
     if wide == narrow or wide.quote is not None or narrow.quote is not None:
         return wide == narrow
     if wide.values is not None or narrow.values is not None:
@@ -143,7 +143,7 @@ def _refutes(refused: frozenset[str], formats: frozenset[str]) -> bool:
 
 
 def _begin_apart(patterns: frozenset[str], others: frozenset[str]) -> bool:
-    """Whether no string begins as patterns of both ask."""
+    """Tell whether no string begins as patterns of both ask."""
     if not patterns or not others or patterns == others:
         return False
     begin, other = (max(map(beginning, each), key=len) for each in (patterns, others))
@@ -223,7 +223,7 @@ def complement(case: String) -> list[String]:
 
 
 def difference(a: String, b: String, language: StringLanguage) -> list[String]:
-    """What is in `a` and not in `b`, as alternatives without common members."""
+    """The difference of `a` and `b`, as alternatives without common members."""
     parts: list[String] = []
     inside: String | None = a
     for outside in complement(b):

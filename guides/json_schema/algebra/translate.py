@@ -1,4 +1,4 @@
-"""What a subschema says, as formulas: its own bounds as one normal form, its combinators over its parts."""
+"""Subschemas as formulas: its own bounds as one normal form, its combinators over its parts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ScopedSchema(NamedTuple):
         return "integer" if self.schema.resource.dialect.integer_is_notation else None
 
     def has(self, name: str) -> bool:
-        """Whether a keyword that the dialect knows is there."""
+        """Tell whether a keyword that the dialect knows is there."""
         return name in self.schema.value and name in self.schema.resource.dialect.keywords
 
     def inner(self, schema: Any) -> Formula:
@@ -107,7 +107,7 @@ class ScopedSchema(NamedTuple):
         return self.scope
 
     def only_refers(self) -> bool:
-        """Whether the subschema says nothing but where to read on."""
+        """Tell whether the subschema says nothing but where to read on."""
         if not self.has("$ref"):
             return False
         dialect = self.schema.resource.dialect

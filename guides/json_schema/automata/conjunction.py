@@ -99,7 +99,7 @@ class Conjunction:
         return row
 
     def _is_late(self, place: int, length: int) -> bool:
-        """Whether what is asked for takes more characters from here than there may be."""
+        """Tell whether what is asked for takes more characters from here than there may be."""
         if self._most is None:
             return False
         steps = self._fewest.get(place)
@@ -133,7 +133,7 @@ class Conjunction:
         return self._needed[state]
 
     def _is_dead(self, state: int) -> bool:
-        """Whether it is known that there is no way to an end: not if there was none where more characters were left."""
+        """Tell whether no way leads to an end, as far as known: none did where more characters were left."""
         place, length = self._numbers.states[state]
         return self._needed.get(state, 0) >= NEVER or self._dead.get(place, length + 1) <= length
 
@@ -184,7 +184,7 @@ class Conjunction:
             self._dead[place] = min(length, self._dead.get(place, length))
 
     def _orders(self, state: int) -> list[tuple[int, int]]:
-        """What a state comes by in each of the orders in which states are looked at."""
+        """The keys of a state in each of the orders in which states are looked at."""
         joint, length = self._at(state)
         near = self._distance(state)
         orders = [(near, 0)]
@@ -241,12 +241,12 @@ class Conjunction:
 
     @cached_property
     def is_endless(self) -> bool:
-        """Whether every text can be continued to a string: what is enough can be met for good, whatever came before."""
+        """Tell whether every text can be continued to a string: enough can be met for good, whatever came before."""
         return self._most is None and self._cost_beyond < NEVER and self._enough.is_sure
 
     @cached_property
     def _enough(self) -> Progress:
-        """What is enough for a string."""
+        """A sufficient length of a string."""
         if self._verdict is None:
             return self._progress
         return Progress(Demand(tuple((number, True) for number in range(len(self._machines)))), self._machines)
@@ -303,7 +303,7 @@ def table_of(case: String) -> Node:
 
 
 def _demand(case: String, nodes: Numbers[Node]) -> Demand:
-    """What a set asks for; nodes: the conditions, to which new ones are added."""
+    """The demand of a set; nodes: the conditions, to which new ones are added."""
     conditions = conditions_of(case)
     if case.values is not None:
         conditions.append((any_of(case.values), True))

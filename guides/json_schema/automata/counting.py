@@ -17,8 +17,7 @@ from ...automata.distances import steps_to
 from ...graph.fragment import Fragment
 from ...limits import spend
 from ...syntax import Ranges
-from .alphabet import Alphabet, Ways
-from .spelling import Escapes, bytes_of
+from .spelling import Alphabet, Escapes, Ways, bytes_of
 
 MAX_REACHED = 32
 
@@ -99,11 +98,11 @@ class Counting:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no text."""
+        """Tell whether there is no text."""
         return self.bytes_needed(self.automaton.start, 0) >= NEVER
 
     def all_alive(self, length: int) -> bool:
-        """Whether every state that has an end can be completed at this length."""
+        """Tell whether every state that has an end can be completed at this length."""
         return self.least <= length and (self.most is None or length + self._farthest <= self.most)
 
     def bytes_needed(self, state: int, length: int) -> int:

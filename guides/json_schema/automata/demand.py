@@ -1,4 +1,4 @@
-"""What is asked of strings: conditions to be met or not, and of each of some groups one such demand at least.
+"""Demands on strings: conditions to be met or not, and of each of some groups one such demand at least.
 
 Of a group with a demand that is met for good nothing is asked any more, nor of a demand that cannot be met. So where
 the automata of such conditions are makes no difference: they are taken to be DEAD, and a conjunction of many
@@ -29,7 +29,7 @@ MAX_CELLS = 400_000
 
 @dataclass(frozen=True)
 class Demand:
-    """What is asked of a string.
+    """A demand on a string.
 
     conditions: the numbers of conditions, each with whether it must be met; either: the groups
     """
@@ -78,20 +78,20 @@ class Progress:
         return sum(not joint[-1] & group.bit for group in self._part.groups)
 
     def most(self, joint: Joint, turn: Callable[[int], int]) -> int:
-        """What is enough from any state, where a turn gives what it takes to meet a condition for good."""
+        """A sufficient length from any state, where a turn gives what it takes to meet a condition for good."""
         return self._part.most(joint, joint[-1], turn)
 
     def clashes(self, joint: Joint) -> bool:
-        """Whether two conditions outside of groups cannot both be met from a state, as far as a few steps tell."""
+        """Tell whether two conditions outside of groups cannot both be met from a state, as far as a few steps tell."""
         return self._part.clashes(joint)
 
     @cached_property
     def is_sure(self) -> bool:
-        """Whether what is asked for can be met for good from every state."""
+        """Tell whether what is asked for can be met for good from every state."""
         return self._part.is_sure
 
     def is_met(self, joint: Joint, met: Met) -> bool:
-        """Whether a text may end in a state, in which these of the conditions are met."""
+        """Tell whether a text may end in a state, in which these of the conditions are met."""
         return self._part.is_met(met, joint[-1])
 
 
@@ -141,7 +141,7 @@ class _Part:
         self.inner = sum(group.bit | group.inner for group in self.groups)
 
     def is_lost(self, joint: Joint) -> bool:
-        """Whether one of its own conditions cannot be as it is wanted."""
+        """Tell whether one of its own conditions cannot be as it is wanted."""
         return any(steps[joint[number]] >= NEVER for number, _, _, steps in self._own)
 
     def clashes(self, joint: Joint) -> bool:
@@ -152,7 +152,7 @@ class _Part:
         )
 
     def settle(self, joint: Joint, bits: int, matter: set[int]) -> _Found | None:
-        """What is settled; None if the demand cannot be met. Adds the machines to `matter` that still do."""
+        """The part that is settled; None if the demand cannot be met. Adds the machines to `matter` that still do."""
         spend(100 * (1 + len(self._own)))
         if self.is_lost(joint):
             return None
@@ -181,7 +181,7 @@ class _Part:
 
     @cached_property
     def is_sure(self) -> bool:
-        """Whether it can be met for good, whatever came before."""
+        """Tell whether it can be met for good, whatever came before."""
         return all(wanted and can_always_be_met(machine) for _, wanted, machine, _ in self._own) and all(
             any(one.is_sure for one in group.parts) for group in self.groups
         )
@@ -196,7 +196,7 @@ class _Part:
         )
 
     def is_met(self, met: Met, bits: int) -> bool:
-        """Whether a text is as it is asked for that meets these conditions."""
+        """Tell whether a text is as it is asked for that meets these conditions."""
         return all(met[number] == wanted for number, wanted, _, _ in self._own) and all(
             bits & group.bit or any(not bits & one.bit and one.is_met(met, bits) for one in group.parts)
             for group in self.groups
@@ -265,7 +265,7 @@ class Steps:
 
 
 def _is_apart(one: _Condition, other: _Condition, start: tuple[int, int]) -> bool:
-    """Whether no string goes on from two places so that both conditions are as wanted; False if that takes long."""
+    """Tell whether no string goes on from two places with both conditions as wanted; False if that takes long."""
     (_, wanted, machine, steps), (_, also_wanted, also_machine, also_steps) = one, other
     nowhere = [DEAD] * machine.atoms
     seen = {start}
@@ -288,7 +288,7 @@ def _is_apart(one: _Condition, other: _Condition, start: tuple[int, int]) -> boo
 
 
 def is_complete(machine: Subsets) -> bool:
-    """Whether all states of an automaton have been worked out; if they are too many they are made on demand."""
+    """Tell whether all states of an automaton have been worked out; if they are too many they are made on demand."""
     if machine.max_states is None:
         return False
     machine.max_states = min(machine.max_states, MAX_CELLS // machine.atoms)
@@ -302,7 +302,7 @@ def is_complete(machine: Subsets) -> bool:
 
 
 def can_always_be_met(machine: Subsets) -> bool:
-    """Whether from every state, met as DEAD too, a state is reached from which every string is accepted."""
+    """Tell whether from every state, met as DEAD too, a state is reached from which every string is accepted."""
     if not is_complete(machine):
         return False
     if machine.everything == DEAD or any(DEAD in row for row in machine.rows):

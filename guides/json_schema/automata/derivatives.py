@@ -9,6 +9,7 @@ Source: J. Brzozowski, "Derivatives of regular expressions" (1964).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Sequence as ListOf
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,9 +18,10 @@ from ...automata.character_rows import rows_of
 from ...kept import kept
 from ...limits import spend
 from ...locks import new_lock
+from ...regex.measure import ENDLESS, Known, lengths
 from ...regex.tree import ANY_TEXT
 from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
-from .narrowing import size
+from .spelling import has_table
 
 MAX_DERIVATIVES = 20_000
 BYTES_PER_NODE = EFFORT_PER_NODE = 200
@@ -32,7 +34,7 @@ _ADDING = new_lock()
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What a table has left to match from one of its states."""
+    """The language that a table has left to match from one of its states."""
 
     table: Table
     state: int
@@ -42,14 +44,14 @@ Left = Node | Rest
 
 
 class Rests:
-    """What literals have left behind their first character: of each one value, however many states have it."""
+    """The bytes that literals have left behind their first character: each once, however many states have it."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, int], Node] = {}
         self.held_bytes = 0
 
     def after(self, data: bytes, point: int) -> Node:
-        """What is left of a literal's bytes after a character."""
+        """The rest of a literal's bytes after a character."""
         found = self._known.get((data, point))
         if found is None:
             spend(len(data) // 4)
@@ -70,7 +72,7 @@ class Expression:
 
     def __init__(self, node: Node) -> None:
         self._efforts = [EFFORT_PER_NODE * size(node)]
-        """What a derivative of each state takes: it is about as large as its node, and is compared as a whole.
+        """The work that a derivative of each state takes: it is about as large as its node, and is compared as a whole.
 
         A state that has grown has most parts in common with those before.
         """
@@ -130,7 +132,7 @@ class Expression:
         return number
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far is in the language."""
+        """Tell whether the text so far is in the language."""
         return self._accepting[state]
 
     def bounds(self, state: int) -> tuple[int, ...]:
@@ -141,7 +143,7 @@ class Expression:
         return known
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text is in the language; names of members are asked for many times."""
+        """Tell whether the whole text is in the language; names of members are asked for many times."""
         known = self._matched.get(text)
         if known is None:
             state = 0
@@ -155,7 +157,7 @@ class Expression:
 
 
 def nullable(node: Left) -> bool:
-    """Whether the empty text is in the language."""
+    """Tell whether the empty text is in the language."""
     match node:
         case Literal():
             return not node.data
@@ -174,7 +176,7 @@ def nullable(node: Left) -> bool:
 
 
 def universal(node: Left) -> bool:
-    """Whether every text is in the language, as far as the syntax shows."""
+    """Tell whether every text is in the language, as far as the syntax shows."""
     match node:
         case Sequence():
             return any(map(universal, node.items)) and all(map(nullable, node.items))
@@ -187,7 +189,7 @@ def universal(node: Left) -> bool:
 
 
 def derivative(node: Left, point: int, rests: Rests) -> Left:
-    """What may follow after the character `point`. Its steps are counted where a node has several items."""
+    """The derivative by the character `point`. Its steps are counted where a node has several items."""
     match node:
         case Chars():
             return EMPTY if any(low <= point <= high for low, high in node.ranges) else NOTHING
@@ -291,3 +293,96 @@ def _table_bounds(table: Table, state: int) -> tuple[int, ...]:
         for low, high in ranges:
             found |= {low, high + 1}
     return tuple(sorted(found))
+
+
+MAX_BRANCHES = 16
+MAX_VARYING = 3
+
+
+def narrow(node: Node, least: int, most: int) -> Node | None:
+    """The texts of `node` with `least` to `most` characters; None if plain syntax does not say so briefly.
+
+    That works where at most one part of a sequence varies in length, and that by turns of fixed length.
+    """
+    return None if has_table(node) else _narrow(node, least, most, {})
+
+
+def _narrow(node: Node, least: int, most: int, known: Known) -> Node | None:
+    """As `narrow`, of a node without tables; known: the lengths of nodes that were looked at before."""
+    low, high = lengths(node, known)
+    if least <= low and high <= most:
+        return node
+    if high < least or most < low:
+        return NOTHING
+    match node:
+        case Alternation(items):
+            return _any_of([_narrow(item, least, most, known) for item in items])
+        case Sequence(items):
+            return _narrow_sequence(items, least, most, known)
+        case Repeat(item, 0, 1):
+            return _any_of([EMPTY if least <= 0 else NOTHING, _narrow(item, least, most, known)])
+        case Repeat(item, fewest, greatest):
+            size, longest = lengths(item, known)
+            if size == 0 or size != longest:
+                return None
+            fewest = max(fewest, -(-least // size))
+            turns = most // size
+            greatest = turns if greatest is None else min(greatest, turns)
+            if most >= ENDLESS:
+                greatest = node.max
+            return NOTHING if greatest is not None and fewest > greatest else Repeat(item, fewest, greatest)
+        case _:
+            return None
+
+
+def _narrow_sequence(items: tuple[Node, ...], least: int, most: int, known: Known) -> Node | None:
+    spans = [lengths(item, known) for item in items]
+    varying = [index for index, (low, high) in enumerate(spans) if low != high]
+    if len(varying) == 1:
+        at = varying[0]
+        fixed = sum(low for index, (low, _) in enumerate(spans) if index != at)
+        part = _narrow(items[at], least - fixed, most if most >= ENDLESS else most - fixed, known)
+        if part is None or part == NOTHING:
+            return part
+        return Sequence((*items[:at], part, *items[at + 1 :]))
+    for at in varying if len(varying) <= MAX_VARYING else ():
+        branches = _branches(items[at])
+        if branches is not None:
+            whole = [Sequence((*items[:at], one, *items[at + 1 :])) for one in branches]
+            choices = [_narrow(each, least, most, known) for each in whole]
+            return _any_of(choices)
+    return None
+
+
+def _branches(item: Node) -> ListOf[Node] | None:
+    """A part that varies in length, as a few alternatives."""
+    match item:
+        case Alternation(items) if len(items) <= MAX_BRANCHES:
+            return items
+        case Repeat(inner, 0, 1):
+            return (EMPTY, inner)
+        case _:
+            return None
+
+
+def _any_of(items: ListOf[Node | None]) -> Node | None:
+    kept: list[Node] = []
+    for item in items:
+        if item is None:
+            return None
+        if item != NOTHING:
+            kept.append(item)
+    if sum(size(item) for item in kept) > 8 * MAX_BRANCHES:
+        return None
+    return kept[0] if len(kept) == 1 else Alternation(tuple(kept))
+
+
+def size(node: Node) -> int:
+    """How many nodes there are in a node."""
+    match node:
+        case Sequence(items) | Alternation(items):
+            return 1 + sum(size(item) for item in items)
+        case Repeat(item, _, _):
+            return 1 + size(item)
+        case _:
+            return 1

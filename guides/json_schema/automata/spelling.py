@@ -1,18 +1,21 @@
-"""How JSON text spells characters: which stand for themselves, which need an escape."""
+"""Spellings of characters in JSON text: which stand for themselves, which need an escape; sets of them, prepared."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import abc
 from collections.abc import Callable, Iterable
 from typing import Literal as OneOf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....kernels.answers import NEVER
-from ...automata.charsets import ALL, intersect, negate, single
+from ...automata.charsets import ALL, intersect, negate, normalise, single
 from ...automata.distances import shortest_in_table
+from ...graph.graph import Edge
 from ...kept import kept
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table
 
@@ -57,7 +60,7 @@ def spell_chars(ranges: Ranges, escapes: Escapes) -> Node:
 
 @kept(4096, 8 << 20)
 def after_backslash(ranges: Ranges, escapes: Escapes) -> Alternation:
-    """What follows the backslash in the escapes of the characters `ranges`."""
+    """The syntax behind the backslash in the escapes of the characters `ranges`."""
     if escapes == "any":
         return Alternation(tuple(_any_escapes(ranges)))
     codes = [code for low, high in intersect(ranges, SPECIAL) for code in range(low, high + 1)]
@@ -103,7 +106,7 @@ def spell(node: Node, escapes: Escapes) -> Node:
 
 
 def _stand_for_themselves(ranges: Ranges) -> bool:
-    """Whether there are characters, none of which needs an escape; told sooner than what is kept is found."""
+    """Tell whether there are characters, none of which needs an escape; told sooner than what is kept is found."""
     return bool(ranges) and all(
         (high < 0x5C or low > 0x5C) and (low > 0x22 or 0x20 <= low <= high < 0x22) for low, high in ranges
     )
@@ -177,7 +180,7 @@ def fewest_bytes(node: Node) -> int:
 
 
 def has_table(node: Node) -> bool:
-    """Whether a table, whose language is bytes and not characters, is part of a node."""
+    """Tell whether a table, whose language is bytes and not characters, is part of a node."""
     match node:
         case Table():
             return True
@@ -190,7 +193,7 @@ def has_table(node: Node) -> bool:
 
 
 def _any_escapes(ranges: Ranges) -> list[Node]:
-    """What may follow the backslash when every escape is allowed; half of a surrogate pair is no character."""
+    """The syntax behind the backslash when every escape is allowed; half of a surrogate pair is no character."""
     short = {**SHORT, 0x2F: b"/"}
     found: list[Node] = [Literal(text) for code, text in short.items() if intersect(ranges, single(code))]
     for low, high in intersect(ranges, ((0, 0xD7FF), (0xE000, 0xFFFF))):
@@ -241,3 +244,59 @@ def hexadecimal(low: int, high: int, digits: int = 4) -> Node:
 def _hex_digits(low: int, high: int) -> Node:
     digits = "0123456789abcdef"[low : high + 1]
     return Chars(tuple((ord(char), ord(char)) for char in sorted(set(digits + digits.upper()))))
+
+
+PLAIN_ASCII: Ranges = intersect(PLAIN, ((0, 0x7F),))
+
+
+class Ways(NamedTuple):
+    """Which characters lead to which state.
+
+    plain: ASCII characters that stand for themselves, as (first, last, state); others: for a state, the numbers of
+    the sets of characters that are spelt with more bytes, if not all of them
+    """
+
+    plain: list[tuple[int, int, int]]
+    others: list[tuple[int, tuple[int, ...]]]
+
+
+class Alphabet:
+    """Disjoint sets of characters, prepared for being spelt by many nodes."""
+
+    def __init__(self, sets: abc.Sequence[Ranges], escapes: Escapes) -> None:
+        self.escapes: Escapes = escapes
+        self._sets = sets
+        self._unions: dict[tuple[int, ...], Ranges] = {}
+        self._plain = sorted(
+            (low, high, number) for number, ranges in enumerate(sets) for low, high in intersect(ranges, PLAIN_ASCII)
+        )
+        self._others = [
+            number for number, ranges in enumerate(sets) if escapes == "any" or intersect(ranges, PLAIN_ASCII) != ranges
+        ]
+
+    def ways(self, row: abc.Sequence[int]) -> Ways:
+        """Which characters lead where, if set number i leads to row[i], or nowhere if that is negative."""
+        plain: list[Edge] = []
+        end = state = -1
+        for low, high, number in self._plain:
+            if row[number] == state and low == end + 1:
+                if state >= 0:
+                    plain[-1] = (plain[-1][0], high, state)
+            else:
+                state = row[number]
+                if state >= 0:
+                    plain.append((low, high, state))
+            end = high
+        others: dict[int, tuple[int, ...]] = {}
+        for number in self._others:
+            if row[number] >= 0:
+                others[row[number]] = (*others.get(row[number], ()), number)
+        return Ways(plain, list(others.items()))
+
+    def union(self, numbers: tuple[int, ...]) -> Ranges:
+        """The characters in any of these sets."""
+        known = self._unions.get(numbers)
+        if known is None:
+            known = normalise(pair for number in numbers for pair in self._sets[number])
+            self._unions[numbers] = known
+        return known

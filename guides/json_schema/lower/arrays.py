@@ -32,7 +32,7 @@ class ArrayPlace(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """Whether the next item may count for a `contains`, and whether one that satisfies it may be there uncounted."""
+    """Tell whether the next item may count for a `contains`, and whether one that does may be there uncounted."""
 
     counts: bool
     uncounted: bool
@@ -320,12 +320,12 @@ class Items:
             self._shortest_values[place] = few if number >= missing else more - length
 
     def _is_alive(self, place: ArrayPlace) -> bool:
-        """Whether the array can still be completed."""
+        """Tell whether the array can still be completed."""
         told = self._told(place)
         return self._search(place) if told is None else told
 
     def _told(self, place: ArrayPlace) -> bool | None:
-        """Whether an array can be completed, one item for each thing that is missing; None if that does not tell."""
+        """Tell whether an array can be completed, one item for each thing missing; None if that does not tell."""
         case = self._case
         if place.length < max((len(case.prefix), *(part.start for part in case.contains))):
             return None
@@ -340,7 +340,7 @@ class Items:
         return True if roomy and not bounded else None
 
     def _enough_values(self, place: ArrayPlace, missing: int, wanted: list[int]) -> bool:
-        """Whether there are values for so many items, and for so many of each `contains`."""
+        """Tell whether there are values for so many items, and for so many of each `contains`."""
         values = self._values(self._case.rest) if self._rest_exists else []
         if not any(wanted) and not self._case.prefix:
             return missing <= len(values) - place.used.bit_count()
@@ -351,7 +351,7 @@ class Items:
         )
 
     def _enough_kinds(self, wanted: list[int]) -> bool:
-        """Whether further items can satisfy each `contains` that is wanted."""
+        """Tell whether further items can satisfy each `contains` that is wanted."""
         case, schema = self._case, self._owner.schema
         return self._rest_exists and all(
             schema.has_instance(schema.formulas.all_of((case.rest, part.formula)))

@@ -1,4 +1,4 @@
-"""What generation would come upon in a schema, found before it: sets that cannot be enforced, or are too large."""
+"""Checks before generation: sets of a schema that cannot be enforced, or are too large."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from dataclasses import replace
 from ....errors import LimitError, SchemaError
 from ...graph.graph import Graph
 from ...graph.lowering import Lowering
-from ...limits import spend
-from ..algebra.cases import NO_NAMES, Array, Normal, Number, Object, String
+from ..algebra.cases import NO_NAMES, Array, Normal, Object, String
 from ..algebra.formula import Formula
 from ..algebra.strings import intersect, is_plain
 from ..compiled import CompiledSchema
 from .form import Form
-from .numbers.multiples import decimal_step
-from .numbers.numeral_places import is_told_on_demand
-from .numbers.texts import spelt_numbers
 from .objects.free_names import SPARE, free_names
 from .objects.free_names import suits as may_matter
 from .objects.name_choice import suits as many_rules
@@ -24,7 +20,6 @@ from .strings.lowering import StringLowering
 from .unique import NO_WATCH, Watch, check_told, check_watched, is_watched
 
 MAX_CHECKED = 20_000
-FEW_REMAINDERS = 1000
 """Up to how many remainders are never too many states."""
 FEW_CHARACTERS = 5000
 """Up to how many characters of excluded texts are never too many states."""
@@ -33,7 +28,6 @@ RISKY = frozenset(
     (
         *("uniqueItems", "contains", "unevaluatedItems", "not", "oneOf", "if", "dependencies", "dependentSchemas"),
         *("patternProperties", "propertyNames", "unevaluatedProperties", "minProperties", "maxProperties", "x-quote"),
-        "multipleOf",
     )
 )
 # What is under none of these, and is by itself, has no such set: others have it where they are and-ed with something.
@@ -58,7 +52,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
         formula = todo.pop()
         try:
             normal = schema.cases(formula)
-            watch = _check_cases(schema, normal, strings, form, formula, watch)
+            watch = _check_cases(schema, normal, strings, formula, watch)
             negated += (part for array in normal.arrays for part in _negated(schema, array))
             for part in _parts(schema, normal, strings):
                 if part not in seen and not (part.kind == "schema" and id(part.subject[0].value) not in looked_into):
@@ -76,7 +70,7 @@ def check(schema: CompiledSchema, form: Form) -> Watch:
 
 
 def _check_cases(
-    schema: CompiledSchema, normal: Normal, strings: StringLowering, form: Form, formula: Formula, watch: Watch
+    schema: CompiledSchema, normal: Normal, strings: StringLowering, formula: Formula, watch: Watch
 ) -> Watch:
     """Check the alternatives of one formula; what is to be watched so far, with them."""
     _check_texts(schema, strings, normal, formula)
@@ -84,8 +78,6 @@ def _check_cases(
         watch = _check_unique(schema, array, formula, watch)
     for object_ in normal.objects:
         watch = _check_names(schema, object_, strings, formula, watch)
-    for number in normal.numbers:
-        _check_multiples(schema, number, formula, form)
     return watch
 
 
@@ -181,20 +173,6 @@ def _check_strings(strings: StringLowering, case: String) -> None:
     is_and_ed = case.excluded or case.not_patterns or case.not_formats or case.either
     if is_and_ed or len(case.patterns) + len(case.formats) > 1:
         strings.shortest(case)
-
-
-def _check_multiples(schema: CompiledSchema, case: Number, formula: Formula, form: Form) -> None:
-    """Raise SchemaError for multiples of numbers so large that their remainders may be too many."""
-    if is_told_on_demand(case, form.spelling):
-        return
-    steps = case.not_multiple_of if case.multiple_of is None else case.not_multiple_of | {case.multiple_of}
-    if all(decimal_step(step)[0] <= FEW_REMAINDERS for step in steps):
-        return
-    try:
-        spelt_numbers(case, form.spelling)
-    except LimitError as error:
-        spend(0)  # raises the error again where it is the call that takes too much
-        raise SchemaError(str(error), schema.formulas.keyword_of(formula, "multipleOf")) from None
 
 
 def _check_unique(schema: CompiledSchema, array: Array, formula: Formula, watch: Watch) -> Watch:

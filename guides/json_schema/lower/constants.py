@@ -14,7 +14,7 @@ from ..algebra.formula import json_key
 from ..automata.spelling import spelt
 from ..read.dialects import as_written, exact, is_array, is_object
 from .measures import MOST
-from .numbers.notation import exponents_of, places_of_points, spellings, tail
+from .numbers.literals import places_of_points, spellings, tail, written_exponents
 from .protocol import ConstantLowering
 
 FEW = 16
@@ -168,7 +168,7 @@ class ConstantPlaces:
         elif not number:
             yield b"", self._owner.graph.node(links=[(CALL, self._owner.number_rule(ZERO), after)])
         else:
-            places = partial(places_of_points, own=exponents_of((text,)))
+            places = partial(places_of_points, own=written_exponents((text,)))
             for mantissa, exponent in spellings(number, places):
                 behind = lower(tail(exponent, "." in mantissa, None), after)
                 assert behind is not None, "what may be left out can be read"

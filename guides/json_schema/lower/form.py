@@ -1,16 +1,130 @@
-"""How the texts of a schema's values are written."""
+"""The form of JSON text: white space, the order of members, spellings of strings and of numbers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from functools import lru_cache
+from typing import Literal as OneOf
+from typing import cast, get_args
 
-from ....checks import one_of
+from ....checks import brief, one_of
+from ....errors import OptionError
+from ...syntax import Alternation, Chars, Literal, Node, Repeat, Sequence
 from ..automata.spelling import Escapes
-from .whitespace import Spacing
 
-Order = Literal["schema", "any"]
-Spelling = Literal["plain", "any"]
+Whitespace = OneOf["flexible", "compact", "pretty", "any"]
+_KINDS = get_args(Whitespace)
+
+MOST_SPACES, MOST_TABS = 128, 32
+"""How far a line is indented at most: 32 levels by 4 spaces or by a tab each."""
+
+_ANY = Repeat(Chars(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20))), 0, None)
+_INDENTED = Alternation((Repeat(Literal(b" "), 0, MOST_SPACES), Repeat(Literal(b"\t"), 1, MOST_TABS)))
+_LINE = Sequence((Repeat(Literal(b"\r"), 0, 1), Literal(b"\n"), _INDENTED))
+_NONE = Literal(b"")
+_ONE = Literal(b" ")
+_PERHAPS = Repeat(_ONE, 0, 1)
+_PERHAPS_LINE = Alternation((_NONE, _LINE))
+_PERHAPS_EITHER = Alternation((_NONE, _ONE, _LINE, Sequence((_ONE, _LINE))))
+
+
+@lru_cache(maxsize=1024)
+def _line(blanks: int) -> Node:
+    return Literal(b"\n" + b" " * blanks)
+
+
+@dataclass(frozen=True, slots=True)
+class Spacing:
+    """White space between tokens.
+
+    whitespace: "flexible" allows what json.dumps writes with any indent and its usual separators: one space after a
+    colon or comma, and one line break wherever a line may end, indented by spaces or by tabs, at most MOST_SPACES
+    or MOST_TABS; "compact" allows none; "pretty" wants exactly what json.dumps(indent=indent) writes; "any" allows
+    all of JSON's, without bound.
+    """
+
+    whitespace: Whitespace = "flexible"
+    indent: int = 2
+
+    def __post_init__(self) -> None:
+        one_of(self.whitespace, "whitespace", _KINDS)
+        indent = cast(object, self.indent)
+        if not isinstance(indent, int) or isinstance(indent, bool) or not 0 <= indent <= 16:
+            raise OptionError(f"indent must be 0 to 16 blanks, not {brief(indent)}")
+
+    @property
+    def rules(self) -> tuple[Node, ...]:
+        """The nodes among those below that are more than a fixed text or one that may be left out."""
+        match self.whitespace:
+            case "any":
+                return (_ANY,)
+            case "flexible":
+                return (_PERHAPS_LINE, _PERHAPS_EITHER)
+            case _:
+                return ()
+
+    @property
+    def depends_on_depth(self) -> bool:
+        """Tell whether white space differs from one depth of nesting to another."""
+        return self.whitespace == "pretty"
+
+    def before_colon(self) -> Node:
+        """Between a member's name and the colon."""
+        return _ANY if self.whitespace == "any" else _NONE
+
+    def after_colon(self) -> Node:
+        """Between the colon and the value."""
+        match self.whitespace:
+            case "any":
+                return _ANY
+            case "compact":
+                return _NONE
+            case "pretty":
+                return _ONE
+            case "flexible":
+                return _PERHAPS
+
+    def before_comma(self) -> Node:
+        """Between an item and the comma after it."""
+        return _ANY if self.whitespace == "any" else _NONE
+
+    def after_comma(self, depth: int) -> Node:
+        """Between a comma and the next item, in a container at `depth`."""
+        if self.whitespace == "flexible":
+            return _PERHAPS_EITHER
+        return self.inside(depth)
+
+    def inside(self, depth: int) -> Node:
+        """After an opening bracket, before the first item."""
+        match self.whitespace:
+            case "any":
+                return _ANY
+            case "compact":
+                return _NONE
+            case "pretty":
+                return _line(self.indent * (depth + 1))
+            case "flexible":
+                return _PERHAPS_LINE
+
+    def at_end(self, depth: int) -> Node:
+        """Before the closing bracket of a container with items."""
+        match self.whitespace:
+            case "pretty":
+                return _line(self.indent * depth)
+            case _:
+                return self.inside(depth)
+
+    def when_empty(self) -> Node:
+        """Between the brackets of a container without items."""
+        return _ANY if self.whitespace == "any" else _NONE
+
+    def around(self) -> Node:
+        """Before and after the whole value."""
+        return _ANY if self.whitespace == "any" else _NONE
+
+
+Order = OneOf["schema", "any"]
+Spelling = OneOf["plain", "any"]
 _ORDERS, _ESCAPES, _SPELLINGS = get_args(Order), get_args(Escapes), get_args(Spelling)
 
 
@@ -20,7 +134,7 @@ class Form:
 
     order: "schema" writes members in the order of the schema, others after them; "any" in any order
     spacing: the white space; escapes: "canonical" as json.dumps(ensure_ascii=False) escapes, or "any"
-    spelling: of numbers, "plain" as people write them, see numbers/plain.py, or "any"
+    spelling: of numbers, "plain" as people write them, see numbers/texts.py, or "any"
     """
 
     order: Order = "schema"

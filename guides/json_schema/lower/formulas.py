@@ -19,8 +19,7 @@ from .constants import FEW, ConstantPlaces, container_kinds
 from .form import Form
 from .fragments import number_fragment, space_fragment, string_fragment
 from .measures import MOST, Measure, Measures
-from .numbers.numeral_places import is_told_on_demand, numeral_rule
-from .numbers.texts import spelt_numbers
+from .numbers.texts import number_rule
 from .objects.choices import Choices
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
@@ -223,15 +222,11 @@ class FormulaLowering:
         """The rule of a set of numbers, of which there is one."""
         rule = self._numbers.get(case)
         if rule is None:
-            rule = self._numbers[case] = self._new_number_rule(case)
+            fragment = number_fragment(case, self.form.spelling)
+            made = fragment is None
+            rule = number_rule(self.lowering, case, self.form.spelling) if made else self.graph.insert(fragment)
+            self._numbers[case] = rule
         return rule
-
-    def _new_number_rule(self, case: Number) -> int:
-        graph, spelling = self.graph, self.form.spelling
-        if is_told_on_demand(case, spelling):
-            return numeral_rule(self.lowering, case, spelling)
-        fragment = number_fragment(case, spelling)
-        return self.lowering.rule(spelt_numbers(case, spelling)) if fragment is None else graph.insert(fragment)
 
     def string_rule(self, case: String) -> int | None:
         """The rule of a set of strings, of which there is one; None if no string is in it."""
@@ -273,7 +268,7 @@ class LazyValue(NamedRule):
         return self._lowering.weight_of(self._formula)
 
     def name(self) -> str:
-        """What people know the rule by."""
+        """The name that people know the rule by."""
         return self._lowering.schema.formulas.place_of(self._formula)
 
     def pointer(self) -> str:

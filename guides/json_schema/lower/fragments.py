@@ -12,10 +12,9 @@ from ..algebra.cases import Number, String
 from ..automata.counting import Counting
 from ..automata.spelling import Escapes, spell
 from ..read.regex_format import BRANCH, WHOLE, rules
-from .form import Spelling
+from .form import Spacing, Spelling
 from .numbers.texts import spelt_numbers
 from .strings.lowering import REGEX, in_quotes, plan
-from .whitespace import Spacing
 
 MAX_NODES = 2000
 """Up to how many nodes a piece has that is kept."""
@@ -23,8 +22,9 @@ MAX_NODES = 2000
 
 @kept(512, 32 << 20)
 def number_fragment(case: Number, spelling: Spelling) -> Fragment | None:
-    """The rule of a set of numbers; None if there are none, or it is too large."""
-    return _lowered(spelt_numbers(case, spelling))
+    """The rule of a set of numbers; None if there are none, or too many."""
+    node = spelt_numbers(case, spelling)
+    return None if node is None else _lowered(node)
 
 
 @kept(512, 32 << 20)

@@ -24,7 +24,7 @@ class Liveness(Generic[PlaceT]):
         self._known: dict[PlaceT, bool] = {}
 
     def __call__(self, place: PlaceT) -> bool:
-        """Whether an end can be reached from a place."""
+        """Tell whether an end can be reached from a place."""
         known = self._known.get(place)
         if known is not None:
             return known

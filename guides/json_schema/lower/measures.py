@@ -17,7 +17,7 @@ from ..read.dialects import as_written, is_array, is_object
 from ..witness.numbers import Standing
 from ..witness.strings import StandingText
 from .form import Spelling
-from .numbers.notation import exponents_of, places_of_points, spellings
+from .numbers.literals import places_of_points, spellings, written_exponents
 from .numbers.texts import fewest_number_bytes
 
 MOST = 2**28
@@ -111,7 +111,7 @@ class Measures:
         if self._spelling == "plain":
             return len(as_written(value))
         text = as_written(value)
-        number, places = Fraction(text), partial(places_of_points, own=exponents_of((text,)))
+        number, places = Fraction(text), partial(places_of_points, own=written_exponents((text,)))
         if not number:
             return 1
         return min(

@@ -1,4 +1,4 @@
-"""What the lowerings of containers ask of that of the schema which they belong to, each as little as it needs."""
+"""Protocols that the lowerings of containers ask of that of their schema, each as little as it needs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ContainerLowering(Protocol):
 
 
 class ItemLowering(ContainerLowering, Protocol):
-    """What arrays need besides: their items."""
+    """The lowering that arrays need besides: their items."""
 
     @property
     def marks(self) -> Marks:
@@ -81,7 +81,7 @@ class ItemLowering(ContainerLowering, Protocol):
 
 
 class NameLowering(ContainerLowering, Protocol):
-    """What is written with quotes: names of members, and strings that are constants."""
+    """The lowering of all that is written with quotes: names of members, and strings that are constants."""
 
     @property
     def lowering(self) -> Lowering:
@@ -95,7 +95,7 @@ class NameLowering(ContainerLowering, Protocol):
 
 
 class MemberLowering(NameLowering, Protocol):
-    """What objects need besides: their members."""
+    """The lowering that objects need besides: their members."""
 
     @property
     def spare(self) -> int:
@@ -130,7 +130,7 @@ class MemberLowering(NameLowering, Protocol):
 
 
 class ConstantLowering(NameLowering, Protocol):
-    """What constants need besides: the numbers in them, and the bytes of values."""
+    """The lowering that constants need besides: the numbers in them, and the bytes of values."""
 
     def number_rule(self, case: Number) -> int:
         """The rule of a set of numbers."""

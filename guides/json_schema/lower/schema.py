@@ -12,8 +12,7 @@ from .formulas import FormulaLowering, LazyValue
 from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .stencil_graph import COUNT, ITEMS, NAMES, NUMBER, SPACE, STRING, Hole
-from .stencil_lowering import StencilLowering
-from .stencils import ANYTHING, Shape, Stencil, is_common, keep, shape_of, stencils, turns, weight_of
+from .stencils import ANYTHING, Shape, Stencil, StencilLowering, is_common, keep, shape_of, stencils, turns, weight_of
 
 
 class SchemaLowering(FormulaLowering):
@@ -28,7 +27,7 @@ class SchemaLowering(FormulaLowering):
         return self._weight(formula, is_member=True)
 
     def _weight(self, formula: Formula, *, is_member: bool) -> int:
-        """What is defined with the rule of a formula's values."""
+        """The weight of all that is defined with the rule of a formula's values."""
         if formula is EVERYTHING:
             return 1
         normal = self.schema.cases(formula)
@@ -108,7 +107,7 @@ class SchemaLowering(FormulaLowering):
         return True
 
     def _is_uniform(self, case: Array) -> bool:
-        """Whether nothing is asked of an array but how many items there are, and of all items the same."""
+        """Tell whether nothing is asked of an array but how many items there are, and of all items the same."""
         asks = case.prefix or case.contains or case.unique is not None
         return not asks and (case.max_items == 0 or (case.rest is not NOTHING and self.schema.has_instance(case.rest)))
 

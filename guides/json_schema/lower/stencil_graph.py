@@ -9,7 +9,7 @@ from ....kernels.chart.layout import FINAL, FLAGS, GUARD, LINK_HI, LINK_KIND, LI
 from ...graph.graph import Graph, Link
 
 Hole = tuple[str, int]
-"""What is to be in a hole: its kind, and the how manieth of that kind it is."""
+"""The content of a hole: its kind, and the how manieth of that kind it is."""
 NUMBER: Final = "number"
 STRING: Final = "string"
 ITEMS: Final = "items"

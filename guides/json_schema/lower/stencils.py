@@ -6,19 +6,24 @@ Without the copies first masks of 300 schemas of MaskBench take a tenth longer o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ....kernels.chart.layout import UNBOUNDED
+from ....kernels.chart.layout import CALL, EPSILON, UNBOUNDED
 from ...graph.fragment import Fragment
 from ...graph.later import HEAVY
 from ...syntax import Node
-from ..algebra.cases import ANY_STRING, NO_NAMES, Array, Normal, Number, Object, Rule, String
+from ..algebra.cases import ANY_ARRAY, ANY_NUMBER, ANY_STRING, NO_NAMES, Array, Normal, Number, Object, Rule, String
+from ..algebra.formula import EVERYTHING, Formula
+from ..compiled import CompiledSchema
+from .arrays import Items
 from .form import Form
+from .formulas import FormulaLowering
 from .objects.member_set import MemberSet
-from .stencil_graph import Hole
+from .stencil_graph import ITEMS, NUMBER, SPACE, STRING, Hole, StencilGraph
 
 MOST_FORMS = 16
 MOST_STENCILS = 128
@@ -48,7 +53,7 @@ class ObjectShape(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What is the same in the bodies of all formulas that have one stencil.
+    """The part that is the same in the bodies of all formulas that have one stencil.
 
     is_member: whether a colon comes first; depth: 0 where it does not matter
     """
@@ -96,14 +101,14 @@ def keep(known: dict[Shape, Stencil], shape: Shape, stencil: Stencil) -> Stencil
 
 
 def is_common(normal: Normal) -> bool:
-    """Whether a normal form asks nothing that a shape does not tell, as far as it alone says so."""
+    """Tell whether a normal form asks nothing that a shape does not tell, as far as it alone says so."""
     if not _is_single(normal):
         return False
     return not any(case.values is not None for case in normal.strings) and all(map(_is_plain, normal.objects))
 
 
 def weight_of(normal: Normal) -> int:
-    """What it takes to lower a normal form, in strings; HEAVY for what is not so common that this is known."""
+    """The cost of lowering a normal form, in strings; HEAVY for what is not so common that this is known."""
     if not _is_single(normal):
         return HEAVY
     if not (all(map(_is_light, normal.strings)) and all(map(_is_round, normal.numbers))):
@@ -117,12 +122,12 @@ def weight_of(normal: Normal) -> int:
 
 
 def _is_single(normal: Normal) -> bool:
-    """Whether there is one kind of arrays and of objects at most, and none by value."""
+    """Tell whether there is one kind of arrays and of objects at most, and none by value."""
     return not normal.constants and len(normal.arrays) <= 1 and len(normal.objects) <= 1
 
 
 def _are_few(rules: tuple[Rule, ...]) -> bool:
-    """Whether rules are few, about names that are all but few, or few."""
+    """Tell whether rules are few, about names that are all but few, or few."""
     return len(rules) <= FEW_RULES and all(_is_light(_without_excluded(rule.names)) for rule in rules)
 
 
@@ -131,7 +136,7 @@ def _without_excluded(names: String) -> String:
 
 
 def _is_light(case: String) -> bool:
-    """Whether strings are all, or few."""
+    """Tell whether strings are all, or few."""
     return case == ANY_STRING or (case.values is not None and _are_short(case.values))
 
 
@@ -140,7 +145,7 @@ def _are_short(texts: Collection[str]) -> bool:
 
 
 def _is_round(case: Number) -> bool:
-    """Whether numbers are all, or integers, within usual bounds or not."""
+    """Tell whether numbers are all, or integers, within usual bounds or not."""
     if case.multiple_of not in (None, 1) or case.not_multiple_of or case.excluded or case.values or case.either:
         return False
     bounds = (bound for bound in (case.minimum, case.maximum) if bound is not None)
@@ -148,7 +153,7 @@ def _is_round(case: Number) -> bool:
 
 
 def _is_plain(case: Object) -> bool:
-    """Whether an object may be told by a set."""
+    """Tell whether an object may be told by a set."""
     counted = case.max_properties is not None or case.min_properties > len(case.required)
     return not counted and not case.either and not case.some
 
@@ -177,3 +182,68 @@ def turns(case: Array) -> tuple[int, int]:
     """How many items may come after the first."""
     most = UNBOUNDED if case.max_items is None else max(case.max_items - 1, 0)
     return max(case.min_items - 1, 0), most
+
+
+class StencilLowering(FormulaLowering):
+    """Lowers the body of a formula's rule as a stencil, with holes in place of the rules that it calls."""
+
+    def __init__(self, schema: CompiledSchema, form: Form) -> None:
+        self._outline = StencilGraph()
+        super().__init__(schema, form, graph=self._outline)
+        self._made: Counter[str] = Counter()
+        self._kinds: list[Node] = []
+        self._whole: int | None = None
+
+    def stencil(self, formula: Formula, depth: int, *, is_member: bool) -> Stencil:
+        """The body of a formula's rule, or of that of its members; `depth` is the value's."""
+        start = self._outline.begin_rule()
+        self.define_body(start, formula, depth, is_member=is_member)
+        final, after = self._outline.final_node(), self._outline.guarded_node()
+        fragment, holes = self._outline.fragment(), tuple(self._outline.holes)
+        return Stencil(fragment, holes, tuple(self._kinds), final, self._outline.promising, after)
+
+    def anything(self) -> Stencil:
+        """The rule of any value, which calls itself."""
+        start = self._outline.begin_rule()
+        self._whole = start
+        final = self._outline.final()
+        words = [(EPSILON, self._outline.literal(word, final), 0) for word in (b"null", b"true", b"false")]
+        rules = [(CALL, rule, final) for rule in (self.number_rule(ANY_NUMBER), self._next(STRING))]
+        array = Items(self, ANY_ARRAY, EVERYTHING, 0, final).entry()
+        assert array is not None
+        containers = [(EPSILON, entry, 0) for entry in (array, self._any_object(start, final))]
+        self._outline.define(start, links=[*words, *rules, *containers])
+        return Stencil(self._outline.fragment(), tuple(self._outline.holes), tuple(self._kinds), final, 0, 0)
+
+    def _any_object(self, value: int, target: int) -> int:
+        """The entry of an object whose members are of this rule."""
+        graph, spacing = self._outline, self.form.spacing
+        end = self.text(b"}", target)
+        name = graph.reserve()
+        comma = self.text(b",", self.gap(spacing.after_comma(0), name))
+        more, close = self.gap(spacing.before_comma(), comma), self.gap(spacing.at_end(0), end)
+        after = graph.node(links=((EPSILON, close, 0), (EPSILON, more, 0)))
+        graph.define(name, links=((CALL, self._next(STRING), self.colon(value, after)),))
+        empty, inside = self.gap(spacing.when_empty(), end), self.gap(spacing.inside(0), name)
+        return graph.node(((0x7B, 0x7B, graph.node(links=((EPSILON, empty, 0), (EPSILON, inside, 0)))),))
+
+    def value(self, formula: Formula, depth: int) -> int:
+        """A hole, since items are all alike; the rule itself where that is any value."""
+        return self._outline.hole(ITEMS) if self._whole is None else self._whole
+
+    def number_rule(self, case: Number) -> int:
+        """A hole."""
+        return self._next(NUMBER)
+
+    def string_rule(self, case: String) -> int | None:
+        """A hole."""
+        return self._next(STRING)
+
+    def space_rule(self, space: Node) -> int:
+        """A hole, of which a kind of white space has the same each time."""
+        self._kinds.append(space)
+        return self._next(SPACE)
+
+    def _next(self, kind: str) -> int:
+        self._made[kind] += 1
+        return self._outline.hole(kind, self._made[kind] - 1)

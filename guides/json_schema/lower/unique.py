@@ -31,7 +31,7 @@ NUMBER = "0"
 
 
 class Watch(NamedTuple):
-    """What is to be watched.
+    """The items and names to be watched.
 
     items: whether there are arrays; repeating: whether items must be there in one, so that a shortest text repeats them
     names: whether there are objects; spare: how many bytes longer than a shortest name one is that must be there
@@ -50,7 +50,7 @@ class Watch(NamedTuple):
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to be watched."""
+        """Tell whether there is anything to be watched."""
         return self.items or self.names
 
 
@@ -58,14 +58,14 @@ NO_WATCH = Watch()
 
 
 def is_watched(schema: CompiledSchema, case: Array) -> bool:
-    """Whether the items of an array must differ, and are not listed."""
+    """Tell whether the items of an array must differ, and are not listed."""
     if not case.unique or (case.max_items is not None and case.max_items <= 1):
         return False
     return not all(schema.constants(part) is not None for part in _parts(case))
 
 
 def _parts(case: Array) -> list[Formula]:
-    """What the items of an array satisfy."""
+    """The formulas of the items of an array."""
     return [part for part in (*case.prefix[: case.max_items], case.rest) if part is not NOTHING]
 
 
@@ -130,7 +130,7 @@ def _length(value: Any) -> int:
 
 
 def check_told(schema: CompiledSchema, watch: Watch) -> Watch:
-    """What is to be watched, with whether that takes the first byte of first items, and what names objects may have.
+    """The watch, with whether that takes the first byte of first items, and what names objects may have.
 
     Raises SchemaError for arrays of which no text tells whether their items must differ.
     """
@@ -165,7 +165,7 @@ def check_told(schema: CompiledSchema, watch: Watch) -> Watch:
 
 
 def _with_names(schema: CompiledSchema, cases: list[Object], watch: Watch) -> Watch:
-    """What is to be watched, with what names some objects may have besides those that they mention."""
+    """The watch, with what names some objects may have besides those that they mention."""
     for case in cases:
         if watch.scarce_names:
             break
@@ -187,7 +187,7 @@ def _unclear(schema: CompiledSchema, group: Iterable[Formula]) -> SchemaError:
 
 
 def _told_by_first(schema: CompiledSchema, watched: list[Array], free: list[Array]) -> bool:
-    """Whether the first items of arrays begin with other bytes than those of others.
+    """Tell whether the first items of arrays begin with other bytes than those of others.
 
     No number, which may be complete after its first byte: what is open then does not tell which array it is in.
     """
@@ -199,7 +199,7 @@ def _told_by_first(schema: CompiledSchema, watched: list[Array], free: list[Arra
 
 
 def _first_bytes(normal: Normal) -> Iterator[str]:
-    """What the texts of values begin with."""
+    """The first bytes of the texts of values."""
     yield from ("n",) if normal.null else ()
     yield from ("t" if value else "f" for value in normal.booleans)
     yield from (NUMBER,) if normal.numbers else ()
@@ -224,7 +224,7 @@ def _below(schema: CompiledSchema, cases: list[Array], normals: list[Normal]) ->
 
 
 def _named(schema: CompiledSchema, case: Object, name: str) -> Iterator[Formula]:
-    """What the member of a name may satisfy, as one that must be there and as any."""
+    """The formulas that the member of a name may satisfy, as one that must be there and as any."""
     formula = schema.member(case, name)
     yield formula
     for rule in case.some:
@@ -243,7 +243,7 @@ def _regions(schema: CompiledSchema, case: Object) -> Iterator[tuple[String, lis
 
 
 def _may_overlap(schema: CompiledSchema, a: String, b: String) -> bool:
-    """Whether two sets of names have a common one, or it takes too much to tell."""
+    """Tell whether two sets of names have a common one, or it takes too much to tell."""
     spend(500)
     try:
         return schema.overlaps(a, b)
@@ -253,7 +253,7 @@ def _may_overlap(schema: CompiledSchema, a: String, b: String) -> bool:
 
 
 def _items(schema: CompiledSchema, case: Array, index: int) -> Iterator[Formula]:
-    """What the item at an index may satisfy, as one that `contains` counts and as one that it does not."""
+    """The formulas that the item at an index may satisfy, as one that `contains` counts and as one that it does not."""
     item, formulas = arrays.item(case, index), schema.formulas
     yield item
     for part in case.contains:
@@ -266,7 +266,7 @@ def _live(formulas: Any) -> frozenset[Formula]:
 
 
 def _has_twins(constant: Any) -> bool:
-    """Whether two items of an array within a constant are equal."""
+    """Tell whether two items of an array within a constant are equal."""
     waiting = [constant]
     while waiting:
         value = waiting.pop()

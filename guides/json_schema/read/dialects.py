@@ -29,27 +29,27 @@ Check = Callable[[Any], str | None]
 
 
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether a JSON value is an object."""
+    """Tell whether a JSON value is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: Any) -> TypeGuard[list[Any]]:
-    """Whether a JSON value is an array."""
+    """Tell whether a JSON value is an array."""
     return isinstance(value, list)
 
 
 def is_number(value: Any) -> bool:
-    """Whether a JSON value is a number (booleans are not, whatever Python thinks)."""
+    """Tell whether a JSON value is a number (booleans are not, whatever Python thinks)."""
     return isinstance(value, (int, float, Fraction)) and not isinstance(value, bool)
 
 
 def is_writable(text: str) -> bool:
-    """Whether a text has no lone surrogates, which UTF-8 cannot write."""
+    """Tell whether a text has no lone surrogates, which UTF-8 cannot write."""
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def only_strings(values: Iterable[Any]) -> bool:
-    """Whether all values are plain strings: lists of constants mostly are, and may be long."""
+    """Tell whether all values are plain strings: lists of constants mostly are, and may be long."""
     return set(map(type, values)) <= {str}
 
 
@@ -89,7 +89,7 @@ def as_written(value: Any) -> str:
 
 
 def is_real(text: str) -> bool:
-    """Whether a number is written with a fraction or an exponent."""
+    """Tell whether a number is written with a fraction or an exponent."""
     return any(char in ".eE" for char in text)
 
 
@@ -134,7 +134,7 @@ def _quote(value: Any) -> str | None:
 
 
 def expected_names(value: Any) -> str | None:
-    """What a list of names should have been, or None if it is fine."""
+    """The kind that a list of names should have been, or None if it is fine."""
     if not is_array(value) or not (only_strings(value) or all(isinstance(name, str) for name in value)):
         return "an array of strings"
     spend(2 * len(value))
@@ -166,7 +166,7 @@ def _values(value: Any) -> str | None:
 
 
 def _constant(value: Any) -> str | None:
-    """What is wrong with a JSON value; without recursion, and so that values that hold themselves end."""
+    """The fault of a JSON value; without recursion, and so that values that hold themselves end."""
     waiting: list[Any] = [value]
     seen: set[int] = set()
     while waiting:
@@ -289,12 +289,12 @@ class Dialect:
 
     @property
     def ref_alone(self) -> bool:
-        """Whether `$ref` silences the keywords beside it."""
+        """Tell whether `$ref` silences the keywords beside it."""
         return self.draft <= 7
 
     @property
     def integer_is_notation(self) -> bool:
-        """Whether `1.0` is no integer because of how it is written."""
+        """Tell whether `1.0` is no integer because of how it is written."""
         return self.draft == 4
 
     def without_validation(self) -> Dialect:

@@ -7,15 +7,18 @@ leads into the document, into `resources`, or to one of the published metaschema
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urldefrag
+from urllib.parse import unquote, urldefrag, urljoin
 
 from ....checks import brief
 from ....errors import LanguageError, LimitError, OptionError, SchemaError
 from ...limits import spend
 from ...quoting.quotation import Quote
-from . import metaschemas
+from . import documents
 from .dialects import (
     DRAFT2020,
     WELL_FORMED,
@@ -28,9 +31,8 @@ from .dialects import (
     is_writable,
 )
 from .loops import HOLDING, Loops
-from .showing import show
 from .subschema import Resource, Subschema, key_of
-from .uris import is_absolute, join
+from .text import show
 from .wordings import Wordings
 
 
@@ -70,11 +72,11 @@ class Documents:
         return len(self._places)
 
     def mentions(self, *keywords: str) -> bool:
-        """Whether any schema object has one of these keywords."""
+        """Tell whether any schema object has one of these keywords."""
         return any(not place.value.keys().isdisjoint(keywords) for place in self._places.values())
 
     def quote(self, place: Subschema) -> Quote:
-        """What the keyword `x-quote` of a subschema says: the name of a context, or a context with options."""
+        """The value of the keyword `x-quote` of a subschema: the name of a context, or a context with options."""
         value: Any = place.value["x-quote"]
         if isinstance(value, str):
             if value not in self._contexts:
@@ -380,7 +382,7 @@ class Documents:
         return self._by_uri.get(uri)
 
     def _load_rest(self, uri: str) -> None:
-        metaschema = metaschemas.load(uri)
+        metaschema = documents.load(uri)
         if metaschema is not None:
             self._add(metaschema, uri)
             return
@@ -393,7 +395,7 @@ class Documents:
                     return
 
     def _follow(self, resource: Resource, pointer: str) -> Subschema | bool | None:
-        """What lies at a JSON pointer; scanned now if it lies where no keyword expects a schema."""
+        """The value at a JSON pointer; scanned now if it lies where no keyword expects a schema."""
         place = self._roots[resource]
         value: Any = place.value
         keys: list[str | int] = []
@@ -429,3 +431,27 @@ def _index(part: str) -> int:
 def _dialect_named(named: Any) -> Dialect | None:
     """The dialect that a `$schema` names; None for any other value."""
     return dialect_of(named) if isinstance(named, str) else None
+
+
+def is_absolute(uri: str) -> bool:
+    """Tell whether a URI says by itself what it is about."""
+    return "://" in uri or uri.startswith("urn:")
+
+
+def join(base: str, reference: str) -> str:
+    """A reference as a URI, seen from a base. Raises ValueError for what is none."""
+    if not base or is_absolute(reference):
+        return reference
+    if base.startswith("urn:"):
+        return reference or base
+    return urljoin(base, reference)
+
+
+def load(uri: str) -> dict[str, Any] | None:
+    """The metaschema (or metaschema of a vocabulary) that has this URI, or None."""
+    return _all().get(uri)
+
+
+@lru_cache(maxsize=1)
+def _all() -> dict[str, dict[str, Any]]:
+    return json.loads(Path(__file__).with_name("metaschemas.json").read_text("utf-8"))

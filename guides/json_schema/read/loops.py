@@ -24,7 +24,7 @@ class Loops:
         self._resolve = resolve
 
     def reached(self, root: Subschema) -> set[int]:
-        """What an instance may be judged by, by `id`: definitions only where something refers to them."""
+        """The subschemas that may judge an instance, by `id`: definitions only where something refers to them."""
         waiting = [root]
         reached: set[int] = set()
         while waiting:

@@ -32,7 +32,7 @@ class Conditions(NamedTuple):
 
 @kept(1024, 4 << 20)
 def conditions(pattern: str) -> Conditions:
-    """What a pattern says, as several patterns where it looks ahead from the start and is too large as one.
+    """The conditions of a pattern, as several patterns where it looks ahead from the start and is too large as one.
 
     Raises PatternError, and LimitError where one of the patterns is too large.
     """
@@ -87,7 +87,7 @@ def few_texts(pattern: str) -> frozenset[str] | None:
 
 @kept(1024, 1 << 20)
 def beginning(pattern: str) -> bytes:
-    """What all strings begin with in which a pattern is found, as far as its syntax tells. Raises PatternError."""
+    """The beginning of all strings in which a pattern is found, as far as its syntax tells. Raises PatternError."""
     node = parse(pattern)
     first = node.items[0] if isinstance(node, Sequence) and node.items else node
     return first.data if isinstance(first, Literal) else b""

@@ -1,14 +1,14 @@
-"""The text of a schema: JSON whose numbers are exact, and whose objects name no member twice."""
+"""The text of a schema: JSON whose numbers are exact, and whose objects name no member twice; values in messages."""
 
 from __future__ import annotations
 
 import json
+from reprlib import Repr
 from typing import Any
 
 from ....errors import LimitError, SchemaError
 from ...limits import spend
 from .dialects import MAX_DIGITS, Written, is_object
-from .showing import show
 
 
 def parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
@@ -55,3 +55,19 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no JSON number")
+
+
+MAX_SHOWN = 60
+
+_shown = Repr()
+_shown.maxstring = _shown.maxother = _shown.maxlong = MAX_SHOWN
+_shown.maxlevel = 4
+
+
+def show(value: Any) -> str:
+    """A value as Python writes it, in at most MAX_SHOWN characters."""
+    try:
+        text = _shown.repr(value)
+    except (ValueError, RecursionError):
+        return "something too large to be shown"
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

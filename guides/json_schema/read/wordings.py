@@ -1,4 +1,4 @@
-"""What subschemas say, as numbers: those that say the same have the same one, wherever they stand.
+"""Numbers of the contents of subschemas: those that say the same have the same one, wherever they stand.
 
 Schemas that programs write repeat small subschemas in full, hundreds of times. Annotations say nothing; the order of
 properties says something, as texts may be written in it.
@@ -77,7 +77,7 @@ class Wordings:
         return tuple(said)
 
     def _inner(self, content: Any, *, is_map: bool) -> tuple[Any, ...] | None:
-        """What the schemas in a keyword say, behind their names; or lists of names in their place."""
+        """The contents of the schemas in a keyword, behind their names; or lists of names in their place."""
         schemas: Iterable[Any] = content.values() if is_map else content if is_array(content) else (content,)
         found: list[Any] = [*content] if is_map else [is_array(content)]
         for schema in schemas:

@@ -41,7 +41,7 @@ class ItemChain(NamedTuple):
 
 
 class Replay(Generic[Item]):
-    """What an iterator gives, as often as one asks, taken from it when first needed."""
+    """The items of an iterator, as often as one asks, taken from it when first needed."""
 
     def __init__(self, source: Iterator[Item]) -> None:
         self._source = source
@@ -142,7 +142,7 @@ class ArrayWitnesses:
         return kinds_of[base, active]
 
     def _covers(self, case: Array, limit: int, kinds_of: Kinds, ask: Ask) -> bool:
-        """Whether for each `contains` that must be met some item is known that does."""
+        """Tell whether for each `contains` that must be met some item is known that does."""
         missing = {number for number, part in enumerate(case.contains) if part.min}
         settled = max(len(case.prefix), *(part.start for part in case.contains))
         for index in range(min(settled + 1, limit)):
@@ -224,7 +224,7 @@ class ArrayWitnesses:
 
 
 def changes(bases: list[Any], changed: Callable[[Any], Iterator[Any]], count: int) -> Iterator[Any]:
-    """What some values can be changed to, those with the fewest changes first, until so many were met or all."""
+    """The values that some can be changed to, those with the fewest changes first, until so many were met or all."""
     seen = set(map(json_key, bases))
     waiting = deque(bases)
     while waiting and len(seen) <= 4 * count:

@@ -1,4 +1,4 @@
-"""What the builders of witnesses share."""
+"""Definitions that the builders of witnesses share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Ask = Callable[[Formula], Any]
 
 
 class Witnessing(Protocol):
-    """What a builder of arrays or objects asks of the whole."""
+    """The part of the whole that a builder of arrays or objects asks."""
 
     @property
     def normaliser(self) -> Normaliser:
@@ -35,9 +35,9 @@ class Witnessing(Protocol):
         ...
 
     def in_array(self, case: Array, value: list[Any]) -> bool:
-        """Whether an array is in a case."""
+        """Tell whether an array is in a case."""
         ...
 
     def in_object(self, case: Object, value: dict[str, Any]) -> bool:
-        """Whether an object is in a case."""
+        """Tell whether an object is in a case."""
         ...

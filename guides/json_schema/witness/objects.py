@@ -235,7 +235,7 @@ class ObjectWitnesses:
         return parts
 
     def _is_empty(self, patterns: frozenset[str]) -> bool:
-        """Whether no name meets several patterns at once; where that is not asked, regions double with each pattern."""
+        """Tell whether no name meets several patterns at once; without asking, regions double with each pattern."""
         if len(patterns) < 2:
             return False
         try:

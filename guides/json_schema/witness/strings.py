@@ -9,25 +9,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import nsmallest
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 
+from ....errors import PatternError
 from ...automata.charsets import LAST
 from ...kept import kept, kept_growing
 from ...limits import spend, spend_growth
 from ...regex.measure import ENDLESS, lengths
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from ..algebra.cases import NO_NAMES, String
+from ..algebra.strings import is_plain
 from ..automata.conjunction import conjunction
-from ..automata.derivatives import Expression
-from ..automata.narrowing import narrow
+from ..automata.derivatives import Expression, narrow
 from ..automata.spelling import has_table
-from ..read import formats
+from ..read import formats, patterns
 from ..read.patterns import parse
 
 MANY_STAGES = 4_000
 """After how many stages, each counted once for every condition, a search for a shortest member becomes one for any."""
 MUCH_WORK = 1_000_000
 """After how many steps of work, too, where there are several conditions."""
+MAX_ANSWERS = 10_000
+"""How many answers on membership a `PatternLanguage` remembers."""
 LONG = 64
 """How many characters more than they must have texts are counted with, where there is no bound."""
 
@@ -95,7 +98,7 @@ def _apart(case: String, count: int) -> list[str]:
 
 
 def is_empty(case: String) -> bool:
-    """Whether a set of strings that is no quotation has no member.
+    """Tell whether a set of strings that is no quotation has no member.
 
     Patterns that may be found anywhere are often all found in a text that has a match of each behind the other.
     """
@@ -132,7 +135,7 @@ def _told(case: String) -> str | None:
 
 
 def is_member(case: String, text: str) -> bool:
-    """Whether a string meets all conditions of a set that is no list of strings and no quotation."""
+    """Tell whether a string meets all conditions of a set that is no list of strings and no quotation."""
     if len(text) < case.min_length or (case.max_length is not None and len(text) > case.max_length):
         return False
     if text in case.excluded:
@@ -428,3 +431,47 @@ def _first_of(bounds: frozenset[int], count: int) -> tuple[str, ...]:
 def _strangeness(char: str) -> tuple[bool, bool, str]:
     """The order in which characters are taken for examples."""
     return (not char.isalnum() or ord(char) > 126, not " " <= char <= "~", char)
+
+
+class PatternLanguage:
+    """Membership, emptiness and examples of sets of strings; patterns are explored on demand and remembered."""
+
+    def __init__(self) -> None:
+        # By the identity of sets, which are held: the names of an object are asked for wherever it is part of another.
+        self._answers: dict[tuple[int, str], tuple[String, bool]] = {}
+
+    def check(self, pattern: str) -> str | None:
+        """Why an ECMA-262 pattern cannot be used, or None."""
+        try:
+            for part in chain.from_iterable(patterns.conditions(pattern)):
+                pattern_language(part)
+        except PatternError as error:
+            return error.reason
+        return None
+
+    def contains(self, case: String, text: str) -> bool:
+        """Tell whether a string is in the set."""
+        if case.values is not None:
+            return text in case.values
+        if case.quote is not None:
+            within = case.min_length <= len(text) and (case.max_length is None or len(text) <= case.max_length)
+            return within and bool(case.quote.places(text))
+        if is_plain(case):
+            within = case.min_length <= len(text) and (case.max_length is None or len(text) <= case.max_length)
+            return within and text not in case.excluded
+        known = self._answers.get((id(case), text))
+        if known is None:
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.clear()
+            known = self._answers[id(case), text] = case, is_member(case, text)
+        return known[1]
+
+    def is_empty(self, case: String) -> bool:
+        """Tell whether the set has no string."""
+        return case.quote is None and is_empty(case)
+
+    def examples(self, case: String, count: int) -> list[str]:
+        """Up to `count` different members, short ones first; fewer only if there are no more."""
+        if case.quote is not None:
+            return case.quote.examples(count)
+        return examples(case, count)

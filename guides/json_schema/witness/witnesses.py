@@ -14,7 +14,7 @@ from typing import Any
 
 from ....errors import LimitError
 from ...limits import spend
-from ..algebra import numbers, objects
+from ..algebra import arrays, numbers, objects
 from ..algebra.arrays import lies_within
 from ..algebra.cases import Array, Normal, Object, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula, json_key
@@ -52,7 +52,7 @@ class Witnesses:
         return known
 
     def has_instance(self, formula: Formula) -> bool:
-        """Whether any value satisfies a formula."""
+        """Tell whether any value satisfies a formula."""
         return is_modest(formula) or self.find(formula) is not NO_INSTANCE
 
     def _explore(self, target: Formula) -> None:
@@ -130,19 +130,19 @@ class Witnesses:
         yield from self.objects.multiplied(grouped)
 
     def has_array(self, case: Array) -> bool:
-        """Whether any array is in the case."""
+        """Tell whether any array is in the case."""
         return self.arrays.build(case, self.find) is not NO_INSTANCE
 
     def has_object(self, case: Object) -> bool:
-        """Whether any object is in the case."""
+        """Tell whether any object is in the case."""
         return self.objects.build(case, self.find) is not NO_INSTANCE
 
     def in_array(self, case: Array, value: list[Any]) -> bool:
-        """Whether an array is in a case."""
+        """Tell whether an array is in a case."""
         return self.normaliser.membership.in_array(case, value)
 
     def in_object(self, case: Object, value: dict[str, Any]) -> bool:
-        """Whether an object is in a case."""
+        """Tell whether an object is in a case."""
         return self.normaliser.membership.in_object(case, value)
 
     def _of_normal(self, normal: Normal, ask: Ask) -> Any:
@@ -223,7 +223,7 @@ DEMANDING = frozenset(
 
 
 def is_modest(formula: Formula) -> bool:
-    """Whether a subschema has no keyword that takes a witness: an empty value, or one that is large enough, will do."""
+    """Tell whether no keyword of a subschema takes a witness: an empty value, or one that is large enough, will do."""
     if formula.kind != "schema":
         return False
     keywords: dict[str, Any] = formula.subject[0].value
@@ -232,3 +232,38 @@ def is_modest(formula: Formula) -> bool:
 
 def _literal(value: numbers.Rational) -> Any:
     return int(value) if value == value // 1 else value
+
+
+def conflict(root: Formula, witnesses: Witnesses) -> str:
+    """The pointer of the innermost subschema to which the lack of an instance can be traced."""
+    pointer = "#"
+    formula: Formula | None = root
+    seen: set[Formula] = set()
+    while formula is not None and formula not in seen:
+        seen.add(formula)
+        if formula.kind == "schema":
+            pointer = formula.subject[0].pointer
+        parts = (part for part in _asked(formula, witnesses) if part not in seen)
+        formula = next((part for part in parts if not witnesses.has_instance(part)), None)
+    return pointer
+
+
+def _asked(formula: Formula, witnesses: Witnesses) -> Iterator[Formula]:
+    """The formulas of which one needs an instance: its conjuncts, then the members and items that must be there."""
+    normaliser = witnesses.normaliser
+    if formula.kind == "schema":
+        meaning = normaliser.meaning(formula)
+        yield from meaning.parts if meaning.kind == "all" else (meaning,)
+    elif formula.kind == "all":
+        yield from formula.parts
+    normal = normaliser.normal(formula)
+    if len(normal.objects) + len(normal.arrays) != 1:
+        return
+    for case in normal.objects:
+        for name in case.properties:
+            if name in case.required:
+                yield objects.member(case, name, normaliser.formulas, normaliser.language)
+    for case in normal.arrays:
+        for index in range(min(case.min_items, len(case.prefix) + 1)):
+            if arrays.item(case, index) is not EVERYTHING:
+                yield arrays.item(case, index)

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Beam, Engine, Generator, Greedy, OptionError, Sample, TokenLogprob, Vocabulary, generate, models
-from trellm.engine.models.decoder import DecoderModel
 
 from ..machines import TABLE, VOCABULARY, letters_model, machines
 
@@ -70,7 +69,7 @@ def test_what_is_impossible_is_left_out_and_true_asks_for_none() -> None:
 
 
 @pytest.mark.parametrize("search", [*SEARCHES, Beam(3, n=2)], ids=str)
-def test_healed_prompts_and_further_tokens_go_with_token_ids(decoder: Callable[..., DecoderModel], search: Any) -> None:
+def test_healed_prompts_and_further_tokens_go_with_token_ids(decoder: Callable[..., models.Model], search: Any) -> None:
     generator = generate.text(decoder("gpt2"))
     found = generator.run("in t", max_tokens=7, search=search, seed=1, logprobs=3)
     for result in found if isinstance(found, list) else [found]:

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, normalizers
 from tokenizers.models import BPE
-from trellm import AnyOf, Beam, BudgetError, Greedy, OptionError, Sample, Vocabulary, generate, models
+from trellm import AnyOf, Beam, BudgetError, Generator, Greedy, OptionError, Sample, Vocabulary, generate, models
 from trellm.engine.decode.requests import requests_of
-from trellm.engine.generator import Generator
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.function import FunctionModel
 from trellm.engine.options import Options

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from trellm import Greedy, Sample, generate
+from trellm import Greedy, Sample, generate, models
 from trellm.engine.device.capturing import WaitsError, WithoutWaiting
-from trellm.engine.models.decoder import DecoderModel
 
 from .test_graphs import PROMPTS, GraphDecoder, facts
 
@@ -47,7 +46,7 @@ def test_what_is_repeated_depends_on_nothing_but_what_launches_are_told(
     network = hugging_face(name)
     given = {"max_tokens": 9, "search": search, "seed": 3}
     several = PROMPTS[:2], PROMPTS[:1]
-    plain = generate.regex(DecoderModel(network, tokenizer), "([a-z]{1,9}[ .,])*")
+    plain = generate.regex(models.transformers(network, tokenizer), "([a-z]{1,9}[ .,])*")
     expected = [facts(plain.run(each, **given)) for each in several]
     with recorded() as device:
         model = GraphDecoder(copy.deepcopy(network), tokenizer)
@@ -64,7 +63,7 @@ def test_a_model_that_asks_what_the_device_found_is_not_captured(tokenizer: Any)
     from .recorded import recorded
 
     network = experts(tokenizer)
-    expected = facts(generate.text(DecoderModel(network, tokenizer)).run(PROMPTS[:1], max_tokens=7))
+    expected = facts(generate.text(models.transformers(network, tokenizer)).run(PROMPTS[:1], max_tokens=7))
     with recorded() as device:
         model = GraphDecoder(network, tokenizer)
         assert facts(generate.text(model).run(PROMPTS[:1], max_tokens=7)) == expected
@@ -176,7 +175,7 @@ def test_graphs_hold_as_long_as_what_they_were_captured_of(
     if change is not replace_module:
         adapt(network)
     network.lm_head.bias = torch.nn.Parameter(torch.zeros(len(network.lm_head.weight)))
-    parts = DecoderModel(network, tokenizer).parts
+    parts = models.transformers(network, tokenizer).parts
     assert parts is not None
     reader, head = parts
 

@@ -16,8 +16,7 @@ from trellm.engine.device.slots import ActiveSlots
 from trellm.engine.device.state_table import DENSE, OFTEN, DeviceStateTable, StateKey, charsets, loops
 from trellm.engine.models.decoder import DecoderModel
 from trellm.errors import LimitError
-from trellm.guides import RegexGuide
-from trellm.guides.protocol import DEAD
+from trellm.guides import DEAD, RegexGuide
 from trellm.kernels.lanes.layout import COUNT, TOKENS, UNKNOWN
 
 PROMPTS = ["the 12", "on", "then the inn of thirteen 1", "a", "in 3", "oath"]

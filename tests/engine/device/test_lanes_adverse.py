@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from trellm import Engine, Greedy, LimitError, Sample, generate
-from trellm.engine.handle import Cursor
 from trellm.engine.memory.pool import BlockPool
 from trellm.engine.memory.tables import BLOCK
 from trellm.engine.models.decoder import DecoderModel
@@ -117,7 +116,7 @@ def test_an_interrupt_at_any_line_changes_nothing(pair: Any, search: Any) -> Non
     with Engine(pair[1], memory=6 * pair[1].block_bytes) as engine:
         for line in range(1, 100_000, 421):
             handle = engine.submit(generator, prompts, **given)
-            cursor = Cursor(handle, grows=False)
+            cursor = handle.cursor(grows=False)
             trace, before = InterruptAt(line, is_inside=True), sys.gettrace()
             sys.settrace(trace)
             try:

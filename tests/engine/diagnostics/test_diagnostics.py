@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm import Beam, Generation, Sample, Vocabulary, generate, models
+from trellm import Beam, Generation, Generator, Sample, Vocabulary, generate, models
 from trellm.engine.diagnostics import Diagnostics, Step
-from trellm.engine.generator import Generator, run_together
+from trellm.engine.generator import run_together
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.options import Options
 from trellm.errors import ModelError, OptionError
-from trellm.guides import RegexGuide
-from trellm.guides.protocol import mask_within, tokens_of
+from trellm.guides import RegexGuide, mask_within, tokens_of
 
 TOKENS = [b"a", b"b", b"ab", b"ba", b" ", b"1", b"23", b"\xc3", b"\xa9", b"<script>", None, None]
 VOCABULARY = Vocabulary(TOKENS, eos_ids=[10, 11])

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from trellm import Engine, OptionError, models
-from trellm.engine.generator import Generator
+from trellm import Engine, Generator, OptionError, models
 from trellm.engine.memory.weights import Weights
 
 from ..conftest import until

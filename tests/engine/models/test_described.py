@@ -16,13 +16,12 @@ import pytest
 import torch
 import transformers as hub
 from torch import nn
-from trellm import Greedy, generate
+from trellm import Greedy, generate, models
 from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
 from trellm.engine.models.blocks.attention import is_undivided
 from trellm.engine.models.blocks.reach import Reach
 from trellm.engine.models.blocks.step import PackedStep
 from trellm.engine.models.blocks.storage import BlockStorage, LayerBlocks
-from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.packed import decoder as packed_decoder
 from trellm.engine.models.packed import device, host
 from trellm.engine.models.packed.architectures import NotDescribedError
@@ -124,7 +123,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(
     name: str, dtype: torch.dtype, tokenizer: Any, everywhere: type[Backend]
 ) -> None:
     network = network_of(name, dtype)
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     assert type(model._runner.described.kernels) is everywhere
     tolerance = 1e-3 if dtype == torch.float32 else 1e-5  # norms are float32
@@ -150,7 +149,7 @@ def test_the_same_tokens_through_the_engine(
     prompts = ["the", "a 12 on the one", "one two three four five six seven eight"]
 
     def tokens() -> list[Any]:
-        model = DecoderModel(copy.deepcopy(hugging_face(name)), tokenizer)
+        model = models.transformers(copy.deepcopy(hugging_face(name)), tokenizer)
         assert isinstance(model._runner, PackedRunner)
         made: list[Any] = [model._runner.described is not None]
         for generator in (generate.text(model), generate.regex(model, r"[a-z]+ \d{3}( [a-z]+)*")):
@@ -172,7 +171,7 @@ def test_small_steps_are_one_call(name: str, threads: int, tokenizer: Any, monke
     """Whichever way layers are read, states are the same to the last bit; much is not read without a break."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     network = hub.GPT2LMHeadModel(hub.GPT2Config(**OLD, **NAMES)).eval() if name == "gpt2" else network_of(name)
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     found: list[list[torch.Tensor]] = []
     calls = Counter[bool]()
@@ -197,7 +196,7 @@ def test_small_steps_are_one_call(name: str, threads: int, tokenizer: Any, monke
 @pytest.mark.skipif("TRELLM_TEST_DEVICE" in os.environ, reason="these kernels are for the CPU")
 def test_weights_stay_while_a_kernel_reads_them(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread, that finds the weights moved, may lay them out anew in the midst of a step."""
-    model = DecoderModel(network_of("qwen3"), tokenizer)
+    model = models.transformers(network_of("qwen3"), tokenizer)
     assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     fused = model._runner.described
     assert isinstance(fused.kernels, HostKernels)
@@ -484,7 +483,7 @@ def test_a_body_that_is_changed_is_given_up() -> None:
 
 @pytest.mark.usefixtures("everywhere")
 def test_a_model_that_is_changed_runs_its_own_code(tokenizer: Any) -> None:
-    model = DecoderModel(network_of("llama"), tokenizer)
+    model = models.transformers(network_of("llama"), tokenizer)
     network = model.model
     assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     old = network.model.layers[0].self_attn.q_proj

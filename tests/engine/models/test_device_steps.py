@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from trellm import models
 from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
 from trellm.engine.models.blocks.attention import Scoring, attend
 from trellm.engine.models.blocks.devices import DeviceRows
 from trellm.engine.models.blocks.reach import Reach
 from trellm.engine.models.blocks.step import DeviceStep, PackedStep
 from trellm.engine.models.blocks.storage import BlockStorage
-from trellm.engine.models.decoder import DecoderModel
 
 from .architectures import build
 from .test_blocks import last_state, random_history
@@ -40,7 +40,7 @@ def with_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 @torch.inference_mode()
 def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, tokenizer: Any) -> None:
     network = build(name)
-    for state, _, text in random_history(DecoderModel(network, tokenizer), 1, 5):
+    for state, _, text in random_history(models.transformers(network, tokenizer), 1, 5):
         torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=1e-3, atol=1e-3)
 
 
@@ -96,7 +96,7 @@ def test_a_step_of_static_tensors(reach: Reach, scoring: Scoring, dtype: torch.d
 def test_a_model_reads_static_tensors(name: str, tokenizer: Any) -> None:
     """Prompts of two texts, then their next tokens; between them a row that waits, and a token that belongs to none."""
     network = build(name)
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     reader: Any = model._runner
     memory: Any = model.make_memory(12)
     texts = [list(range(3, 40)), [7, 8, 9]]

@@ -11,9 +11,8 @@ import pytest
 import torch
 import transformers as hub
 from torch import nn
-from trellm import Greedy, generate
+from trellm import Greedy, generate, models
 from trellm.engine.models.blocks.storage import LayerBlocks
-from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.packed import decoder as packed_decoder
 from trellm.engine.models.packed import host
 from trellm.engine.models.packed.decoder import DescribedDecoder
@@ -57,7 +56,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(
     dtype: torch.dtype, inner: int | None, tokenizer: Any
 ) -> None:
     network = network_of(dtype, n_inner=inner)
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
     tolerance = 1e-3 if dtype == torch.float32 else 1e-9
     with torch.inference_mode():
@@ -81,7 +80,7 @@ def test_the_tokens_of_transformers(dtype: torch.dtype, tokenizer: Any, monkeypa
         expected.append(made[: made.index(1)] if 1 in made else made)
 
     def tokens() -> list[Any]:
-        model = DecoderModel(copy.deepcopy(network), tokenizer)
+        model = models.transformers(copy.deepcopy(network), tokenizer)
         assert isinstance(model._runner, PackedRunner)
         found: list[Any] = [model._runner.described is not None]
         for generator in (generate.text(model), generate.regex(model, r"[a-z]+ \d{3}( [a-z]+)*")):
@@ -93,7 +92,9 @@ def test_the_tokens_of_transformers(dtype: torch.dtype, tokenizer: Any, monkeypa
     stock = tokens()
     assert (fused[0], stock[0]) == (True, False)
     assert fused[1:] == stock[1:]
-    texts = generate.text(DecoderModel(network, tokenizer)).run(prompts, max_tokens=24, search=Greedy(), heal=False)
+    texts = generate.text(models.transformers(network, tokenizer)).run(
+        prompts, max_tokens=24, search=Greedy(), heal=False
+    )
     assert [list(each.token_ids) for each in texts] == expected
     assert max(map(len, expected)) > 10
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 import transformers
 from torch import nn
+from trellm import models
 from trellm.engine.memory.tables import BlockTable, Chunk
-from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.quick import QuickBody, norm_shift
 from trellm.engine.models.quick_steps import quick_forward
 
@@ -84,7 +84,7 @@ def test_single_tokens_go_through_the_quick_steps(
     for kernel in kernels:
         monkeypatch.setattr(steps, kernel, watched(kernel, getattr(steps, kernel)))
     network = build(name, torch.float32)
-    model: Any = DecoderModel(network, tokenizer)
+    model: Any = models.transformers(network, tokenizer)
     table, memory = BlockTable(), model.make_memory(1)
     table.blocks.append(0)
     table.slot = 0
@@ -127,7 +127,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 @torch.inference_mode()
 def test_a_model_that_is_changed_later_is_run_as_it_is_then(change: str, name: str, tokenizer: Any) -> None:
     network: Any = build(name, torch.float32) if name == "qwen3_5" else olmo()
-    model: Any = DecoderModel(network, tokenizer)
+    model: Any = models.transformers(network, tokenizer)
     assert model._quick is not None
     text = [5, 9, 2, 7, 11]
     before = read(model, text)
@@ -148,7 +148,7 @@ def read(model: Any, text: list[int]) -> torch.Tensor:
 
 @torch.inference_mode()
 def test_a_copied_model_has_a_quick_body_of_its_own(tokenizer: Any) -> None:
-    model: Any = DecoderModel(build("qwen3_5", torch.float32), tokenizer)
+    model: Any = models.transformers(build("qwen3_5", torch.float32), tokenizer)
     other = copy.deepcopy(model)
     assert other._quick.is_intact and other._quick.network is not model._quick.network
     other.model.model.layers[0].mlp.up_proj.weight.mul_(2)
@@ -165,7 +165,7 @@ def test_a_body_of_another_type_or_from_elsewhere_has_no_quick_parts(tokenizer: 
     assert not QuickBody.suits(body.to(torch.bfloat16))
     network: Any = olmo()
     network.model.layers[0].mlp.up_proj = Negated(32, 48, bias=False)
-    assert DecoderModel(network.eval(), tokenizer)._quick is None
+    assert models.transformers(network.eval(), tokenizer)._quick is None
 
 
 class _RMSNorm(nn.Module):
@@ -222,5 +222,5 @@ def olmo() -> Any:
 
 @torch.inference_mode()
 def test_attention_in_blocks_runs_on_a_quick_body_too(tokenizer: Any) -> None:
-    model: Any = DecoderModel(olmo(), tokenizer)
+    model: Any = models.transformers(olmo(), tokenizer)
     assert model._quick is not None and model.reads_drafts

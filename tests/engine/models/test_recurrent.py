@@ -81,9 +81,15 @@ class History:
             self.read()
 
 
-def last_state(model: DecoderModel, text: list[int]) -> torch.Tensor:
-    """What the model makes of a text alone, without a cache."""
-    return model._body(torch.tensor([text]), use_cache=False).last_hidden_state[0, -1]
+def assert_seen_is_right(history: History, model: DecoderModel) -> None:
+    """Each state is that of its text alone; one pass over a text tells those of all its beginnings."""
+    passes: list[tuple[list[int], torch.Tensor]] = []
+    for state, text in sorted(history.seen, key=lambda each: -len(each[1])):
+        known = next((states for other, states in passes if other[: len(text)] == text), None)
+        if known is None:
+            known = model._body(torch.tensor([text]), use_cache=False).last_hidden_state[0]
+            passes.append((text, known))
+        assert_near(state, known[len(text) - 1])
 
 
 def assert_near(found: torch.Tensor, expected: torch.Tensor) -> None:
@@ -100,12 +106,10 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, tokenize
     assert model._runner._continues == (name not in ONE_BY_ONE) and model._runner._alone == (name == "rwkv")
     attends = any(kind.reach is not None for kind in model._kinds)
     assert (model.block_bytes > 0) == attends and (model._runner._packed is not None) == attends
-    for seed in range(2):
-        history = History(model, seed)
-        history.run()
-        assert len(history.seen) > 20
-        for state, text in history.seen:
-            assert_near(state, last_state(model, text))
+    history = History(model, 1)
+    history.run()
+    assert len(history.seen) > 20
+    assert_seen_is_right(history, model)
     assert history.memory.state_bytes == model.state_bytes
 
 
@@ -118,8 +122,7 @@ def test_attention_of_their_own_needs_texts_that_are_as_long(name: str, tokenize
     reader._packed, reader._is_cut = None, True
     history = History(model, 3)
     history.run()
-    for state, text in history.seen:
-        assert_near(state, last_state(model, text))
+    assert_seen_is_right(history, model)
 
 
 def expected(network: Any, tokenizer: Any, prompts: Sequence[str], count: int) -> list[list[int]]:
@@ -144,9 +147,9 @@ def test_greedy_search_equals_transformers(name: str, tokenizer: Any) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_beams_equal_those_without_a_cache(name: str, tokenizer: Any) -> None:
     network = build(name, torch.float64)
-    options: dict[str, Any] = {"search": Beam(3, n=2), "max_tokens": 8, "heal": False}
+    options: dict[str, Any] = {"search": Beam(3, n=2), "max_tokens": 6, "heal": False}
     cached, plain = (
-        generate.text(models.transformers(network, tokenizer, cache=cache)).run(PROMPTS[:3], **options)
+        generate.text(models.transformers(network, tokenizer, cache=cache)).run(PROMPTS[:2], **options)
         for cache in (True, False)
     )
     for mine, other in zip(cached, plain, strict=True):
@@ -285,8 +288,7 @@ def test_scans_are_about_as_long_as_what_is_read(tokenizer: Any) -> None:
         hook.remove()
     assert seen == {(width, 256 if width == 1 else 16 if width <= 16 else 32) for width, _ in seen}
     assert {size for _, size in seen} == {256, 16, 32} and [mixer.chunk_size for mixer in mixers] == [256, 256]
-    for state, text in history.seen:
-        assert_near(state, last_state(model, text))
+    assert_seen_is_right(history, model)
 
 
 def test_modules_that_scan_are_as_they_were_after_an_error(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import transformers
 from trellm import Beam, Generator, Greedy, OptionError, Sample, generate, models
-from trellm.engine.models.decoder import DecoderModel
 
 from ..machines import TABLE, VOCABULARY
 
@@ -77,14 +76,14 @@ def test_a_function_that_needs_a_token_says_why_it_has_none() -> None:
 
 @pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_a_config_names_what_a_text_begins_with(
-    hugging_face: Callable[[str], Any], tokenizer: Any, decoder: Callable[..., DecoderModel], search: Any
+    hugging_face: Callable[[str], Any], tokenizer: Any, decoder: Callable[..., models.Model], search: Any
 ) -> None:
     bare: Any = transformers.PreTrainedTokenizerFast(tokenizer_object=copy.deepcopy(tokenizer.backend_tokenizer),
                                                      eos_token="<eos>")  # fmt: skip
     network = hugging_face("llama")
     options: dict[str, Any] = {"search": search, "seed": 4, "max_tokens": 6}
-    found = generate.text(DecoderModel(network, bare)).run("", **options)
-    assert found == generate.text(DecoderModel(network, bare)).run((0,), **options)
+    found = generate.text(models.transformers(network, bare)).run("", **options)
+    assert found == generate.text(models.transformers(network, bare)).run((0,), **options)
     assert found.token_ids == generate.text(decoder("llama")).run("", **options).token_ids
 
 
@@ -94,4 +93,4 @@ def test_without_one_an_empty_prompt_is_refused(tokenizer: Any, hugging_face: Ca
     network = copy.deepcopy(hugging_face("llama"))
     network.config.bos_token_id = network.generation_config.bos_token_id = None
     with pytest.raises(OptionError, match="prompt 0 is empty, and neither the tokenizer nor the model's config"):
-        Generator(DecoderModel(network, bare))("")
+        Generator(models.transformers(network, bare))("")

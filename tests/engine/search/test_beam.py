@@ -12,7 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Beam, Generator, ModelError, OptionError, Vocabulary, generate, models
-from trellm.engine.models.decoder import DecoderModel
 
 from ..machines import EOS, LETTERS, TABLE, VOCABULARY, accepts, letters_model, machines
 
@@ -21,24 +20,24 @@ ENDS = [1, 5, 17, 30, 31, 44, 80, 101, 105]
 
 
 @pytest.fixture(scope="module")
-def ending(hugging_face: Callable[[str], Any], tokenizer: Any) -> Callable[[str], DecoderModel]:
+def ending(hugging_face: Callable[[str], Any], tokenizer: Any) -> Callable[[str], models.Model]:
     """Models with several EOS ids, so that beams end at many lengths."""
-    made: dict[str, DecoderModel] = {}
+    made: dict[str, models.Model] = {}
 
-    def make(name: str) -> DecoderModel:
+    def make(name: str) -> models.Model:
         if name not in made:
             base = hugging_face(name)
             model = type(base)(base.config).eval()
             model.load_state_dict(base.state_dict())
             model.generation_config.eos_token_id = ENDS
             model.generation_config.pad_token_id = 1
-            made[name] = DecoderModel(model, tokenizer)
+            made[name] = models.transformers(model, tokenizer)
         return made[name]
 
     return make
 
 
-def expected(model: DecoderModel, prompt: str, search: Beam, max_tokens: int) -> list[tuple[tuple[int, ...], float]]:
+def expected(model: models.Model, prompt: str, search: Beam, max_tokens: int) -> list[tuple[tuple[int, ...], float]]:
     """What transformers finds: token ids up to the first EOS, and scores."""
     ids = torch.tensor([model.tokenizer.encode(prompt)])
     found = model.model.generate(
@@ -64,7 +63,7 @@ def expected(model: DecoderModel, prompt: str, search: Beam, max_tokens: int) ->
     ("name", "early_stopping"),
     [("gpt2", False), ("gpt2", True), ("gpt2", "never"), ("llama", False), ("qwen3", "never")],
 )
-def test_beams_are_those_of_transformers(ending: Callable[[str], DecoderModel], name: str, early_stopping: Any) -> None:
+def test_beams_are_those_of_transformers(ending: Callable[[str], models.Model], name: str, early_stopping: Any) -> None:
     model = ending(name)
     ended = 0
     for width, length_penalty in ((2, 1.0), (3, 2.0), (5, 0.0), (4, -1.0)):
@@ -143,7 +142,7 @@ def test_there_are_no_more_texts_than_the_constraint_has_and_none_twice() -> Non
     assert len({result.token_ids for result in free}) == 6
 
 
-def test_log_probabilities_of_beams_are_those_of_their_tokens(decoder: Callable[..., DecoderModel]) -> None:
+def test_log_probabilities_of_beams_are_those_of_their_tokens(decoder: Callable[..., models.Model]) -> None:
     model = decoder("llama")
     generator = generate.regex(model, "(the|on|in|[0-9]){2,5}")
     found = generator.run("the 12", search=Beam(4, 0.7, n=3), logprobs=True, max_tokens=8, heal=False)
@@ -161,7 +160,7 @@ def test_log_probabilities_of_beams_are_those_of_their_tokens(decoder: Callable[
         assert result.score == pytest.approx(total / length**0.7, abs=1e-4)
 
 
-def test_beams_of_several_constraints_share_a_batch(decoder: Callable[..., DecoderModel]) -> None:
+def test_beams_of_several_constraints_share_a_batch(decoder: Callable[..., models.Model]) -> None:
     model = decoder("mistral")
     generators = [generate.text(model), generate.regex(model, "[0-9]+"), generate.choice(model, ["in", "then", "on"])]
     pairs = [(generator, prompt) for generator in generators for prompt in ("the", "in 123 the then")]
@@ -198,7 +197,7 @@ def test_impossible_beams_are_refused(options: dict[str, Any]) -> None:
         Beam(**options)
 
 
-def test_more_beams_than_memory_are_refused_before_they_are_allocated(decoder: Callable[..., DecoderModel]) -> None:
+def test_more_beams_than_memory_are_refused_before_they_are_allocated(decoder: Callable[..., models.Model]) -> None:
     with pytest.raises(OptionError, match=r"the logits of 1000000000 beams take [\d,.]+ GiB"):
         generate.text(decoder("gpt2"))("the", search=Beam(10**9), max_tokens=13)
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from trellm import Generator, Greedy
-from trellm.engine.models.decoder import DecoderModel
+from trellm import Generator, Greedy, models
 
 PROMPTS = ["the", "on the 12th of an inning, then another one", "x", "a b c", "then on and on and on 123123"]
 ARCHITECTURES = ["gpt2", "llama", "qwen3", "mistral", "gemma", "gemma2", "gemma3"]
@@ -23,13 +22,13 @@ def generate_alone(model: Any, tokenizer: Any, prompt: str, tokens: int) -> list
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_greedy_equals_transformers(
-    name: str, hugging_face: Any, tokenizer: Any, decoder: Callable[..., DecoderModel]
+    name: str, hugging_face: Any, tokenizer: Any, decoder: Callable[..., models.Model]
 ) -> None:
-    expected = [generate_alone(hugging_face(name), tokenizer, prompt, 20) for prompt in PROMPTS]
+    expected = [generate_alone(hugging_face(name), tokenizer, prompt, 14) for prompt in PROMPTS]
     assert len({tuple(tokens) for tokens in expected}) > 1
     for cache, batch_size in [(True, 1), (True, 2), (True, 8), (False, 8)]:
         results = Generator(decoder(name, cache=cache)).run(
-            PROMPTS, max_tokens=20, search=Greedy(), batch_size=batch_size
+            PROMPTS, max_tokens=14, search=Greedy(), batch_size=batch_size
         )
         found = [list(result.token_ids) for result in results]
         assert found == expected, f"cache={cache}, batch_size={batch_size}"

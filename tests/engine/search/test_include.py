@@ -28,8 +28,7 @@ from trellm import (
     generate,
     models,
 )
-from trellm.guides import FreeGuide, RegexGuide
-from trellm.guides.goals import GoalGuide
+from trellm.guides import FreeGuide, GoalGuide, RegexGuide
 
 PIECES = ["a", "b", "c", " ", "ab", "bc", "ca ", " b"]
 END = len(PIECES)

@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 from trellm.errors import LimitError
+from trellm.guides import DEAD
 from trellm.guides.automata.atoms import partition, segments_of
 from trellm.guides.automata.byte_table import byte_table
 from trellm.guides.automata.character_rows import character_rows
@@ -17,7 +18,6 @@ from trellm.guides.automata.conditions import Automaton, Together, automaton, wi
 from trellm.guides.automata.minimise import minimise
 from trellm.guides.regex import parse
 from trellm.guides.syntax import Table
-from trellm.kernels.answers import DEAD
 
 PARTS = ["a", "b", "é", "[^a]", "[a-z]", "(a|é)", "(ab|b)*", "a{0,2}", "(é|ab){1,2}", ".", r"\w?", "😀", "[一-龥]"]
 TEXTS = ["".join(text) for length in range(5) for text in product("abé😀", repeat=length)]

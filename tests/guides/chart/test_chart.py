@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from trellm import Vocabulary
+from trellm import Limits, Vocabulary
 from trellm.errors import LanguageError, LimitError
-from trellm.guides import RegexGuide
+from trellm.guides import DEAD, RegexGuide
 from trellm.guides.cfg_guide import automaton_of
 from trellm.guides.chart.automaton import ChartAutomaton
 from trellm.guides.grammar import Grammar, check
 from trellm.guides.graph.graph import Graph
 from trellm.guides.graph.lowering import Lowering
-from trellm.guides.limits import Limits, Meter
-from trellm.guides.protocol import DEAD
+from trellm.guides.limits import Meter
 from trellm.guides.syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
 from trellm.kernels.chart.ways import least_texts
 

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from trellm import Limits, Vocabulary
 from trellm.errors import LimitError
 from trellm.guides import CFGGuide, RegexGuide, laws, mask_within
 from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.guides.limits import Limits
 from trellm.kernels.answers import MOST
-from trellm.tokenizers_adapter import Vocabulary
 
 from ..vocabularies import SMALL
 

@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from trellm.guides.protocol import tokens_of
+from trellm.guides import tokens_of
 
 from ..json_schema.test_unique_items import END, SCHEMAS, VOCABULARY, guide_of
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trellm import Limits
 from trellm.errors import LimitError, StateError
-from trellm.guides import JSONGuide
+from trellm.guides import DEAD, JSONGuide
 from trellm.guides.laws import check
-from trellm.guides.limits import Limits
-from trellm.guides.protocol import DEAD
 
 from ..json_schema.test_unique_items import END, VOCABULARY
 

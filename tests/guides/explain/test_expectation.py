@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 from trellm import Vocabulary
-from trellm.guides import AlignedGuide, CFGGuide, FreeGuide, JSONGuide, RegexGuide, SubstringGuide
+from trellm.guides import AlignedGuide, CFGGuide, FreeGuide, GoalGuide, JSONGuide, RegexGuide, SubstringGuide
 from trellm.guides.explain.expectation import expected
-from trellm.guides.goals import GoalGuide
 
 BYTES = Vocabulary.from_bytes()
 GRAMMAR = """

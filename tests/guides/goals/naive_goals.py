@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trellm.guides.goals import AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
+from trellm import AllOf, AnyOf, Gap, Ordered, Phrase, Template
+from trellm.guides.goals import Goal
 
 
 def met(goal: Goal, text: str) -> bool:

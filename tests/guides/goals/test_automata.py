@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, reject, settings
 from hypothesis import strategies as st
-from trellm import LanguageError, LimitError, Vocabulary
-from trellm.guides.goals import AnyOf, Gap, Goal, Ordered, Phrase, Template, automaton
+from trellm import AnyOf, Gap, LanguageError, LimitError, Ordered, Phrase, Template, Vocabulary
+from trellm.guides.goals import Goal, automaton
 from trellm.guides.goals.automaton import GoalAutomaton, automaton_of
 from trellm.guides.goals.tokens import GoalTokens
 from trellm.guides.lift.tables import VocabularyTables

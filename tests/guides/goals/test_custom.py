@@ -23,10 +23,9 @@ from trellm import (
     generate,
     models,
 )
-from trellm.guides import FreeGuide, GoalGuide, RegexGuide, laws, mask_of
+from trellm.guides import FreeGuide, GoalGuide, RegexGuide, laws, mask_of, tokens_of
 from trellm.guides.goals import goals_of
 from trellm.guides.goals.automaton import automaton_of
-from trellm.guides.protocol import tokens_of
 
 TOY = Vocabulary.from_characters(["a", "b", " ", "ab", "ba", "aab", " b"])
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import regex
-from trellm import LanguageError, LimitError, OptionError, Vocabulary
-from trellm.guides import ByteGuide, CFGGuide, FreeGuide, JSONGuide, RegexGuide, laws
-from trellm.guides.goals import AnyOf, Gap, Goal, GoalGuide, Ordered, Phrase, Template, completion
+from trellm import AnyOf, Gap, LanguageError, LimitError, OptionError, Ordered, Phrase, Template, Vocabulary
+from trellm.guides import DEAD, ByteGuide, CFGGuide, FreeGuide, GoalGuide, JSONGuide, RegexGuide, laws, tokens_of
+from trellm.guides.goals import Goal, completion
 from trellm.guides.laws import allows
-from trellm.guides.protocol import DEAD, tokens_of
 
 from ..regex.naive_guide import PartialMatchGuide
 from ..vocabularies import CHARACTERS, PIECEMEAL, SMALL

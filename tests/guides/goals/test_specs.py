@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from trellm import OptionError
-from trellm.guides.goals import AllOf, AnyOf, Gap, Ordered, Phrase, Template, goals_of
+from trellm import AllOf, AnyOf, Gap, OptionError, Ordered, Phrase, Template
+from trellm.guides.goals import goals_of
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 import contextlib
 
 import pytest
+from trellm import Limits, Vocabulary
 from trellm.errors import GrammarError, LanguageError, LimitError, OptionError
 from trellm.guides import CFGGuide, RegexGuide
 from trellm.guides.grammar import parse_gbnf, parse_lark
-from trellm.guides.limits import Limits, Meter
-from trellm.tokenizers_adapter import Vocabulary
+from trellm.guides.limits import Meter
 
 BYTES = Vocabulary.from_bytes()
 

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from trellm import Vocabulary
 from trellm.errors import LanguageError, OptionError
-from trellm.guides import DEAD, CFGGuide, RegexGuide, laws
+from trellm.guides import DEAD, CFGGuide, RegexGuide, laws, tokens_of
 from trellm.guides.grammar import parse_lark
-from trellm.guides.protocol import tokens_of
-from trellm.tokenizers_adapter import Vocabulary
 
 from .documentation import NAMES, load
 from .test_lark_language import TEXTS, grammars, lark_parser, parses

@@ -9,8 +9,7 @@ from random import Random
 
 import lark
 import pytest
-from trellm.guides import DEAD, CFGGuide
-from trellm.guides.protocol import mask_within, tokens_of
+from trellm.guides import DEAD, CFGGuide, mask_within, tokens_of
 
 from .documentation import NAMES, load
 from .test_documented import REFERENCES

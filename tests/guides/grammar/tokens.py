@@ -2,7 +2,7 @@
 
 from random import Random
 
-from trellm.tokenizers_adapter import Vocabulary
+from trellm import Vocabulary
 
 from .test_documented import GOOD
 

@@ -5,16 +5,16 @@ import string
 
 import numpy as np
 import pytest
+from trellm import Vocabulary
 from trellm.errors import LimitError
+from trellm.guides import JSONGuide
 from trellm.guides.graph import graph as graphs
 from trellm.guides.graph.graph import Graph
 from trellm.guides.graph.later import HEAVY, NamedRule
-from trellm.guides.json_guide import JSONGuide
 from trellm.guides.json_schema.compiled import CompiledSchema
 from trellm.guides.json_schema.lower.form import Form
 from trellm.guides.json_schema.lower.schema import SchemaLowering
 from trellm.guides.json_schema.lower.stencils import weight_of
-from trellm.tokenizers_adapter import Vocabulary
 
 BYTES = Vocabulary.from_bytes()
 SCHEMA = {

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from trellm import Limits
 from trellm.errors import LimitError
 from trellm.guides.automata.dfa import Dfa
 from trellm.guides.chart.automaton import ChartAutomaton
@@ -9,16 +10,16 @@ from trellm.guides.graph.graph import Graph
 from trellm.guides.graph.lowering import Lowering
 from trellm.guides.json_schema.algebra.cases import Number, String
 from trellm.guides.json_schema.lower.fragments import MAX_NODES, number_fragment, string_fragment
-from trellm.guides.json_schema.lower.numbers.notation import number_node
+from trellm.guides.json_schema.lower.numbers.texts import spelt_numbers
 from trellm.guides.json_schema.lower.strings.lowering import in_quotes, plan
-from trellm.guides.limits import Limits, Meter
+from trellm.guides.limits import Meter
 from trellm.guides.syntax import Literal, Node, Repeat, Sequence
 from trellm.kernels.chart.layout import CALL
 
 OTHER = Repeat(Sequence((Literal(b"ab"), Repeat(Literal(b"c"), 2, 5))), 1, 3)
 CASES = [
     Number(),
-    Number(multiple_of=1, minimum=-3, maximum=250),
+    Number(multiple_of=10, minimum=-30, maximum=250),
     Number(values=frozenset({0, 12})),
     String(),
     String(min_length=2, max_length=4),
@@ -39,7 +40,9 @@ def twice(graph: Graph, rule: int) -> Dfa:
 
 def syntax(case: Number | String) -> Node:
     if isinstance(case, Number):
-        return number_node(case)
+        node = spelt_numbers(case, "any")
+        assert node is not None
+        return node
     node = plan(case, "canonical")
     assert isinstance(node, Node)
     return in_quotes(node)

@@ -4,12 +4,11 @@ import random
 
 import numpy as np
 import pytest
+from trellm import Limits, Vocabulary
 from trellm.errors import LanguageError, LimitError, OptionError
 from trellm.guides import ChoiceGuide, laws
 from trellm.guides.graph.text_tree import any_text, ordered
 from trellm.guides.graph.utf8 import ByteFragment
-from trellm.guides.limits import Limits
-from trellm.tokenizers_adapter import Vocabulary
 
 
 def texts_of(tree: ByteFragment) -> list[bytes]:

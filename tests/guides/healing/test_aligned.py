@@ -8,13 +8,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm import AnyOf
+from trellm import AnyOf, Vocabulary
 from trellm.errors import LanguageError
-from trellm.guides import AlignedGuide, CFGGuide, ChoiceGuide, FreeGuide, GoalGuide, Guide, RegexGuide, RowGuide, laws
+from trellm.guides import (
+    DEAD,
+    AlignedGuide,
+    ByteGuide,
+    CFGGuide,
+    ChoiceGuide,
+    FreeGuide,
+    GoalGuide,
+    Guide,
+    RegexGuide,
+    RowGuide,
+    laws,
+    mask_within,
+    tokens_of,
+)
 from trellm.guides.explain.expectation import expected
 from trellm.guides.healing.crossing import Crossings, TrieGuide
-from trellm.guides.protocol import DEAD, ByteGuide, Mask, mask_within, tokens_of
-from trellm.tokenizers_adapter import Vocabulary
+from trellm.guides.protocol import Mask
 
 from ..vocabularies import CHARACTERS, PIECEMEAL, SMALL
 

@@ -148,6 +148,16 @@ def test_constants_that_are_shared_or_deep_are_limited(constant: Any) -> None:
         CompiledSchema({"const": constant}).check_has_instance()
 
 
+@pytest.mark.parametrize("spelling", ["any", "plain"])
+@pytest.mark.parametrize("also", [{"not": {"multipleOf": 1e-9}}, {"oneOf": [{}, {"multipleOf": 1e-9}]}])
+def test_numbers_that_are_no_multiples_of_a_small_step(also: dict[str, Any], spelling: Any) -> None:
+    """A member is found without going through all multiples, of which there are a thousand million below 1."""
+    guide = JSONGuide(json.dumps({"type": "number", **also}), BYTES, spelling=spelling, limits=Limits(work=4_000_000))
+    ends = {text: guide.is_accepting(guide.read(guide.start, text)) for text in (b"0.1234567891", b"0.123456789")}
+    assert ends == {b"0.1234567891": True, b"0.123456789": False}
+    assert guide.distance(guide.start) == 5  # 1e-10
+
+
 def test_the_shortest_text_is_a_number() -> None:
     pair = {"type": "array", "minItems": 2, "maxItems": 2}
     within(chain(40, lambda reference: {**pair, "items": reference}, {"type": "integer"}))

@@ -15,16 +15,16 @@ from .test_guide_suite import BYTES, reads
 
 LISTS = {"type": "array", "items": {"type": "string", "pattern": r"(a)\1"}}
 IN_USE: list[tuple[dict[str, Any], str]] = [
-    ({"items": {"multipleOf": 1000003.5}}, "#/items/multipleOf"),
-    ({"not": {"items": {"multipleOf": 1000003.5}}}, "#/not/items/multipleOf"),
-    ({"contains": {"type": "number", "multipleOf": 1000003.5}}, "#/contains/multipleOf"),
+    ({"items": {"pattern": r"^(a)\1$"}}, "#/items/pattern"),
+    ({"not": {"items": {"pattern": r"^(a)\1$"}}}, "#/not/items/pattern"),
+    ({"contains": {"type": "string", "pattern": r"^(a)\1$"}}, "#/contains/pattern"),
     (
-        {"properties": {"a": {"contains": {"items": {"multipleOf": 1000003.5}}, "minContains": 2}}},
-        "#/properties/a/contains/items/multipleOf",
+        {"properties": {"a": {"contains": {"items": {"pattern": r"^(a)\1$"}}, "minContains": 2}}},
+        "#/properties/a/contains/items/pattern",
     ),
     (
-        {"$defs": {"a": {"type": "number", "multipleOf": 1000003.5}}, "items": {"$ref": "#/$defs/a"}},
-        "#/$defs/a/multipleOf",
+        {"$defs": {"a": {"type": "string", "pattern": r"^(a)\1$"}}, "items": {"$ref": "#/$defs/a"}},
+        "#/$defs/a/pattern",
     ),
     (LISTS, "#/items/pattern"),
 ]
@@ -45,10 +45,9 @@ def test_allowed_keywords_are_checked_at_the_end(schema: Any, pointer: str) -> N
     assert all(one.reason for one in left)
     validator = Draft202012Validator(schema)
     for value in (
-        [1000003.5, 2000007],
         [3, 4],
-        [[1000003.5]],
-        {"a": [[1], [1000003.5], [2000007]]},
+        [["aa"]],
+        {"a": [["ab"], ["aa"], ["aa"]]},
         {"a": []},
         ["aa"],
         ["ab"],
@@ -171,8 +170,9 @@ def test_numbers_of_any_size_are_checked() -> None:
     schema = {"type": "array", "items": {"multipleOf": 0.12345671}, "contains": {"pattern": r"^(a)\1$"}}
     nines = "9" * 400
     assert checked({**schema, "items": {}}, f'[{nines}, "aa"]') is True
-    assert checked({"type": "number", "multipleOf": 0.12345671}, nines, spelling="plain") is False
-    assert checked({"type": "number", "multipleOf": 0.12345671}, f"{12345671 * 10**400}", spelling="plain") is True
+    for spelling in ("plain", "any"):
+        guide = JSONGuide({"type": "number", "multipleOf": 0.12345671}, BYTES, spelling=spelling)
+        assert not reads(guide, nines) and reads(guide, f"{12345671 * 10**400}")
 
 
 def test_resources_may_be_of_any_dialect() -> None:

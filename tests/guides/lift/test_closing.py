@@ -11,14 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
+from trellm import Limits, Vocabulary
 from trellm.errors import LanguageError, LimitError
-from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, laws
+from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, laws, mask_within, tokens_of
 from trellm.guides.lift.closing import FAR
 from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.guides.limits import Limits
-from trellm.guides.protocol import mask_within, tokens_of
 from trellm.kernels.answers import MOST, NEVER
-from trellm.tokenizers_adapter import Vocabulary
 
 from ..naive_masks import naive_mask
 from ..regex.naive_guide import PartialMatchGuide

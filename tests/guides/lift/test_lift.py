@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide
+from trellm import Vocabulary
+from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, tokens_of
 from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.guides.protocol import tokens_of
 from trellm.kernels.chart.return_sets import signature
-from trellm.tokenizers_adapter import Vocabulary
 
 from ..naive_masks import naive_mask
 from ..vocabularies import BYTES, LONG, SMALL

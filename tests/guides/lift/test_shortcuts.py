@@ -5,12 +5,11 @@ from random import Random
 import numpy as np
 import pytest
 from trellm import Vocabulary
-from trellm.guides import JSONGuide, RegexGuide
+from trellm.guides import DEAD, JSONGuide, RegexGuide, tokens_of
 from trellm.guides.automata.charsets import negate
 from trellm.guides.graph.spans import span_of
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.lift.tables import VocabularyTables
-from trellm.guides.protocol import DEAD, tokens_of
 from trellm.kernels.trie.whole_mask import MaskParts
 
 from ..naive_masks import naive_mask

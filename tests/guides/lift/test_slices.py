@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm import Vocabulary
-from trellm.guides import JSONGuide, RegexGuide
+from trellm.guides import JSONGuide, RegexGuide, tokens_of
 from trellm.guides.lift import slices, tables
 from trellm.guides.lift.tables import VocabularyTables, branches_of
-from trellm.guides.protocol import tokens_of
 from trellm.kernels.trie.branches import Branches
 from trellm.kernels.trie.loop_slice import BYTE, DEPTH, IS_EXIT, NEXT, NODE
 from trellm.tokenizers_adapter import Trie

@@ -3,8 +3,8 @@
 import re
 from functools import cache
 
+from trellm import Vocabulary
 from trellm.guides.quoting.boundaries import boundaries
-from trellm.tokenizers_adapter import Vocabulary
 
 
 def quotations(

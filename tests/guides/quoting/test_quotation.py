@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from trellm import Quote, generate, models
+from trellm import Quote, Vocabulary, generate, models
 from trellm.errors import LanguageError, OptionError, SchemaError
 from trellm.guides import JSONGuide, laws
 from trellm.guides.quoting.quotation import fragment_of_quote
-from trellm.tokenizers_adapter import Vocabulary
 
 from ..vocabularies import SMALL
 from .naive_quoting import quotations

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trellm import Limits, Vocabulary
 from trellm.errors import LanguageError, LimitError, OptionError
-from trellm.guides import ByteGuide, RowGuide, SubstringGuide, laws
+from trellm.guides import DEAD, ByteGuide, Guide, RowGuide, SubstringGuide, laws, tokens_of
 from trellm.guides.healing.crossing import Crossings, TrieGuide
-from trellm.guides.limits import Limits, Meter
-from trellm.guides.protocol import DEAD, Guide, tokens_of
+from trellm.guides.limits import Meter
 from trellm.guides.quoting.source import Occurrence
-from trellm.tokenizers_adapter import Vocabulary
 
 from ..vocabularies import BYTES, CHARACTERS, LONG, PIECEMEAL, SMALL
 from .naive_quoting import distances, quotations

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import regex
 from numpy.typing import NDArray
-from trellm.tokenizers_adapter import Vocabulary
+from trellm import Vocabulary
 
 
 class PartialMatchGuide:

@@ -5,13 +5,13 @@ import re
 from functools import cache
 
 import pytest
+from trellm import Limits, Vocabulary
 from trellm.errors import LimitError, OptionError, PatternError
 from trellm.guides import RegexGuide
-from trellm.guides.limits import Limits, Meter
+from trellm.guides.limits import Meter
 from trellm.guides.regex import parse
 from trellm.guides.regular_guide import RegularGuide
 from trellm.guides.syntax import Alternation, Literal, Node, Repeat, Sequence
-from trellm.tokenizers_adapter import Vocabulary
 
 BYTES = Vocabulary.from_bytes()
 

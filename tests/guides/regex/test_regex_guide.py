@@ -10,9 +10,8 @@ import regex
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from trellm.guides import FSMGuide, RegexGuide, laws
-from trellm.guides.protocol import DEAD
-from trellm.tokenizers_adapter import Vocabulary
+from trellm import Vocabulary
+from trellm.guides import DEAD, FSMGuide, RegexGuide, laws
 
 from ..vocabularies import SMALL
 from .naive_guide import PartialMatchGuide

@@ -7,11 +7,21 @@ from random import Random
 from typing import Any
 
 import pytest
+from trellm import Vocabulary
 from trellm.errors import LanguageError, OptionError, VocabularyError
-from trellm.guides import ChoiceGuide, Guide, JSONGuide, RegexGuide, SubstringGuide, TaggedGuide, laws
-from trellm.guides.protocol import DEAD, mask_within, tokens_of
+from trellm.guides import (
+    DEAD,
+    ChoiceGuide,
+    Guide,
+    JSONGuide,
+    RegexGuide,
+    SubstringGuide,
+    TaggedGuide,
+    laws,
+    mask_within,
+    tokens_of,
+)
 from trellm.guides.tagged.after_guide import AfterGuide
-from trellm.tokenizers_adapter import Vocabulary
 
 from ..vocabularies import CHARACTERS, SMALL
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from trellm.errors import OptionError
-from trellm.guides import ChoiceGuide, JSONGuide, RegexGuide, laws
-from trellm.guides.protocol import DEAD
+from trellm.guides import DEAD, ChoiceGuide, JSONGuide, RegexGuide, laws
 from trellm.guides.tagged.composed_guide import ComposedGuide
 from trellm.guides.tagged.pieces import NOTHING, Fixed, Free, Inner, InOrder, Named, OneOf, Piece, Several, perhaps
 

@@ -7,14 +7,23 @@ from random import Random
 from typing import Any
 
 import pytest
+from trellm import Vocabulary
 from trellm.errors import OptionError
-from trellm.guides import ByteGuide, ChoiceGuide, FreeGuide, Guide, JSONGuide, RegexGuide, SubstringGuide, laws
-from trellm.guides.goals import GoalGuide
-from trellm.guides.protocol import DEAD
+from trellm.guides import (
+    DEAD,
+    ByteGuide,
+    ChoiceGuide,
+    FreeGuide,
+    GoalGuide,
+    Guide,
+    JSONGuide,
+    RegexGuide,
+    SubstringGuide,
+    laws,
+)
 from trellm.guides.tagged import AfterGuide, EitherGuide
 from trellm.guides.tagged.composed_guide import ComposedGuide
 from trellm.guides.tagged.pieces import Fixed, Inner, InOrder
-from trellm.tokenizers_adapter import Vocabulary
 
 from ..vocabularies import CHARACTERS, SMALL
 

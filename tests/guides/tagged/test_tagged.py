@@ -9,8 +9,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from trellm import Limits, Vocabulary
 from trellm.errors import LimitError, OptionError, VocabularyError
 from trellm.guides import (
+    DEAD,
     AlignedGuide,
     CFGGuide,
     ChoiceGuide,
@@ -20,11 +22,9 @@ from trellm.guides import (
     RegexGuide,
     TaggedGuide,
     laws,
+    tokens_of,
 )
-from trellm.guides.limits import Limits
-from trellm.guides.protocol import DEAD, tokens_of
 from trellm.guides.tagged import Part
-from trellm.tokenizers_adapter import Vocabulary
 from trellm.tokenizers_adapter.marked import marker_bytes, with_markers, without_markers
 
 from ..vocabularies import BYTES, CHARACTERS, SMALL

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from trellm.guides.limits import Limits
+from trellm import Limits
 from trellm.guides.protocol import Guide
 from trellm.serve.constraints.structural_tags import FormatError, structural_guide
 

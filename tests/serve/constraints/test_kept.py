@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from trellm.errors import OptionError
 from trellm.guides.goals.specs import AnyOf, Phrase
+from trellm.serve import Settings
 from trellm.serve.constraints.compiler import COPIES, ConstraintCompiler, Refusals, key_bytes
 from trellm.serve.constraints.constraint import ConstraintSpec
 from trellm.serve.metrics import Metrics
-from trellm.serve.settings import Settings
 
 
 def test_what_was_asked_for_weighs_as_well() -> None:

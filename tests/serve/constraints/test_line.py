@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 from trellm.errors import Cancelled
 from trellm.guides.limits import Limits, Meter, spend
+from trellm.serve import Settings
 from trellm.serve.constraints import compiler
 from trellm.serve.constraints.compiler import DOUBLED, LONGER, ConstraintCompiler, Line
 from trellm.serve.metrics import Metrics
-from trellm.serve.settings import Settings
 
 from ..conftest import HANGS, turned
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from trellm.guides.protocol import DEAD, Guide, mask_within, tokens_of
+import numpy as np
+from trellm import Vocabulary
+from trellm.guides import DEAD, Guide, mask_within
 from trellm.serve import tool_calls
-from trellm.serve.tool_calls.formats import FORMATS
-from trellm.tokenizers_adapter import Vocabulary
 
 EOS = 256
 
@@ -50,7 +50,7 @@ class Model:
 
 def markers_of(name: str) -> tuple[str, ...]:
     """The markers of a family, those of thinking among them."""
-    family = FORMATS[name]
+    family = tool_calls.FORMATS[name]
     thinking = () if name == "harmony" or family.thinking is None else family.thinking
     return tuple(dict.fromkeys([*family.markers, *thinking]))
 
@@ -67,7 +67,7 @@ def form_of(name: str, *, is_text: bool = True, thinks: bool = False) -> tool_ca
     """The form of a family for one of the models above."""
     model = TEXT if is_text else TOKENS[name]
     return tool_calls.ToolCallFormat(
-        FORMATS[name], model.tokenizer, model.vocabulary, thinks=thinks or name == "harmony"
+        tool_calls.FORMATS[name], model.tokenizer, model.vocabulary, thinks=thinks or name == "harmony"
     )
 
 
@@ -101,7 +101,8 @@ def drawn(guide: Guide, random: Random, budget: int) -> list[int]:
     """A random text of at most so many tokens."""
     state, found = guide.start, list[int]()
     for left in range(budget, -1, -1):
-        token = random.choice(tokens_of(mask_within(guide, state, left)))
+        allowed = np.unpackbits(mask_within(guide, state, left).view(np.uint8), bitorder="little")
+        token = random.choice(np.flatnonzero(allowed).tolist())
         if token in guide.vocabulary.eos_ids:
             break
         found.append(token)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from trellm.serve import tool_calls
-from trellm.serve.tool_calls.formats import FORMATS
 
 from .models import TEXT, accepts, drawn, form_of, read
 
@@ -203,12 +202,13 @@ def test_parameters_that_can_only_be_strings_are_written_as_they_are(
 
 def called(name: str, value: str) -> str:
     """A call of f in a form, with a value of `a` that is a string, as it is written."""
-    frame = FORMATS[name].frames[0]
+    frame = tool_calls.FORMATS[name].frames[0]
     form = frame.parameters
     assert form is not None
     line = "\n" if form.own_line else ""
     parameter = f"{form.before}a{form.behind_text or form.behind_name}{value}{line}{form.end}{form.behind}"
-    return f"{frame.opening}{frame.head}f{frame.behind_name}{parameter}{frame.tail}{frame.closing}"
+    call = frame.call.replace("$name", "f").replace("$arguments", parameter)
+    return f"{frame.opening}{call}{frame.closing}"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trellm.engine import models
+from trellm import models
 from trellm.errors import OptionError
 from trellm.serve import tool_calls
 

@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from trellm import Phrase
 from trellm.errors import OptionError
-from trellm.guides import JSONGuide, SubstringGuide, laws
-from trellm.guides.goals import GoalGuide
-from trellm.guides.goals.specs import Phrase
-from trellm.guides.tagged import AfterGuide
+from trellm.guides import GoalGuide, JSONGuide, SubstringGuide, laws
 from trellm.serve import tool_calls
-from trellm.serve.tool_calls.plan import Thinking
 
 from .families import TOOLS, Turn, rendered
 from .models import TEXT, TOKENS, accepts, drawn, form_of, read
@@ -103,7 +100,7 @@ def test_what_was_thought_is_no_part_of_an_answer_with_goals(is_text: bool) -> N
     spelt = form._spelling.parts
     calls = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
     texts = ("rain", "<think>rain</think>rain", "<think>\nrain\n</think>\n\nrain", "<think>rain</think>snow", calls)
-    cases: dict[tuple[Thinking, int | None, str], list[bool]] = {
+    cases: dict[tuple[tool_calls.Thinking, int | None, str], list[bool]] = {
         ("auto", None, ""): [True, True, True, False, True],
         ("on", None, ""): [False, True, True, False, False],
         ("off", None, ""): [True, False, False, False, True],
@@ -164,7 +161,7 @@ def test_thinking() -> None:
     form, turn = form_of("hermes", thinks=True), Turn("", ONE.calls, "Now?")
     plain, thought = rendered("hermes", ONE), rendered("hermes", turn)
     behind = thought.removeprefix("<think>\n")
-    cases: dict[tuple[Thinking, str], list[bool]] = {
+    cases: dict[tuple[tool_calls.Thinking, str], list[bool]] = {
         ("auto", "assistant\n"): [True, True, False],
         ("on", "assistant\n"): [False, True, False],
         ("off", "assistant\n"): [True, False, False],
@@ -200,7 +197,7 @@ def test_thinking_within_a_budget(name: str, is_text: bool) -> None:
     """It is opened behind the prompt, ends in time, and a call follows."""
     model, form, random = TEXT if is_text else TOKENS[name], form_of(name, is_text=is_text, thinks=True), Random(2)
     plan = form.plan(LISTED, tool_calls.choice_of("required", LISTED), budget=5)
-    assert isinstance(plan.guide, AfterGuide)
+    assert plan.guide is not None
     assert list(plan.opening) == tokens_of(form.family.thinking[0], model)  # type: ignore[index]
     open_too = form.plan(LISTED, tool_calls.choice_of("required", LISTED), budget=5, prompt=plan.opening)
     assert (open_too.opening, open_too.needed) == ((), plan.needed)
@@ -209,6 +206,11 @@ def test_thinking_within_a_budget(name: str, is_text: bool) -> None:
         assert len((message.reasoning or "").encode(errors="replace")) <= 5 * 3, "a token may be read as a character"
         assert message.calls
         assert all(call.complete for call in message.calls)
+
+
+def test_a_budget_of_thinking_that_is_off() -> None:
+    """No second header is asked for in harmony, whose messages behind thinking begin with one."""
+    assert allowed(plan_of("harmony", "required", thinking="off", budget=5), "harmony", ONE) == [True]
 
 
 def test_thinking_without_a_constraint() -> None:

@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 from trellm.serve import tool_calls
-from trellm.serve.tool_calls.formats import FORMATS
 
 from .families import TOOLS, rendered, turns_of
 from .models import TEXT, TOKENS, drawn, form_of, read
@@ -33,7 +32,7 @@ def test_broken_streams(name: str) -> None:
         message = read(plan, tokens)
         for _ in range(3):
             assert read(plan, tokens, random) == message
-        if FORMATS[name].frames and FORMATS[name].frames[0].parameters is not None:
+        if tool_calls.FORMATS[name].frames and tool_calls.FORMATS[name].frames[0].parameters is not None:
             for call in message.calls:
                 assert not call.complete or isinstance(json.loads(call.arguments), dict)
 
@@ -119,7 +118,7 @@ def test_ids_of_an_answer_differ() -> None:
 @pytest.mark.parametrize("name", ["qwen3-coder", "minimax-m2", "deepseek-v3.2", "glm-4.7"])
 def test_strings_of_json_may_contain_what_ends_a_value(name: str) -> None:
     """Within lists, and where one of several texts has it: whatever the guide allows is read as what it says."""
-    end = FORMATS[name].frames[0].parameters.end  # type: ignore[union-attr]
+    end = tool_calls.FORMATS[name].frames[0].parameters.end  # type: ignore[union-attr]
     values = {"one": f'a"{end}', "several": [f"{end}\n{end}", "\\"]}
     schema = {"one": {"enum": ["b", values["one"]]}, "several": {"const": values["several"]}}
     function = {"name": "f", "parameters": {"type": "object", "properties": schema, "required": list(schema)}}

@@ -1,26 +1,314 @@
-"""The texts of a set of numbers in either spelling, and how long the shortest is."""
+"""The texts of numbers, in either spelling.
+
+Any spelling has every JSON notation of a `Number`'s members, as far as they are a regular language. Exact: numbers
+without a fraction or with one, without an exponent, of any length, under any conditions; -0 is 0. Exponents are those
+of finite floats, so that whoever reads a text as one gets a number: after one whole digit -324 to 308, up to 99 after
+more. Where more than the sign is bounded fewer texts are accepted than members have, because the comparison of digits
+with an exponent is not regular:
+
+- Under other bounds and exclusions an exponent follows a mantissa with one whole digit that is not 0 (or a
+  mantissa of zeros), which is how serialisers write; 15e3 and 0.5e3 are refused where 1.5e4 and 5e2 are not.
+- So it does for integers, multiples and negated multiples, after up to 16 digits behind the point, the last of
+  them not 0 (or after zeros alone). Multiples that are all below 1e16, and have at most 4 places, take no exponent.
+  Where the factors have more than 128 remainders that matter, or the number must be in one of several sets, it follows
+  a fraction of zeros only.
+- Constants take an exponent wherever their point may stand: before, between and behind the digits that count, and up to
+  where it stands without one (0.15e4, 1.5e3, 15e2, 1500e0). Beyond 32 such places it is behind the first digit or the
+  last, or where the schema has it.
+
+What json.dumps writes of a member is always among them, but for those of such factors.
+
+Plain spelling is that of people and of json.dumps. Where a set asks for integers they are digits; elsewhere 5 and 5.0
+are both fine. 0 has no sign, 0.0 may have one.
+
+    integers        0, or digits without a leading 0; up to as many as Python reads, or where any number may stand,
+                    as keep it a finite float; multiples have any number of digits
+    other numbers   from 1e-4 up to below 1e16 with a point, up to 17 digits that count; only a fraction of up to
+                    MOST_PADDED places may end in 0, as %f writes it (19.90 is fine, 1.0000000000 is not)
+                    else one digit, perhaps a fraction that does not end in 0, and e+16 ... e+308 or e-05 ... e-324
+    constants       as the schema writes them
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from .....kernels.answers import NEVER
+from .....kernels.chart.layout import EPSILON
+from ....graph.lowering import Lowering
 from ....kept import kept
-from ....syntax import Node
-from ...algebra.cases import Number
+from ....syntax import EMPTY, NOTHING, Literal, Node, Repeat, Sequence
+from ...algebra.cases import Number, Rational
+from ...algebra.numbers import least_common_multiple, leaves
 from ...automata.spelling import fewest_bytes
 from ..form import Spelling
-from .notation import number_node
-from .numeral_places import fewest_bytes as fewest_on_demand
-from .numeral_places import is_told_on_demand
-from .plain import plain_node
+from .literals import (
+    MINUS,
+    ZERO,
+    ZERO_FRACTION,
+    either,
+    float_texts,
+    places_of_points,
+    places_of_serialisers,
+    plain_constants,
+    spelt_constants,
+    written_exponents,
+)
+from .numerals import NumeralNodes, numerals
+from .scientific import has_exponents
+from .unbounded import DIGIT, EXPONENT, NOT_ZERO, tailed, unbounded, unbounded_floats
+from .units import decimal_step
+
+MOST_DIGITS = 4300
+"""Up to how many digits int() reads by default; what is longer json.loads refuses."""
+FLOAT_DIGITS = 308
+"""Whole numbers of so many digits are finite floats."""
+MAX_LISTED, MAX_LARGE_LISTED, LARGE_STEP = 64, 4096, 1000
+"""Up to how many multiples within bounds are each written out; and of a step from LARGE_STEP on."""
+
+OPTIONAL_MINUS = Repeat(MINUS, 0, 1)
+ZERO_TEXTS = {notation: tailed(ZERO, ZERO_FRACTION, EXPONENT, notation) for notation in (None, "integer", "real")}
 
 
-def spelt_numbers(case: Number, spelling: Spelling) -> Node:
-    """The texts of the numbers in a set; NOTHING if there are none."""
-    return number_node(case) if spelling == "any" else plain_node(case)
+class OnDemand(NamedTuple):
+    """Numbers from 0 up whose states are made when they are reached: they would be many, or nobody knows.
+
+    plain: as json.dumps writes floats
+    """
+
+    case: Number
+    plain: bool
+
+
+class SignedTexts(NamedTuple):
+    """Some of a set's texts: a sign, or none, and all there is behind it."""
+
+    sign: Node
+    digits: Node | OnDemand
+
+
+def number_rule(lowering: Lowering, case: Number, spelling: Spelling) -> int:
+    """A new rule of a set of numbers, of any size; its start node."""
+    graph = lowering.graph
+    with graph.new_rule() as start:
+        end = graph.final()
+        links: list[tuple[int, int, int]] = []
+        for sign, digits in _parts(case, spelling):
+            if isinstance(digits, OnDemand):
+                nodes = NumeralNodes(lowering, numerals(digits.case, digits.plain), end)
+                entry = lowering.lower(sign, nodes.entry())
+            else:
+                entry = lowering.lower(Sequence((sign, digits)), end)
+            assert entry is not None, "there are such numbers"
+            links.append((EPSILON, entry, 0))
+        graph.define(start, links=links)
+    return start
+
+
+def spelt_numbers(case: Number, spelling: Spelling) -> Node | None:
+    """The texts of a set, the same node for equal ones; NOTHING if there are none, None if some are `OnDemand`."""
+    return _joined(case, spelling)[0]
+
+
+@kept(4096, 4 << 20)
+def _joined(case: Number, spelling: Spelling) -> tuple[Node | None]:
+    found: list[Node] = []
+    for sign, digits in _parts(case, spelling):
+        if isinstance(digits, OnDemand):
+            return (None,)
+        found.append(digits if sign is EMPTY else Sequence((sign, digits)))
+    return (either(*found),)
 
 
 @kept(4096, 8 << 20)
 def fewest_number_bytes(case: Number, spelling: Spelling) -> int:
     """The length of the shortest text of a set that is not empty."""
-    if is_told_on_demand(case, spelling):
-        return fewest_on_demand(case, spelling)
-    return fewest_bytes(spelt_numbers(case, spelling))
+    return min((sign is MINUS) + _fewest(digits) for sign, digits in _parts(case, spelling))
+
+
+def _fewest(digits: Node | OnDemand) -> int:
+    if not isinstance(digits, OnDemand):
+        return fewest_bytes(digits)
+    read = numerals(digits.case, digits.plain)
+    return read.needed(read.start)
+
+
+def _parts(case: Number, spelling: Spelling) -> list[SignedTexts]:
+    """The texts of a set as alternatives that are not empty."""
+    found = _in_any_spelling(case) if spelling == "any" else _plain(case)
+    return [part for part in found if part.digits is not NOTHING]
+
+
+def _in_any_spelling(case: Number) -> Iterator[SignedTexts]:
+    if case.values is not None:
+        places = partial(places_of_points, own=written_exponents(case.texts))
+        yield from (SignedTexts(EMPTY, node) for node in spelt_constants(case.values - {0}, case.notation, places))
+        if 0 in case.values:
+            yield SignedTexts(OPTIONAL_MINUS, ZERO_TEXTS[case.notation])
+        return
+    above, below = _from_0(case), _from_0(_negated(case))
+    if above is not None:
+        yield SignedTexts(OPTIONAL_MINUS if above == below else EMPTY, _unsigned(above))
+    if below is not None and above != below:
+        yield SignedTexts(MINUS, _unsigned(below))
+
+
+def _plain(case: Number) -> Iterator[SignedTexts]:
+    if case.values is not None:
+        yield SignedTexts(EMPTY, either(*(Literal(text.encode()) for text in plain_constants(case))))
+        return
+    whole = case.notation != "real" and case.multiple_of is not None and not decimal_step(case.multiple_of)[1]
+    if case.either and not whole:
+        for leaf in leaves(case):
+            yield from _plain(leaf)
+        return
+    if case.notation != "real":
+        most = MOST_DIGITS if whole or case.notation == "integer" else FLOAT_DIGITS
+        for sign, side in _signs(replace(case, notation="integer")):
+            yield from (SignedTexts(sign, digits) for digits in _whole_digits(side, most))
+    if case.notation != "integer" and not whole:
+        for sign, side in _signs(replace(case, notation="real")):
+            yield SignedTexts(sign, _floats(side))
+
+
+def _signs(case: Number) -> Iterator[tuple[Node, Number]]:
+    """The members without and with a minus; an integer that is 0 has none."""
+    above, below = _from_0(case), _from_0(_negated(case))
+    if above is not None:
+        yield EMPTY, above
+    if below is not None and case.notation == "integer" and below.minimum == 0:
+        below = None if below.maximum == 0 else replace(below, exclusive_minimum=True)
+    if below is not None:
+        yield MINUS, below
+
+
+def _negated(case: Number) -> Number:
+    """The numbers whose negatives are in a set."""
+    return replace(
+        case,
+        minimum=None if case.maximum is None else -case.maximum,
+        maximum=None if case.minimum is None else -case.minimum,
+        exclusive_minimum=case.exclusive_maximum,
+        exclusive_maximum=case.exclusive_minimum,
+        values=None if case.values is None else frozenset(-value for value in case.values),
+        excluded=frozenset(-value for value in case.excluded),
+        texts=frozenset(),
+        either=tuple(tuple(map(_negated, group)) for group in case.either),
+    )
+
+
+def _from_0(case: Number) -> Number | None:
+    """The members from 0 up, of a set that has no values, said by what matters there; None if no bounds leave any."""
+    low, low_open = case.minimum, case.exclusive_minimum
+    high, high_open = case.maximum, case.exclusive_maximum
+    if low is None or low < 0:
+        low, low_open = 0, False
+    if low == 0:
+        low_open = low_open or 0 in case.excluded or bool(case.not_multiple_of)
+    if high is not None and (low > high or (low == high and (low_open or high_open))):
+        return None
+    step = case.multiple_of
+    if case.notation == "integer":
+        step = 1 if step is None else least_common_multiple(step, 1)
+    excluded = frozenset(value for value in case.excluded if value > 0 and value >= low)
+    return Number(
+        low,
+        high,
+        low_open,
+        high is not None and high_open,
+        step,
+        case.not_multiple_of,
+        case.notation,
+        excluded=frozenset(value for value in excluded if high is None or value <= high),
+        either=case.either,
+    )
+
+
+def _unsigned(case: Number) -> Node | OnDemand:
+    """The texts of numbers from 0 up, in any spelling."""
+    high, notation, step = case.maximum, case.notation, case.multiple_of
+    if high == 0:
+        return ZERO_TEXTS[notation]
+    if _is_unbounded(case):
+        return unbounded(notation, case.exclusive_minimum or case.minimum != 0, step == 1)
+    is_range = step == 1 and not (case.not_multiple_of or case.excluded) and not has_exponents(case)
+    if not is_range and is_listed(case):
+        members = _members(case)
+        nodes = spelt_constants(members - {0}, notation, places_of_serialisers)
+        return either(*nodes, *((ZERO_TEXTS[notation],) if 0 in members else ()))
+    return _numerals(case, plain=False)
+
+
+def _is_unbounded(case: Number) -> bool:
+    """Tell whether numbers are told by their sign and notation alone, or by being whole besides."""
+    if case.maximum is not None or case.not_multiple_of or case.excluded or case.either:
+        return False
+    return case.minimum == 0 if case.multiple_of is None else case.multiple_of == 1 and _least(case) <= 1
+
+
+def _least(case: Number) -> int:
+    """The least whole number that is not below the bound; behind an open bound of 0 it is 1."""
+    assert case.minimum is not None
+    return int(case.minimum // 1 + 1 if case.exclusive_minimum else -(-case.minimum // 1))
+
+
+def _numerals(case: Number, *, plain: bool) -> Node | OnDemand:
+    read = numerals(case, plain)
+    return NOTHING if read.needed(read.start) == NEVER else OnDemand(case, plain)
+
+
+def is_listed(case: Number) -> bool:
+    """Tell whether the members are so few that each is written out."""
+    if case.multiple_of is None or case.maximum is None or case.either:
+        return False
+    first, last = _steps_within(case)
+    return last - first < (MAX_LISTED if decimal_step(case.multiple_of)[0] < LARGE_STEP else MAX_LARGE_LISTED)
+
+
+def _steps_within(case: Number) -> tuple[int, int]:
+    """The first and the last step within the bounds."""
+    assert case.multiple_of is not None and case.maximum is not None and case.minimum is not None
+    return int(-(-case.minimum // case.multiple_of)), int(case.maximum // case.multiple_of)
+
+
+def _members(case: Number) -> frozenset[Rational]:
+    """The members among the steps within the bounds."""
+    step, low, high = case.multiple_of, case.minimum, case.maximum
+    assert step is not None
+    first, last = _steps_within(case)
+    members: set[Rational] = set()
+    for index in range(first, last + 1):
+        value = index * step
+        outside = (case.exclusive_minimum and value == low) or (case.exclusive_maximum and value == high)
+        if not outside and value not in case.excluded and all(value % other for other in case.not_multiple_of):
+            members.add(value)
+    return frozenset(members)
+
+
+def _whole_digits(case: Number, most: int) -> Iterator[Node | OnDemand]:
+    """Integers without a sign, of at most `most` digits where nothing else bounds them; multiples of any length."""
+    if case.maximum is not None or case.multiple_of != 1 or case.not_multiple_of or case.either:
+        yield _unsigned(case)
+        return
+    told = [int(value) for value in (case.minimum, *case.excluded) if value is not None and value >= 1]
+    length = min(len(str(max(told))), most) if told else 0
+    greatest = 10**length - 1
+    if not told and not case.minimum and not case.exclusive_minimum:
+        yield ZERO
+    elif told and (case.minimum is None or case.minimum <= greatest):
+        yield _unsigned(replace(case, maximum=greatest))
+    if length < most:
+        yield Sequence((NOT_ZERO, Repeat(DIGIT, length, most - 1)))
+
+
+def _floats(case: Number) -> Node | OnDemand:
+    """Numbers from 0 up as json.dumps writes floats."""
+    if case.maximum == 0 or is_listed(case):
+        members = _members(case) if case.maximum else (0,)
+        return either(*(Literal(text.encode()) for value in sorted(members) for text in float_texts(value)))
+    if case.multiple_of is None and _is_unbounded(case):
+        return unbounded_floats(case.exclusive_minimum)
+    return _numerals(case, plain=True)

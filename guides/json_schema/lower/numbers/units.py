@@ -1,4 +1,4 @@
-"""Sets of numbers of one sign in units of the last place that matters: whole numbers, in intervals of which to look."""
+"""Sets of numbers from 0 up in units of the last place that matters: whole numbers, in intervals of which to look."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from math import lcm
 from typing import NamedTuple
 
+from ....kept import kept
 from ....limits import spend
 from ...algebra.cases import Number, Rational
-from .multiples import decimal_places, decimal_step
 
 
 class Units(NamedTuple):
-    """The members of a `Number` that have one sign, or are 0, without their sign, in units of 10^-places.
+    """The members of a `Number` from 0 up, in units of 10^-places.
 
     low, high: the least and the greatest one may be; step: all are multiples of it, refused: of none of these
     values: only these; excluded: none of these; groups: of each, a member is in at least one set
@@ -33,14 +33,15 @@ def places_of(case: Number) -> int:
 
     The digit more tells a number from those beside it, where nothing but bounds matters.
     """
-    return 1 + max((places for one in _parts(case) for places in _places(one)), default=0)
+    return 1 + max((places for one in parts(case) for places in _places(one)), default=0)
 
 
-def _parts(case: Number) -> Iterator[Number]:
+def parts(case: Number) -> Iterator[Number]:
+    """A set and all those in its groups."""
     yield case
     for group in case.either:
         for one in group:
-            yield from _parts(one)
+            yield from parts(one)
 
 
 def _places(case: Number) -> Iterator[int]:
@@ -49,22 +50,20 @@ def _places(case: Number) -> Iterator[int]:
     yield from (decimal_step(step)[1] for step in (case.multiple_of, *case.not_multiple_of) if step is not None)
 
 
-def in_units(case: Number, places: int, sign: int) -> Units:
-    """The members of a set whose sign is 1 or -1, or which are 0, in units of 10^-places."""
+def in_units(case: Number, places: int) -> Units:
+    """The members of a set from 0 up, in units of 10^-places."""
     unit = 10**places
-    low, low_open, high, high_open = case.minimum, case.exclusive_minimum, case.maximum, case.exclusive_maximum
-    if sign < 0:
-        low, low_open, high, high_open = high, high_open, low, low_open
+    low, high = case.minimum, case.maximum
     step = 1 if case.multiple_of is None else _step(case.multiple_of, places)
     return Units(
-        0 if low is None else int(low * sign * unit) + low_open,
-        None if high is None else int(high * sign * unit) - high_open,
+        0 if low is None else int(low * unit) + case.exclusive_minimum,
+        None if high is None else int(high * unit) - case.exclusive_maximum,
         lcm(step, unit) if case.notation == "integer" else step,
         tuple(_step(factor, places) for factor in case.not_multiple_of),
-        frozenset(_whole(case.excluded, sign * unit)),
-        None if case.values is None else tuple(sorted(_whole(case.values, sign * unit))),
+        frozenset(_whole(case.excluded, unit)),
+        None if case.values is None else tuple(sorted(_whole(case.values, unit))),
         case.notation,
-        tuple(tuple(in_units(one, places, sign) for one in group) for group in case.either),
+        tuple(tuple(in_units(one, places) for one in group) for group in case.either),
     )
 
 
@@ -162,3 +161,28 @@ def _member(
 
 def _is_in_group(group: tuple[Units, ...], value: int, notation: str) -> bool:
     return any(_member(one, (), value, value, 1, (), frozenset(), notation) is not None for one in group)
+
+
+@kept(1024, 1 << 20)
+def decimal_step(step: Rational) -> tuple[int, int]:
+    """P and m of a step P / 10^m, as every one is that JSON can write."""
+    places = decimal_places(step)
+    assert places is not None, "steps are decimal numbers"
+    return int(step * 10**places), places
+
+
+@kept(4096, 1 << 20)
+def decimal_places(value: Rational) -> int | None:
+    """The digits after the point that a number needs; None if no count of them is enough."""
+    twos, rest = _power(value.denominator, 2)
+    fives, rest = _power(rest, 5)
+    return max(twos, fives) if rest == 1 else None
+
+
+def _power(number: int, prime: int) -> tuple[int, int]:
+    """The exponent of a prime in a number, and the rest of the number."""
+    count = 0
+    while number % prime == 0:
+        number //= prime
+        count += 1
+    return count, number

@@ -8,17 +8,19 @@ that misses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
 from .....errors import LimitError
 from ....automata.atoms import bits as bits_of
 from ....limits import spend
-from ...algebra.cases import ANY_ARRAY, ANY_OBJECT, Object
+from ...algebra.cases import ANY_ARRAY, ANY_OBJECT, Object, Rule
 from ...algebra.formula import EVERYTHING, NOTHING, Formula
+from ...compiled import CompiledSchema
 from ..protocol import MemberLowering
-from .alternatives import in_groups, names_of, numbered
+from .member_names import MemberNames
 from .members import MemberPlace, Members, NextMember
 
 Alive = tuple[int, ...]
@@ -71,7 +73,7 @@ class Choices(Members):
         return all(left & ~bits for left, bits in zip(place.alive, self._blocked_by(missing), strict=True))
 
     def _goes_on(self, place: MemberPlace) -> bool:
-        """Whether another member may come: surely where one must."""
+        """Tell whether another member may come: surely where one must."""
         return bool(self._to_come(place)) or super()._goes_on(place)
 
     def _choices(self, place: MemberPlace) -> Iterator[NextMember]:
@@ -122,11 +124,11 @@ class Choices(Members):
         return found
 
     def _rest_key(self, place: MemberPlace) -> tuple[int, Alive]:
-        """What the members to come depend on: not on those that no alternative requires."""
+        """The state that the members to come depend on: not on those that no alternative requires."""
         return self._wanted & ~place.used, place.alive
 
     def _told(self, index: int, alive: Alive) -> list[tuple[Formula, Lost]]:
-        """What the value of a member may satisfy, and the alternatives that are lost then.
+        """The formulas that the value of a member may satisfy, and the alternatives that are lost then.
 
         That depends only on the alternatives that speak of the member, which are few of many.
         """
@@ -184,7 +186,7 @@ class Choices(Members):
         return known
 
     def _of(self, one: Object, index: int) -> Formula:
-        """What an alternative asks of the members of a name, or of a region of names."""
+        """The formula that an alternative asks of the members of a name, or of a region of names."""
         schema = self._owner.schema
         if index >= 0:
             return schema.member(one, self._names[index])
@@ -238,7 +240,7 @@ class Choices(Members):
         return cells
 
     def _is_simple(self, formula: Formula) -> bool:
-        """Whether a formula speaks of nothing inside arrays and objects."""
+        """Tell whether a formula speaks of nothing inside arrays and objects."""
         normal = self._owner.schema.normal(formula)
         return not normal.constants and normal.arrays in ((), (ANY_ARRAY,)) and normal.objects in ((), (ANY_OBJECT,))
 
@@ -256,7 +258,7 @@ class Choices(Members):
         return None if known is None else known.needed
 
     def _as_before(self, missing: int, alive: Alive) -> Completion | None:
-        """What would have completed the object before its last member, where that still does."""
+        """The completions of the object before its last member, where that still does."""
         hint = self._hints.get((missing, alive))
         if hint is None:
             return None
@@ -342,7 +344,7 @@ class Choices(Members):
     def _needed(
         self, missing: int, known: dict[int, Formula], chosen: tuple[tuple[int, int], ...], required: int
     ) -> dict[int, Formula] | None:
-        """What must still come, as was known, with the last alternative that was chosen and what it requires.
+        """The completion that was known, with the last alternative that was chosen and what it requires.
 
         None if a member has no value that satisfies all alternatives that were chosen.
         """
@@ -399,5 +401,64 @@ class Choices(Members):
         return len(self._to_come(place) or ())
 
     def _counts_nothing(self, place: MemberPlace) -> bool:
-        """What must come depends on the alternatives that are left."""
+        """The completions depend on the alternatives that are left."""
         return False
+
+
+MAX_SPREAD = 4096
+"""In how many ways the members of an alternative may have the names that it asks for."""
+
+
+class Alternative(NamedTuple):
+    """One of a group. needed: the members that must be there, bits of names and behind these of regions"""
+
+    case: Object
+    needed: int
+
+
+def in_groups(case: Object) -> Object:
+    """The case with the names that some member must have in groups of their own."""
+    alone = tuple((Object(some=(rule,)),) for rule in case.some)
+    return replace(case, some=(), either=case.either + alone) if alone else case
+
+
+def names_of(owner: MemberLowering, case: Object, depth: int) -> MemberNames:
+    """The names that an object or any of its alternatives tells apart."""
+    alternatives = [one for group in case.either for one in group]
+    properties = dict(case.properties)
+    for one in alternatives:
+        for name in (*one.properties, *(name for rule in one.some for name in rule.names.excluded)):
+            properties.setdefault(name, EVERYTHING)
+    rules = dict.fromkeys(rule.names for one in alternatives for rule in (*one.rules, *one.some))
+    apart = tuple(Rule(names, EVERYTHING) for names in rules)
+    return MemberNames(owner, Object(properties, case.rules, case.required), depth, apart)
+
+
+def numbered(group: Iterable[Object], names: MemberNames, schema: CompiledSchema) -> list[Alternative]:
+    """The alternatives of a group that no required name rules out, each for every way to have what it asks for."""
+    number = {name: index for index, name in enumerate(names.names)}
+    found: list[Alternative] = []
+    for one in group:
+        spend(200 + 50 * len(one.required))
+        if not all(name in number for name in one.required):
+            continue
+        ways = {sum(1 << number[name] for name in one.required): None}
+        for rule in one.some:
+            may = _members(rule, names, schema)
+            spend(100 * len(ways) * may.bit_count())
+            ways = {
+                way | bit: None
+                for way in ways
+                for bit in ((0,) if way & may else (1 << index for index in bits_of(may)))
+            }
+            if len(ways) > MAX_SPREAD:
+                raise LimitError(f"an object can have the names that must be there in more than {MAX_SPREAD} ways")
+        found += (Alternative(one, way) for way in ways)
+    return found
+
+
+def _members(rule: Rule, names: MemberNames, schema: CompiledSchema) -> int:
+    """The names that a rule's set has, and the regions that lie in it, as bits."""
+    found = sum(1 << at for at, name in enumerate(names.names) if schema.language.contains(rule.names, name))
+    within = (at for at, (region, _) in enumerate(names.regions) if schema.overlaps(rule.names, region))
+    return found | sum(1 << len(names.names) + at for at in within)

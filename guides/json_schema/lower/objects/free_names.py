@@ -45,7 +45,7 @@ class FreeNames:
         self.may_matter = may_matter and (is_counted(case) or self._some_are_free())
 
     def _some_are_free(self) -> bool:
-        """Whether a member that must satisfy something may be of one of the sets."""
+        """Tell whether a member that must satisfy something may be of one of the sets."""
         overlaps = self._schema.overlaps
         return any(overlaps(rule.names, names) for rule in self._case.some for names, _ in self.told)
 
@@ -70,7 +70,7 @@ class FreeNames:
 
     @property
     def must_differ(self) -> bool:
-        """Whether names of the sets that are not listed must be there once only."""
+        """Tell whether names of the sets that are not listed must be there once only."""
         return self.may_matter and None in self.listed
 
     def spare(self, shortest: Callable[[String], int], pointer: str) -> int:
@@ -104,17 +104,17 @@ def free_names(schema: CompiledSchema, case: Object, apart: tuple[Rule, ...] = (
 
 
 def suits(case: Object) -> bool:
-    """Whether it may matter for an object that names are there once only, as far as its counts and rules say."""
+    """Tell whether it may matter for an object that names are there once only, as far as its counts and rules say."""
     return not case.either and (bool(case.some) or is_counted(case))
 
 
 def is_counted(case: Object) -> bool:
-    """Whether two members must be there, or more, that are not required by name."""
+    """Tell whether two members must be there, or more, that are not required by name."""
     return case.min_properties - len(case.required) >= 2
 
 
 def is_endless(names: String) -> bool:
-    """Whether a set plainly has more short names than anybody writes."""
+    """Tell whether a set plainly has more short names than anybody writes."""
     return is_plain(names) and names.max_length is None
 
 

@@ -17,7 +17,7 @@ MAX_BITS = 30
 
 
 class MemberNames:
-    """What an object case says of its members.
+    """The names of an object case's members.
 
     names, formulas: the members that may be named, those of the schema first and in its order
     schema_names: how many of them come in a fixed order
@@ -64,15 +64,15 @@ class MemberNames:
 
     @property
     def are_few(self) -> bool:
-        """Whether a set can have a bit for each name."""
+        """Tell whether a set can have a bit for each name."""
         return len(self.names) <= (MAX_NAMES if self.schema_names == 0 else MAX_BITS)
 
     @property
     def others(self) -> bool:
-        """Whether there may be members that are not named."""
+        """Tell whether there may be members that are not named."""
         return bool(self.regions) or self.choice is not None
 
 
 def uncounted(case: Object, required: int) -> bool:
-    """Whether it does not matter how many members an object has."""
+    """Tell whether it does not matter how many members an object has."""
     return case.max_properties is None and case.min_properties <= required.bit_count()

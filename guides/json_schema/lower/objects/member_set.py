@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
 from .....errors import SchemaError
 from .....kernels.chart.layout import CALL, EPSILON
 from ....graph.array_graph import NameTrie
-from ....graph.graph import Link
+from ....graph.graph import Graph, Link
 from ...algebra.cases import Object
 from ...algebra.formula import Formula
 from ...automata.spelling import all_spelt, spelt
@@ -13,11 +17,10 @@ from ..measures import MOST
 from ..protocol import MemberLowering
 from ..stencil_graph import GUARDS, NAMES, SET, Hole
 from .member_names import MAX_BITS, MemberNames, uncounted
-from .name_bits import FewNames, ManyNames
 
 
 def suits(case: Object, names: MemberNames) -> bool:
-    """Whether a set tells of the object: no counts, no rule that some member must meet, many names in any order."""
+    """Tell whether a set tells of an object: no counts, no rule that some member must meet, many names in any order."""
     return not case.some and uncounted(case, names.required) and names.are_few
 
 
@@ -25,7 +28,7 @@ class MemberSet:
     """One object case at one depth, in the current rule, before the node `target`.
 
     There is one node for every place between members, whatever came before: which names can come no more is a
-    bit each in the count of the items (see name_bits.py).
+    bit each in the count of the items (see `FewNames` and `ManyNames`).
     """
 
     def __init__(self, owner: MemberLowering, names: MemberNames, depth: int, target: int) -> None:
@@ -39,12 +42,12 @@ class MemberSet:
 
     @property
     def has_members(self) -> bool:
-        """Whether there may be any members."""
+        """Tell whether there may be any members."""
         return bool(self._names.names) or self._names.others
 
     @property
     def has_required(self) -> bool:
-        """Whether some members must be there."""
+        """Tell whether some members must be there."""
         return bool(self._names.required)
 
     def entry(self) -> int:
@@ -67,7 +70,7 @@ class MemberSet:
         return start
 
     def given(self) -> dict[Hole, int]:
-        """What differs from object to object in what `entry` makes; `settle` is to be called when that is there."""
+        """The contents of holes, by object; `settle` is to be called when that which `entry` makes is there."""
         found = {(SET, 0): self._bits.counter}
         if self.has_members:
             outside = self._graph.counter
@@ -83,7 +86,7 @@ class MemberSet:
         self._graph.define_later(names, self._define, self._sure_member, target, self._lacking())
 
     def _lacking(self) -> int:
-        """What a missing member weighs has a comma and a line too many where it is the first or next."""
+        """The weight of a missing member has a comma and a line too many where it is the first or next."""
         return self._owner.last_line(self._depth) - self._owner.line(self._depth)
 
     def _define_after(self, member: int, close: int) -> int:
@@ -162,3 +165,98 @@ class MemberSet:
         if not lengths:
             lengths = [max(map(self._length, range(len(names.names))))]
         return min(min(lengths) + owner.last_line(self._depth) + 1, MOST)
+
+
+ENOUGH = 8
+"""From how many names on that are alike a group is told apart as a trie."""
+
+
+class Group(NamedTuple):
+    """Names that need not be there, of one length and with one formula: from any beginning all have the same end.
+
+    indices: of the names, sorted as they are spelt; bit: of the first, the others' come in order
+    """
+
+    indices: list[int]
+    bit: int
+
+
+class FewNames:
+    """Guards for up to MAX_BITS names. A bit says that the name can come no more."""
+
+    groups: tuple[Group, ...] = ()
+
+    def __init__(self, graph: Graph, names: MemberNames, weight: Callable[[int], int]) -> None:
+        self._graph = graph
+        self._names = names
+        self._in_order = (1 << names.schema_names) - 1
+        self.counter = graph.new_set(names.required, partial(_weights, names, weight))
+
+    def name(self, index: int) -> tuple[int, int, int, int]:
+        """The guard of the name at `index`, which is one more from there on, as `Graph.guard` has it."""
+        names = self._names
+        used, before = 1 << index, self._in_order & ((1 << index) - 1)
+        added = used | before if index < names.schema_names else used | self._in_order
+        return names.required & before, used, -1, added
+
+    def other(self, entry: int) -> Link:
+        """To a name without a bit."""
+        return self._graph.guard(entry, needed=self._names.required & self._in_order, added=self._in_order)
+
+    def more(self, entry: int) -> Link:
+        """To one more member, if any can come."""
+        every = 0 if self._names.others else (1 << len(self._names.names)) - 1
+        return self._graph.guard(entry, refused=every)
+
+    def done(self, entry: int) -> Link:
+        """To the end of the object, if all required members are there."""
+        return self._graph.guard(entry, needed=self._names.required, kept=0)
+
+
+class ManyNames:
+    """Guards for any number of names, in any order: the required ones have the first bits.
+
+    groups: the names that are alike, without those that are to have guards of their own
+    """
+
+    def __init__(self, graph: Graph, names: MemberNames, weight: Callable[[int], int]) -> None:
+        self._graph = graph
+        self._names = names
+        self._required = names.required.bit_count()
+        texts = all_spelt(names.names)
+        alike: dict[tuple[int, Formula], list[int]] = {}
+        for index, text in enumerate(texts):
+            if not names.required >> index & 1:
+                alike.setdefault((len(text), names.formulas[index]), []).append(index)
+        listed = [sorted(each, key=texts.__getitem__) for each in alike.values() if len(each) >= ENOUGH]
+        grouped = {index for each in listed for index in each}
+        alone = [index for index in range(len(texts)) if index not in grouped]
+        order = sorted(alone, key=lambda index: not names.required >> index & 1)
+        self.groups: list[Group] = []
+        for each in listed:
+            self.groups.append(Group(each, len(order)))
+            order += each
+        self._bit = {index: bit for bit, index in enumerate(order)}
+        self.counter = graph.new_large_set(self._required, lambda: list(map(weight, order[: self._required])))
+
+    def name(self, index: int) -> tuple[int, int, int, int]:
+        """The guard of the name at `index`, which is one more from there on, as `Graph.guard` has it."""
+        bit = self._bit[index] + 1
+        return 0, bit, -1, bit
+
+    def other(self, entry: int) -> Link:
+        """To a name without a bit."""
+        return self._graph.guard(entry)
+
+    def more(self, entry: int) -> Link:
+        """To one more member, if any can come."""
+        return self._graph.guard(entry, refused=0 if self._names.others else -len(self._names.names))
+
+    def done(self, entry: int) -> Link:
+        """To the end of the object, if all required members are there."""
+        return self._graph.guard(entry, needed=self._required, kept=0)
+
+
+def _weights(names: MemberNames, weight: Callable[[int], int]) -> list[int]:
+    """The weight of the bit of each name."""
+    return [weight(index) if names.required >> index & 1 else 0 for index in range(len(names.names))]

@@ -181,7 +181,7 @@ class Members:
         return enough and not place.unmet and not self._required & ~place.used
 
     def _goes_on(self, place: MemberPlace) -> bool:
-        """Whether another member may come."""
+        """Tell whether another member may come."""
         return any(self._is_alive(choice.after) for choice in self._choices(place))
 
     def _choices(self, place: MemberPlace) -> Iterable[NextMember]:
@@ -225,13 +225,13 @@ class Members:
         return found
 
     def _concerns(self, rule: String, names: str | String) -> bool:
-        """Whether a rule's set of names has this name, or this region of names."""
+        """Tell whether a rule's set of names has this name, or this region of names."""
         if isinstance(names, str):
             return self._owner.schema.language.contains(rule, names)
         return self._owner.schema.overlaps(rule, names)
 
     def _is_alive(self, place: MemberPlace) -> bool:
-        """Whether the object can still be completed."""
+        """Tell whether the object can still be completed."""
         if not self._ceiling and not place.unmet:
             return True
         if not place.unmet:
@@ -239,7 +239,7 @@ class Members:
         return self._alive(place)
 
     def _has_room(self, place: MemberPlace) -> bool:
-        """Whether what is missing can come, where no rule asks for a member: required members, and enough of them."""
+        """Tell whether all that is missing can come, where no rule asks for a member: those required, and enough."""
         case = self._case
         missing = (self._required & ~place.used).bit_count()
         needed = max(case.min_properties - place.members, missing)
@@ -266,7 +266,7 @@ class Members:
         )
 
     def _counts_nothing(self, place: MemberPlace) -> bool:
-        """Whether nothing must come any more but required members."""
+        """Tell whether nothing must come any more but required members."""
         return not self._ceiling and not place.unmet
 
     def _still(self, place: MemberPlace) -> int:
@@ -299,7 +299,7 @@ class Members:
         return total
 
     def _rest_key(self, place: MemberPlace) -> Hashable:
-        """What the bytes after a member depend on."""
+        """The state that the bytes after a member depend on."""
         return place
 
     def _missing_lengths(self, place: MemberPlace, between: int) -> int:

@@ -23,7 +23,7 @@ MANY_RULES = 6
 
 
 def suits(case: Object) -> bool:
-    """Whether an object has many rules on names, and nothing depends on which of them a member meets but its value."""
+    """Tell whether an object has many rules on names, and only values depend on which of them a member meets."""
     return sum(bool(rule.names.patterns) for rule in case.rules) >= MANY_RULES and not case.some
 
 
@@ -44,7 +44,7 @@ class NameChoice:
         self.names = Conjunction(nodes, verdict=self._cost)
 
     def formula(self, met: Met) -> Formula:
-        """What a member satisfies whose name meets these conditions."""
+        """The formula of a member whose name meets these conditions."""
         known = self._formulas.get(met)
         if known is None:
             formulas = self._owner.schema.formulas

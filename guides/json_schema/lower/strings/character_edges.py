@@ -10,8 +10,7 @@ from ....graph.graph import Edge
 from ....graph.lowering import Lowering
 from ....graph.utf8 import byte_fragment
 from ....syntax import Alternation, Chars, Ranges
-from ...automata.alphabet import Alphabet, Ways
-from ...automata.spelling import PLAIN, Escapes, after_backslash, spell_chars
+from ...automata.spelling import PLAIN, Alphabet, Escapes, Ways, after_backslash, spell_chars
 
 BEYOND_ASCII: Ranges = ((0x80, 0x10FFFF),)
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from .....kernels.answers import NEVER
 from ....graph.lowering import Lowering
 from ....limits import spend
-from ...automata.alphabet import Alphabet
 from ...automata.conjunction import Conjunction
-from ...automata.spelling import PLAIN, Escapes
+from ...automata.spelling import PLAIN, Alphabet, Escapes
 from .character_edges import CharacterEdges
 
 

@@ -51,7 +51,7 @@ class Stretch(NamedTuple):
 
 
 class CountedPlace(NamedTuple):
-    """What a node stands for: a state before a character at a length; or after one, anywhere in the stretch."""
+    """The place of a node: a state before a character at a length; or after one, anywhere in the stretch."""
 
     state: int
     length: int
@@ -256,7 +256,7 @@ class CountedStrings:
         return stretched, first
 
     def _stretched(self) -> Stretched | None:
-        """What the free stretch is copied from; None the first time that there are many states, and if it is large."""
+        """The fragment that the free stretch is copied from; None at first for many states, and if it is large."""
         counting, escapes = self._counting, self._escapes
         made = counting.stretched
         if escapes not in made:

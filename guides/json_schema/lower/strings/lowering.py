@@ -22,7 +22,7 @@ from ...algebra.cases import String
 from ...algebra.strings import is_plain
 from ...automata.conjunction import Conjunction, conjunction, listed
 from ...automata.counting import Counting
-from ...automata.narrowing import narrow, size
+from ...automata.derivatives import narrow, size
 from ...automata.spelling import Escapes, all_spelt, fewest_bytes, has_table, spell, spell_chars, spelt
 from ...read.formats import PATTERNS
 from ...read.patterns import parse
@@ -169,7 +169,7 @@ def _brief_syntax(case: String, escapes: Escapes) -> Node | None:
 
 @kept(4096, 8 << 20)
 def _takes_too_much(case: String) -> bool:
-    """Whether the automaton is too large."""
+    """Tell whether the automaton is too large."""
     try:
         counted(case)
     except LimitError:

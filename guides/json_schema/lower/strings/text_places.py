@@ -61,7 +61,7 @@ class TextPlaces:
         self._graph.define(node, links=links)
 
     def _ends(self, first: int, last: int, depth: int) -> bool:
-        """Whether the characters so far are one of the texts."""
+        """Tell whether the characters so far are one of the texts."""
         return first < last and len(self._texts[first]) == depth
 
     def _branches(self, first: int, last: int, depth: int) -> list[Branch]:

@@ -12,7 +12,7 @@ from trellm.guides.json_schema.algebra import strings
 from trellm.guides.json_schema.algebra.cases import ANY_STRING, String
 from trellm.guides.json_schema.automata.spelling import all_spelt, spelt
 from trellm.guides.json_schema.read.formats import EXAMPLES, PATTERNS, WIDER
-from trellm.guides.json_schema.witness.languages import PatternLanguage
+from trellm.guides.json_schema.witness.strings import PatternLanguage
 from trellm.guides.limits import Limits, Meter
 
 LANGUAGE = PatternLanguage()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from trellm.guides.automata.dfa import Dfa
 from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema.lower.objects import member_names, member_set, name_bits
+from trellm.guides.json_schema.lower.objects import member_names, member_set
 from trellm.kernels.chart.interning import HI, LO
 
 from ..test_guide_suite import BYTES
@@ -87,7 +87,7 @@ def test_names_told_apart_in_a_trie_are_the_same(name: str, monkeypatch: pytest.
     schema = {"type": "object", **ALIKE[name]}
     alone = JSONGuide({**schema, "$comment": "alone"}, BYTES, order="any", whitespace="compact")
     monkeypatch.setattr(member_set, "MAX_BITS", -1)
-    monkeypatch.setattr(name_bits, "ENOUGH", 2)
+    monkeypatch.setattr(member_set, "ENOUGH", 2)
     alike = JSONGuide({**schema, "$comment": "alike"}, BYTES, order="any", whitespace="compact")
     todo, seen = [(alone.start, alike.start)], {(alone.start, alike.start)}
     while todo:

@@ -13,31 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from trellm.guides.chart.automaton import ChartAutomaton
-from trellm.guides.graph.graph import Graph
-from trellm.guides.graph.lowering import Lowering
 from trellm.guides.json_guide import JSONGuide
 from trellm.guides.json_schema.algebra import numbers
 from trellm.guides.json_schema.algebra.cases import Number
-from trellm.guides.json_schema.lower.numbers.numeral_places import numeral_rule
 from trellm.guides.laws import check, walk
 from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.guides.limits import Limits, Meter
 from trellm.kernels.answers import NEVER
 
 from ..test_guide_suite import BYTES, reads
-from .test_number_texts import CASES, NAMED, SHORT, Texts, exact, near, spelt_as
+from .test_number_texts import CASES, NAMED, SHORT, Texts, automaton_of, exact, near, spelt_as
 
 F = Fraction
 FEW = Texts(Random(4).sample(SHORT.texts, 800))
 
 
 def guide_of(case: Number) -> LiftedGuide:
-    def making() -> tuple[Graph, int]:
-        graph = Graph()
-        return graph, numeral_rule(Lowering(graph), case, "any")
-
-    return LiftedGuide(ChartAutomaton(making, meter=Meter(Limits(work=10**10))), BYTES)
+    return LiftedGuide(automaton_of(case, "any"), BYTES)
 
 
 def check_texts(case: Number) -> None:
@@ -67,7 +58,7 @@ def tidied(case: Number) -> Number | None:
 @pytest.mark.parametrize("case", NAMED, ids=str)
 def test_named_cases(case: Number) -> None:
     found = tidied(case)
-    if found is not None and F(1, 3) != case.minimum:
+    if found is not None:
         check_texts(found)
 
 
@@ -176,7 +167,7 @@ def test_large_sets_are_those_of_jsonschema(name: str) -> None:
 @pytest.mark.parametrize("name", LARGE)
 def test_large_sets_come_to_no_dead_end(name: str) -> None:
     guide = JSONGuide(LARGE[name], BYTES)
-    check(guide, texts=1, tokens=8, sample=12)
+    check(guide, texts=1, tokens=8, sample=6)
     *_, (state, _) = walk(guide, Random(5), 30)
     assert guide.distance(state) < 60
 

@@ -14,19 +14,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
 from trellm.guides import JSONGuide
-from trellm.guides.automata.dfa import Dfa
-from trellm.guides.chart.automaton import ChartAutomaton
-from trellm.guides.graph.graph import Graph
-from trellm.guides.graph.lowering import Lowering
 from trellm.guides.json_schema.algebra.cases import Number
-from trellm.guides.json_schema.lower.numbers.plain import number_text
-from trellm.guides.json_schema.lower.numbers.products import intersection, union
+from trellm.guides.json_schema.lower.numbers.literals import number_text
 from trellm.guides.json_schema.lower.numbers.texts import fewest_number_bytes, spelt_numbers
 from trellm.guides.protocol import DEAD
-from trellm.guides.syntax import Table
+from trellm.guides.syntax import NOTHING
 
 from ..test_guide_suite import BYTES, reads
-from .test_number_texts import CASES, FLOATS, NAMED, SHORT, exact, near
+from .test_number_texts import CASES, FLOATS, NAMED, SHORT, accepted, automaton_of, exact, near
 from .test_number_texts import Texts as Matrix
 
 DIGITS = re.compile("-?(?:0|[1-9][0-9]*)")
@@ -81,23 +76,11 @@ def is_plain(case: Number, text: str) -> bool:
     return padded is not None and len((padded[1] + padded[2]).lstrip("0")) <= 17 and len(padded[1]) <= 16
 
 
-def accepted(case: Number, texts: list[str]) -> list[bool]:
-    graph = Graph()
-    with graph.new_rule() as rule:
-        entry = Lowering(graph).lower(spelt_numbers(case, "plain"), graph.final())
-        graph.define(rule, links=() if entry is None else ((0, entry, 0),))
-    if entry is None:
-        return [False] * len(texts)
-    automaton = ChartAutomaton(graph, rule)
-    states = [automaton.read(automaton.start, text.encode()) for text in texts]
-    return [state >= 0 and automaton.is_accepting(state) for state in states]
-
-
 def check(case: Number, texts: list[str]) -> None:
     """Members that are written plainly, and no others."""
     numbers = [text for text in texts if DIGITS.match(text) and exact_or_none(text) is not None]
     members = Matrix(numbers).members(case)
-    for text, member, found in zip(numbers, members, accepted(case, numbers), strict=True):
+    for text, member, found in zip(numbers, members, accepted(case, numbers, "plain"), strict=True):
         if case.values is None:
             assert found == (member and is_plain(case, text)), (case, text)
         else:
@@ -122,8 +105,9 @@ def test_any_case(case: Number, texts: list[str]) -> None:
 def test_digits_are_as_many_as_python_reads() -> None:
     for case, most in ((Number(multiple_of=1), 4300), (Number(multiple_of=1, minimum=F(1, 2)), 4300), (Number(), 308)):
         texts = [sign + "7" * length for sign in ("", "-") for length in (most, most + 1)]
-        assert accepted(case, texts) == [True, False, case.minimum is None, False]
-    assert accepted(Number(multiple_of=1, minimum=-(10**400)), ["-1" + "0" * 400, "-1" + "0" * 401]) == [True, False]
+        assert accepted(case, texts, "plain") == [True, False, case.minimum is None, False]
+    texts = ["-1" + "0" * 400, "-1" + "0" * 401]
+    assert accepted(Number(multiple_of=1, minimum=-(10**400)), texts, "plain") == [True, False]
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
@@ -192,53 +176,14 @@ def test_what_python_writes_is_accepted_iff_it_is_valid(schema: dict[str, Any], 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(CASES, st.sampled_from(["plain", "any"]))
 def test_the_shortest_text_is_as_long_as_it_is_said_to_be(case: Number, spelling: Any) -> None:
-    graph = Graph()
-    with graph.new_rule() as rule:
-        entry = Lowering(graph).lower(spelt_numbers(case, spelling), graph.final())
-        if entry is None:
-            return
-        graph.define(rule, links=((0, entry, 0),))
-    automaton = ChartAutomaton(graph, rule)
+    if spelt_numbers(case, spelling) == NOTHING:
+        return
+    automaton = automaton_of(case, spelling)
     level, length = {automaton.start}, 0
     while not any(map(automaton.is_accepting, level)):
         level = {after for state in level for after in automaton.transitions(state).tolist() if after >= 0}
         length += 1
     assert fewest_number_bytes(case, spelling) == length
-
-
-def table_of(pattern_states: list[dict[str, int]], ends: set[int]) -> Table:
-    import numpy as np
-
-    rows = np.full((len(pattern_states), 256), -1, np.int32)
-    for state, edges in enumerate(pattern_states):
-        for char, target in edges.items():
-            rows[state, ord(char)] = target
-    return Table(rows, np.array([state in ends for state in range(len(rows))]))
-
-
-STATE = st.dictionaries(st.sampled_from("01.e-"), st.integers(0, 3), max_size=4)
-TABLES = st.builds(table_of, st.lists(STATE, min_size=4, max_size=4), st.sets(st.integers(0, 3)))
-
-
-def holds(table: Table | None, text: str) -> bool:
-    if table is None:
-        return False
-    dfa = Dfa(table.transitions, table.accepting, table.start)
-    state = dfa.start
-    for byte in text.encode():
-        state = dfa.step(state, byte)
-        if state < 0:
-            return False
-    return dfa.is_accepting(state)
-
-
-@settings(max_examples=80, deadline=None, derandomize=True)
-@given(TABLES, TABLES, st.lists(st.text("01.e-", max_size=8), min_size=30, max_size=30))
-def test_products_of_tables(a: Table, b: Table, texts: list[str]) -> None:
-    both, either = intersection(a, b), union(a, b)
-    for text in texts:
-        assert holds(both, text) == (holds(a, text) and holds(b, text))
-        assert holds(either, text) == (holds(a, text) or holds(b, text))
 
 
 @pytest.mark.parametrize("least", [1.5e306, 1.5e307, 1e308, 1.7e308])

@@ -1,0 +1,364 @@
+"""Numbers with an exponent, read as far as texts come: one whole digit, perhaps a fraction, and the exponent.
+
+Which exponents may follow depends on how the mantissa compares with the digits of all bounds, and with zeros behind it
+is a multiple: so a state is a mantissa as far as that matters, and the exponents are known when the `e` is read. With
+the digits M, so many of them behind the point, and the exponent e a number is M * 10^(e - places); M, where it does not
+end in 0, is a multiple of P / 10^m iff e - places + m is at least the number of zeros that make M a multiple of P.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from heapq import heappop, heappush
+from itertools import count, pairwise
+from math import lcm
+from typing import Any
+
+from .....kernels.answers import NEVER
+from ....automata.numbers import Numbers
+from ....kept import kept
+from ....limits import spend
+from ...algebra.cases import Number, Rational
+from ...algebra.numbers import contains
+from .exponents import (
+    GREATEST_EXPONENT,
+    LEAST_EXPONENT,
+    PLAIN_EXPONENTS,
+    E,
+    between,
+    exponent_bytes,
+    exponent_ends,
+    exponent_moves,
+)
+from .units import decimal_places, decimal_step, parts
+
+START, ZERO, ZERO_POINT, ZERO_FRACTION, MANTISSA, POINT, FRACTION = range(7)
+POINT_BYTE, ZERO_BYTE = b".0"
+GREATEST_DIGITS = "17976931348623157"
+"""The digits of the greatest float."""
+MOST_PLACES = 16
+"""Most digits that json.dumps writes behind the point and before an exponent."""
+MOST_REMAINDERS = 128
+"""Up to how many remainders a fraction is followed; beyond, exponents follow whole digits only."""
+EXPONENTS_FROM = 10**16
+"""From where on json.dumps writes a float with an exponent; multiples that are all smaller take none."""
+MOST_WRITTEN_OUT = 4
+"""Up to how many places after the point it writes none below 1."""
+
+Beginning = tuple[Any, ...]
+"""A phase; of a mantissa that is not 0 its digits, how many are behind the point, and how the digits compare with those
+of each bound, as far as both go; or what has come of an exponent, see exponents.py."""
+
+
+def has_exponents(case: Number) -> bool:
+    """Tell whether exponents may follow the members' mantissas."""
+    if case.notation == "integer":
+        return False
+    if case.multiple_of is None:
+        return True
+    is_large = case.maximum is None or case.maximum >= EXPONENTS_FROM
+    return is_large or decimal_step(case.multiple_of)[1] > MOST_WRITTEN_OUT
+
+
+def remainders(case: Number) -> Iterator[int]:
+    """The number of remainders of digits by each factor of a set, where zeros behind them are no digits."""
+    for one in parts(case):
+        for factor in (one.multiple_of, *one.not_multiple_of):
+            whole = 1 if factor is None else decimal_step(factor)[0]
+            while whole % 10 == 0:
+                whole //= 10
+            yield whole
+
+
+def fraction_places(case: Number) -> int | None:
+    """Most digits of a mantissa behind the point, but for zeros; None for any number."""
+    if case.multiple_of is None and not case.not_multiple_of and not case.either:
+        return None
+    product = 1
+    for whole in remainders(case):
+        product *= whole
+    return 0 if case.either or product > MOST_REMAINDERS else MOST_PLACES
+
+
+class Scientific:
+    """The texts with an exponent of the members of a set that are 0 or more.
+
+    plain: as json.dumps writes floats
+    """
+
+    def __init__(self, case: Number, *, plain: bool = False) -> None:
+        self._case = case
+        self._plain = plain
+        most = fraction_places(case)
+        self._most_places = MOST_PLACES if plain and most is None else most
+        self._remainders = 1 if most is None else lcm(*remainders(case))
+        self._marks = sorted({GREATEST_DIGITS, *(digits_of(value)[0] for value in compared(case))})
+        self._longest = max(map(len, self._marks))
+        self._has_zero = not plain and contains(case, 0, "real")
+        self._numbers: Numbers[tuple[object, ...]] = Numbers()
+        self._beginnings: dict[int, Beginning] = {}
+        self._goes_on: dict[int, dict[int, int]] = {}
+        self._exponents: dict[int, int] = {}
+        self._needed: dict[int, int] = {}
+        self.start = self._state((START,))
+
+    def moves(self, state: int) -> dict[int, int]:
+        """The state after each byte that a member goes on with."""
+        begun = self._beginnings[state]
+        if begun[0] >= E:
+            return {byte: self._state(after) for byte, after in exponent_moves(begun, plain=self._plain)}
+        found = {byte: after for byte, after in self._mantissas(state).items() if self.needed(after) < NEVER}
+        members = self._members(state)
+        if members:
+            found.update(dict.fromkeys(b"e" if self._plain else b"Ee", self._state((E, members))))
+        return found
+
+    def _mantissas(self, state: int) -> dict[int, int]:
+        """The state after each byte that a mantissa goes on with, whether there is a member or not."""
+        found = self._goes_on.get(state)
+        if found is None:
+            found = self._goes_on[state] = self._found(self._beginnings[state])
+        return found
+
+    def _found(self, begun: Beginning) -> dict[int, int]:
+        if begun[0] in (ZERO, MANTISSA):
+            return {POINT_BYTE: self._state((ZERO_POINT,) if begun[0] == ZERO else (POINT, *begun[1:]))}
+        found: dict[int, int] = {}
+        for first, end in pairwise(self._alike(begun)):
+            after = self._after(begun, first)
+            if after is not None:
+                found.update(dict.fromkeys(range(ZERO_BYTE + first, ZERO_BYTE + end), self._state(after)))
+        return found
+
+    def _alike(self, begun: Beginning) -> list[int]:
+        """Digits from each of which on up to the next one all lead to the same state; the last is 10."""
+        if self._remainders > 1:
+            return list(range(11))
+        count = len(str(begun[1])) if begun[0] in (POINT, FRACTION) else 0
+        relations = begun[3] if count else [0] * len(self._marks)
+        equal = (
+            int(mark[count : count + 1] or 0) for mark, told in zip(self._marks, relations, strict=True) if not told
+        )
+        return sorted({0, 1, 10, *(cut for digit in equal for cut in (digit, digit + 1))})
+
+    def _after(self, begun: Beginning, digit: int) -> Beginning | None:
+        """The beginning after one more digit of a mantissa; None if it may not come."""
+        phase = begun[0]
+        if phase == START and not digit:
+            return (ZERO,) if self._has_zero else None
+        if phase in (ZERO_POINT, ZERO_FRACTION):
+            return None if digit else (ZERO_FRACTION,)
+        if phase == START:
+            _, digits, places, relations = MANTISSA, 0, -1, (0,) * len(self._marks)
+        else:
+            _, digits, places, relations = begun
+        if places == self._most_places:
+            is_same = not digit and not self._plain and _has_only_zeros(begun)
+            return (FRACTION, digits, places, relations) if is_same else None
+        told = (
+            relation or _compared(digit, int(mark[places + 1 : places + 2] or 0))
+            for mark, relation in zip(self._marks, relations, strict=True)
+        )
+        return (MANTISSA if phase == START else FRACTION, 10 * digits + digit, places + 1, tuple(told))
+
+    def _state(self, begun: Beginning) -> int:
+        state = self._numbers[self._key(begun) if begun[0] in (MANTISSA, POINT, FRACTION) else begun]
+        self._beginnings.setdefault(state, begun)
+        return state
+
+    def _key(self, begun: Beginning) -> tuple[object, ...]:
+        """The part of a mantissa that decides how it goes on."""
+        phase, digits, places, relations = begun
+        position = min(places, self._longest) if 0 in relations else 0
+        if self._most_places is None:
+            return phase, position, relations
+        only_zeros = _has_only_zeros(begun)
+        rest = (digits // 10**places if only_zeros else digits) % self._remainders
+        return phase, position, places, only_zeros, digits % 10 == 0, rest, relations
+
+    def _members(self, state: int) -> int:
+        """The exponents that may follow a mantissa; none where an exponent may not come."""
+        known = self._exponents.get(state)
+        if known is None:
+            known = self._exponents[state] = self._following(self._beginnings[state])
+        return known
+
+    def _following(self, begun: Beginning) -> int:
+        phase = begun[0]
+        if phase in (ZERO, ZERO_FRACTION):
+            return between(LEAST_EXPONENT, GREATEST_EXPONENT - 1)
+        if phase not in (MANTISSA, FRACTION):
+            return 0
+        digits = begun[1]
+        may_end_in_0 = not self._plain and (self._most_places is None or _has_only_zeros(begun))
+        if phase == FRACTION and digits % 10 == 0 and not may_end_in_0:
+            return 0
+        text = str(digits).rstrip("0")
+        members = between(LEAST_EXPONENT, GREATEST_EXPONENT - (text > GREATEST_DIGITS))
+        members &= exponents_of(self._case, text)
+        return members & PLAIN_EXPONENTS if self._plain else members
+
+    def is_accepting(self, state: int) -> bool:
+        """Tell whether a text may end in a state."""
+        return exponent_ends(self._beginnings[state])
+
+    def needed(self, state: int) -> int:
+        """The bytes from a state to the end of a shortest text; NEVER if there is none."""
+        known = self._needed.get(state)
+        if known is None:
+            begun = self._beginnings[state]
+            is_exponent = begun[0] >= E
+            known = exponent_bytes(begun, plain=self._plain) if is_exponent else self._search(state)
+            self._needed[state] = known
+        return known
+
+    def _search(self, state: int) -> int:
+        """The fewest bytes from a mantissa to the end of an exponent: those ways first that may be the shortest."""
+        fewest, best, order = NEVER, state, count()
+        waiting = [(self._least(state), next(order), state)]
+        ways = {state: (0, state)}  # how many digits lead there, and the state before
+        while waiting and waiting[0][0] < fewest:
+            spend(300)
+            _, _, one = heappop(waiting)
+            depth, known = ways[one][0], self._needed.get(one)
+            if known is None:
+                members = self._members(one)
+                known = 1 + exponent_bytes((E, members), plain=self._plain) if members else NEVER
+                for after in {*self._mantissas(one).values()} if known > 3 else ():
+                    if after not in ways:
+                        ways[after] = depth + 1, one
+                        heappush(waiting, (depth + 1 + self._least(after), next(order), after))
+            if depth + known < fewest:
+                fewest, best = depth + known, one
+        while best != state and fewest < NEVER:
+            depth, before = ways[best]
+            self._needed.setdefault(best, fewest - depth)
+            best = before
+        return min(fewest, NEVER)
+
+    def _least(self, state: int) -> int:
+        """No more than the fewest bytes from a mantissa to the end of an exponent; NEVER where bounds leave none."""
+        known = self._needed.get(state)
+        if known is not None:
+            return known
+        begun = self._beginnings[state]
+        if begun[0] in (START, ZERO, ZERO_POINT, ZERO_FRACTION):
+            return 2
+        _, digits, _, relations = begun
+        low, high = self._range
+        least = low[1] + (low[0] >= 0 and relations[low[0]] < 0)
+        most = high[1] - (high[0] >= 0 and relations[high[0]] > 0)
+        members = between(least, most)
+        if not (members & PLAIN_EXPONENTS if self._plain else members):
+            return NEVER
+        missing = self._missing
+        return 2 + missing[int(digits) % len(missing)]
+
+    @cached_property
+    def _range(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of the bounds below and above which of the marks they have, -1 for none, and their exponents."""
+        low, high = (-1, LEAST_EXPONENT), (-1, GREATEST_EXPONENT)
+        if self._case.values is None and self._case.minimum is not None and self._case.minimum > 0:
+            digits, exponent = digits_of(self._case.minimum)
+            low = self._marks.index(digits), exponent
+        if self._case.values is None and self._case.maximum is not None and self._case.maximum > 0:
+            digits, exponent = digits_of(self._case.maximum)
+            high = self._marks.index(digits), exponent
+        return low, high
+
+    @cached_property
+    def _missing(self) -> list[int]:
+        """By the remainder of a mantissa, how many digits it takes at least to be a multiple with zeros behind it."""
+        step = self._case.multiple_of
+        modulus = 1 if step is None or not self._most_places else _coprime(decimal_step(step)[0])
+        missing, far = [-1] * modulus, 0
+        missing[0] = 0
+        while -1 in missing:
+            far += 1
+            new = [
+                rest
+                for rest in range(modulus)
+                if missing[rest] < 0 and any(missing[(10 * rest + digit) % modulus] == far - 1 for digit in range(10))
+            ]
+            for rest in new:
+                missing[rest] = far
+        return missing
+
+
+def _has_only_zeros(begun: Beginning) -> bool:
+    return begun[1] % 10 ** begun[2] == 0
+
+
+def _compared(digit: int, other: int) -> int:
+    return (digit > other) - (digit < other)
+
+
+@kept(4096, 1 << 20)
+def digits_of(value: Rational) -> tuple[str, int]:
+    """The digits of a positive decimal number, the last of them not 0, and the exponent behind the first."""
+    places = decimal_places(value)
+    assert places is not None, "bounds are decimal numbers"
+    text = str(int(value * 10**places))
+    return text.rstrip("0"), len(text) - places - 1
+
+
+def compared(case: Number) -> Iterator[Rational]:
+    """The positive numbers that members of a set are compared with."""
+    for one in parts(case):
+        values: Iterable[Rational | None] = (one.minimum, one.maximum, *one.excluded, *(one.values or ()))
+        yield from (value for value in values if value is not None and value > 0 and decimal_places(value) is not None)
+
+
+def exponents_of(case: Number, text: str) -> int:
+    """The exponents behind the first of some digits, the last of which is not 0, that make a member of a set."""
+    if case.notation == "integer":
+        return 0
+    members = between(LEAST_EXPONENT, GREATEST_EXPONENT)
+    if case.values is not None:
+        told = [digits_of(value) for value in case.values if value > 0 and decimal_places(value) is not None]
+        return sum(between(exponent, exponent) for digits, exponent in told if digits == text)
+    if case.minimum is not None and case.minimum > 0:
+        digits, exponent = digits_of(case.minimum)
+        is_less = text < digits or (case.exclusive_minimum and text == digits)
+        members &= between(exponent + is_less, GREATEST_EXPONENT)
+    if case.maximum is not None:
+        if case.maximum <= 0:
+            return 0
+        digits, exponent = digits_of(case.maximum)
+        is_more = text > digits or (case.exclusive_maximum and text == digits)
+        members &= between(LEAST_EXPONENT, exponent - is_more)
+    if case.multiple_of is not None:
+        members &= _multiples(case.multiple_of, text)
+    for factor in case.not_multiple_of:
+        members &= ~_multiples(factor, text)
+    for value in case.excluded:
+        digits, exponent = digits_of(value) if value > 0 else ("", 0)
+        if digits == text:
+            members &= ~between(exponent, exponent)
+    for group in case.either:
+        some = 0
+        for one in group:
+            some |= exponents_of(one, text)
+        members &= some
+    return members
+
+
+def _multiples(factor: Rational, text: str) -> int:
+    """The exponents behind the first of some digits that make a multiple."""
+    whole, places = decimal_step(factor)
+    digits, zeros = int(text), 0
+    if digits % _coprime(whole):
+        return 0
+    while digits * 10**zeros % whole:
+        zeros += 1
+    return between(zeros - places + len(text) - 1, GREATEST_EXPONENT)
+
+
+@kept(1024, 1 << 20)
+def _coprime(whole: int) -> int:
+    """A number without its factors 2 and 5."""
+    for prime in (2, 5):
+        while whole % prime == 0:
+            whole //= prime
+    return whole

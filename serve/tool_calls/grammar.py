@@ -1,0 +1,293 @@
+"""How an answer is written in a format: thinking, content, calls, an answer that a schema asks for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal, cast
+
+from ...guides import RegexGuide
+from ...guides.goals import GoalGuide
+from ...guides.goals.specs import Goal
+from ...guides.limits import Limits
+from ...guides.protocol import DEAD, ByteGuide, Guide
+from ...guides.tagged.after_guide import MOST_FREE, AfterGuide
+from ...guides.tagged.composed_guide import ComposedGuide
+from ...guides.tagged.either_guide import EitherGuide
+from ...guides.tagged.pieces import (
+    NOTHING,
+    Fixed,
+    Free,
+    Inner,
+    InOrder,
+    Lowerable,
+    Marker,
+    Named,
+    OneOf,
+    Piece,
+    Several,
+    perhaps,
+)
+from .arguments import CallArguments, json_arguments, plain_arguments
+from .formats import ARGUMENTS, IDENT, CallFrame, FormatSpec, Spelling
+from .tools import Choice, Mode, Tool, ToolError
+
+BLANKS = (" ", "\t", "\r", "\n")
+"""Characters that begin no other text where a call is told by how it begins: the reader passes over them."""
+BEHIND_STOP = 24
+"""Characters of a token behind the stop string that it completes."""
+LINES = 2
+"""So many line breaks may stand between thinking and what follows."""
+Thinks = Literal["no", "may", "must", "open"]
+"""Thinking before an answer: "open" where its marker is in the prompt already."""
+
+
+@dataclass(frozen=True)
+class AnswerSpec:
+    """A request for an answer.
+
+    tools, choice, many: which may be called, whether they must, and whether several times
+    thinks, budget: whether there is thinking before it, and the most tokens of that
+    answer: the guide of an answer that is no call, None for free text
+    stop: texts that end content and are no part of it
+    """
+
+    tools: tuple[Tool, ...]
+    choice: Choice
+    many: bool
+    thinks: Thinks
+    budget: int | None
+    answer: ByteGuide | None = None
+    stop: tuple[str, ...] = ()
+
+
+class AnswerGrammar:
+    """The grammar of the answers to one request, of which both their guide and their reader follow.
+
+    has_thinking: whether the markers of thinking are markers here
+    callable, arguments: the tools that may be called, and the arguments of each, made once for all frames
+    is_ambiguous: whether an answer that is no call may begin as one, so that only its end tells
+    Raises ToolError, LanguageError, LimitError.
+    """
+
+    def __init__(
+        self,
+        family: FormatSpec,
+        spelling: Spelling,
+        spec: AnswerSpec,
+        *,
+        has_thinking: bool,
+        goals: tuple[Goal, ...] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        self.family, self.spelling, self.spec, self.answer = family, spelling, spec, spec.answer
+        self._limits = limits
+        self._thinking = tuple(map(spelling.marker, family.thinking or ())) if has_thinking else ()
+        self.callable = tuple(
+            tool for tool in spec.tools if spec.choice.mode != "none" and tool.name in spec.choice.names
+        )
+        self.arguments = {tool.name: self._arguments(tool) for tool in self.callable}
+        if goals:
+            piece = self._answer_piece("none")
+            composed = self._composed(Free(may_end=True) if piece is None else piece)
+            self.answer = GoalGuide(composed, goals, limits=limits)
+        self.is_ambiguous = self._may_begin_as_call()
+
+    def name_of(self, tool: Tool, frame: CallFrame) -> str:
+        """A tool's name as a frame writes it."""
+        return json.dumps(tool.name, ensure_ascii=False)[1:-1] if frame.is_json else tool.name
+
+    def leads(self, *, has_thought: bool) -> list[bytes]:
+        """Texts that may stand before calls. has_thought: whether there was thinking before it"""
+        lines = range(LINES + 1 if has_thought else 1)
+        return list(dict.fromkeys(b"\n" * number + lead for number in lines for lead in (b"", self._lead)))
+
+    def guide(self) -> Guide | None:
+        """The guide of the whole answer; None where anything may be. Raises OptionError, LimitError."""
+        thinks, budget, thinking = self.spec.thinks, self.spec.budget, self.family.thinking
+        if is_apart(self.answer):
+            return self._apart()
+        if budget is not None and thinking is not None and thinks == "open":
+            end = self.spelling.marker(thinking[1])
+            return AfterGuide(self._composed(self.behind_thinking()), end, most=budget, limits=self._limits)
+        piece = self.piece()
+        return None if piece is None else self._composed(piece)
+
+    def piece(self) -> Piece | None:
+        """The whole answer; None where anything may be."""
+        piece, thinks = self._answer_piece(self.spec.choice.mode), self.spec.thinks
+        if piece is None or thinks == "no" or self.family.thinking is None:
+            return piece
+        begin, end = self.family.thinking
+        thought: Piece = Free(((self.spelling.marker(end), _behind_lines(NOTHING)),), (self.spelling.marker(begin),))
+        if thinks != "open":
+            thought = InOrder((self.spelling.fixed(begin), thought))
+        return InOrder((perhaps(thought) if thinks == "may" else thought, piece))
+
+    def behind_thinking(self) -> Piece:
+        """The rest of an answer behind the marker that ends its thinking."""
+        piece = self._answer_piece(self.spec.choice.mode)
+        return _behind_lines(Free(may_end=True) if piece is None else piece)
+
+    @property
+    def inner(self) -> Inner:
+        """An answer that is no call as a piece, where it can be one."""
+        return Inner(cast("Lowerable", self.answer))
+
+    @property
+    def _lead(self) -> bytes:
+        return self.family.lead.encode()
+
+    def _arguments(self, tool: Tool) -> CallArguments:
+        self.check_name(tool)
+        form = self.family.frames[0].parameters if self.family.frames else None
+        if form is None:
+            return json_arguments(tool, self.spelling.vocabulary, self._limits)
+        return plain_arguments(tool, form, self.spelling, self._limits)
+
+    def check_name(self, tool: Tool) -> None:
+        """Raise ToolError for a name that cannot be told from what follows it."""
+        for frame in self.family.frames:
+            if frame.is_json:
+                continue
+            ends = {text[0] for text in frame.rest if text not in (IDENT, ARGUMENTS)} | {self.family.trigger[:1]}
+            ends |= {frame.parameters.before[:1]} if frame.parameters else set()
+            ends |= {frame.ident.before[:1]} if frame.ident else set()
+            strange = next((character for character in tool.name if character in ends), None)
+            if strange is not None:
+                raise ToolError(
+                    f"the form {self.family.name!r} writes names plainly, and {strange!r} would end {tool.name!r}; use "
+                    "letters, digits, _ and -",
+                    f"{tool.pointer.removesuffix('parameters')}name",
+                )
+
+    def _may_begin_as_call(self) -> bool:
+        if self.answer is None:
+            return False
+        for frame, lead in product(self.family.frames, self.leads(has_thought=self.spec.thinks != "no")):
+            head = self.answer.read(self.answer.start, lead + self.spelling.data(frame.head))
+            names = (self.spelling.data(self.name_of(tool, frame)) for tool in self.callable)
+            if head != DEAD and any(self.answer.read(head, name) != DEAD for name in names):
+                return True
+        return False
+
+    def _answer_piece(self, mode: Mode) -> Piece | None:
+        """All behind thinking; None where anything may be. mode: of the choice of tools"""
+        family, stops = self.family, self._stops()
+        markers, beginnings = self._call_markers(), self._call_beginnings()
+        if not self.callable or mode == "none":
+            if self.answer is not None:
+                return self.inner
+            refused = self._thinking + (markers if self.spec.tools else ())
+            unlike = beginnings if self.spec.tools else ()
+            return Free(stops, refused, may_end=True, unlike=unlike) if stops or refused or unlike else None
+        calls = self._calls(0)
+        if family.lead:
+            calls = InOrder((perhaps(self.spelling.fixed(family.lead)), calls))
+        if mode == "required":
+            return calls
+        if self.answer is not None:
+            return OneOf((calls, self.inner))
+        if family.trigger:
+            exits = ((self.spelling.marker(family.trigger), self._calls(len(family.trigger))),)
+            return Free(exits + stops, self._thinking, may_end=True)
+        # A stop string in the beginning of a call would end content there and begin a call as well.
+        heads = [(head, stop) for head in beginnings for stop in self.spec.stop if stop in head]
+        stopped = tuple(head[: head.index(stop) + len(stop)] for head, stop in heads)
+        return OneOf((calls, Free(stops, self._thinking + markers, may_end=True, unlike=beginnings + stopped)))
+
+    def _calls(self, cut: int) -> Piece:
+        """All calls of an answer. cut: so many characters of their beginning are not among it"""
+        frames, many = self.family.frames, self.spec.many
+        has_single = any(frame.is_single for frame in frames)
+        framed = [self._framed(frame, cut) for frame in frames if frame.is_single or many or not has_single]
+        return framed[0] if len(framed) == 1 else OneOf(tuple(framed))
+
+    def _framed(self, frame: CallFrame, cut: int) -> Piece:
+        fixed, call = self.spelling.fixed, self._call(frame)
+        first, closing = fixed(frame.head[cut:]), fixed(frame.closing)
+        if frame.is_single or not self.spec.many:
+            return InOrder((first, call, closing))
+        more = Several(InOrder((fixed(frame.again), call)), fixed(frame.between))
+        return InOrder((first, call, perhaps(InOrder((fixed(frame.between), more))), closing))
+
+    def _call(self, frame: CallFrame) -> Piece:
+        """A call from the name on."""
+        branches: list[tuple[Fixed, Piece]] = []
+        for tool in self.callable:
+            name, rest = self.name_of(tool, frame), frame.rest
+            if rest[0] not in (IDENT, ARGUMENTS):
+                name, rest = name + rest[0], rest[1:]
+            pieces = tuple(self._part(part, frame, tool) for part in rest)
+            branches.append((self.spelling.fixed(name), InOrder(pieces)))
+        return Named(tuple(branches))
+
+    def _part(self, part: str, frame: CallFrame, tool: Tool) -> Piece:
+        if part == ARGUMENTS:
+            return self.arguments[tool.name].piece
+        if part != IDENT:
+            return self.spelling.fixed(part)
+        assert frame.ident is not None
+        ident, fixed = frame.ident, self.spelling.fixed
+        pattern = RegexGuide(ident.pattern, self.spelling.vocabulary)
+        piece = InOrder((fixed(ident.before), Inner(pattern), fixed(ident.behind)))
+        return perhaps(piece) if ident.is_optional else piece
+
+    def _stops(self) -> tuple[tuple[Marker, Piece], ...]:
+        """Ends of content, each with the rest of the token that it ends in: the reader leaves both out."""
+        if not self.spec.stop:
+            return ()
+        rest = Inner(RegexGuide(f"[\\s\\S]{{0,{BEHIND_STOP}}}", self.spelling.vocabulary))
+        return tuple((text, rest) for text in self.spec.stop)
+
+    def _call_markers(self) -> tuple[Marker, ...]:
+        """The markers that begin calls, wherever they stand."""
+        family = self.family
+        openings = [frame.opening for frame in family.frames if frame.opening in family.markers]
+        return tuple(map(self.spelling.marker, [family.trigger] if family.trigger else openings))
+
+    def _call_beginnings(self) -> tuple[str, ...]:
+        """Beginnings that no other text has, where a call is told by how it begins."""
+        if self.family.trigger:
+            return ()
+        return (*(each.head for each in self.family.frames if each.opening not in self.family.markers), *BLANKS)
+
+    def _apart(self) -> Guide:
+        """The guide of an answer that cannot be a part of a graph, with thinking before it."""
+        said = self._apart_answer()
+        if self.spec.thinks == "no" or self.family.thinking is None:
+            return said
+        begin, end = map(self.spelling.marker, self.family.thinking)
+        behind = EitherGuide([said, *(self._behind("\n" * number, said) for number in range(1, LINES + 1))])
+        most = MOST_FREE if self.spec.budget is None else self.spec.budget
+        thought = AfterGuide(behind, end, most=most, limits=self._limits)
+        if self.spec.thinks == "open":
+            return thought
+        begun = self._behind(begin, thought)
+        return begun if self.spec.thinks == "must" else EitherGuide([said, begun])
+
+    def _apart_answer(self) -> Guide:
+        assert self.answer is not None
+        if not self.callable:
+            return self.answer
+        piece = self._answer_piece("required")
+        assert piece is not None
+        called = self._composed(piece)
+        return called if self.spec.choice.mode == "required" else EitherGuide([called, self.answer])
+
+    def _composed(self, piece: Piece) -> ComposedGuide:
+        return ComposedGuide(piece, self.spelling.vocabulary, limits=self._limits)
+
+    def _behind(self, marker: Marker, child: Guide) -> AfterGuide:
+        """The marker, and then the child."""
+        return AfterGuide(child, marker, most=0, limits=self._limits)
+
+
+def _behind_lines(piece: Piece) -> Piece:
+    return InOrder((*[perhaps(Fixed(("\n",)))] * LINES, piece))
+
+
+def is_apart(answer: Guide | None) -> bool:
+    """Tell whether an answer cannot be a part of a graph."""
+    return answer is not None and (not hasattr(answer, "lower_into") or bool(getattr(answer, "refuses_lowering", "")))
