@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import ModelError
-from ....kernels.packed.formats import FORMATS
+from ....kernels.quantized.formats import FORMATS
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -43,7 +43,7 @@ _OTHERS: Mapping[int, str] = {
 
 
 @dataclass(frozen=True)
-class PackedTensor:
+class GGUFTensor:
     """A tensor as it lies in a file.
 
     kind: its type, such as "Q4_1" or "F32"
@@ -57,7 +57,7 @@ class PackedTensor:
     data: NDArray[np.uint8]
 
     def reals(self) -> NDArray[np.float32]:
-        """Its numbers as float32, of those that are not packed: F32, F16 and BF16."""
+        """Its numbers as float32, of those that are not quantized: F32, F16 and BF16."""
         found = self.data.view(_REALS[self.kind])
         if self.kind == "BF16":
             found = (found.astype(np.uint32) << 16).view(np.float32)
@@ -70,7 +70,7 @@ class GGUFFile:
 
     path: Path
     metadata: Mapping[str, Any]
-    tensors: Mapping[str, PackedTensor]
+    tensors: Mapping[str, GGUFTensor]
 
     @classmethod
     def open(cls, path: str | Path) -> GGUFFile:
@@ -91,7 +91,7 @@ class GGUFFile:
         return value
 
     def reals(self, name: str) -> NDArray[np.float32]:
-        """The numbers of a tensor. Raises ModelError where they are packed."""
+        """The numbers of a tensor. Raises ModelError where they are quantized."""
         tensor = self.tensors[name]
         if tensor.kind not in _REALS:
             raise ModelError(
@@ -143,7 +143,7 @@ class _Reader:
         if type(alignment) is not int or not 1 <= alignment <= 1 << 20 or alignment & (alignment - 1):
             raise self._fault(f"general.alignment={alignment!r:.40} is no power of two", 0)
         first = -(-self._at // alignment) * alignment
-        found: dict[str, PackedTensor] = {}
+        found: dict[str, GGUFTensor] = {}
         for head in heads:
             if head[0] in found:
                 raise self._fault(f"the tensor {head[0]!r:.80} a second time", head[-1])
@@ -229,7 +229,7 @@ class _Reader:
 
     def _tensor(
         self, first: int, alignment: int, name: str, shape: tuple[int, ...], number: int, offset: int, at: int
-    ) -> PackedTensor:
+    ) -> GGUFTensor:
         kind = KINDS.get(number)
         if kind is None:
             said = _OTHERS.get(number, f"of number {number}")
@@ -246,4 +246,4 @@ class _Reader:
                 f"the tensor {name!r:.80} of {rows * row:,} bytes at {begin:,} is not within the file", at
             )
         data = np.frombuffer(self._data, np.uint8, rows * row, begin).reshape(rows, row)
-        return PackedTensor(name, kind, shape, data)
+        return GGUFTensor(name, kind, shape, data)

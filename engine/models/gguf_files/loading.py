@@ -1,4 +1,4 @@
-"""Models of transformers out of GGUF files: its modules, with products and an embedding whose weights stay packed."""
+"""Models of transformers from GGUF files: its modules, with quantized products and a quantized embedding."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ....errors import ModelError, OptionError
-from ....kernels.packed.formats import FORMATS
-from ....kernels.packed.products import PackedMatrix
+from ....kernels.quantized.formats import FORMATS
+from ....kernels.quantized.products import QuantizedMatrix
 from ..wrapped import is_absent
 from .architectures import ARCHITECTURES, LONG, SHORT, Architecture, Facts
-from .file import GGUFFile, PackedTensor
-from .modules import PackedEmbedding, PackedLinear
+from .file import GGUFFile, GGUFTensor
+from .modules import QuantizedEmbedding, QuantizedLinear
 from .tokenizer import GGUFTokenizer, tokenizer_of
 
 _EMBEDDING, _HEAD, _TURNS = "token_embd", "output", "rope_freqs.weight"
@@ -131,11 +131,11 @@ class _Loader:
             raise self._fault(f"{path} has no name in GGUF; another version of the package gguf may have one")
         return found
 
-    def _embedding(self, empty: Any, words: PackedTensor) -> nn.Module:
+    def _embedding(self, empty: Any, words: GGUFTensor) -> nn.Module:
         scale = float(getattr(empty, "scalar_embed_scale", 1.0))
         if words.kind in FORMATS:
             kind = import_module("gguf").GGMLQuantizationType[words.kind]
-            return PackedEmbedding(_matrix(words, words.data), partial(self._quants.dequantize, qtype=kind), scale)
+            return QuantizedEmbedding(_matrix(words, words.data), partial(self._quants.dequantize, qtype=kind), scale)
         empty.weight = _parameter(words.reals())
         if "embed_scale" in empty._buffers:
             empty.embed_scale = torch.tensor(scale)
@@ -143,8 +143,8 @@ class _Loader:
 
     def _tied(self, embedding: Any) -> nn.Module:
         """A head of the same weights."""
-        if isinstance(embedding, PackedEmbedding):
-            return PackedLinear(embedding.matrix)
+        if isinstance(embedding, QuantizedEmbedding):
+            return QuantizedLinear(embedding.matrix)
         head = nn.Linear(*reversed(embedding.weight.shape), bias=False, device="meta")
         head.weight = embedding.weight
         return head
@@ -161,9 +161,9 @@ class _Loader:
             data, bias = data[order], None if bias is None else bias[order]
         added = None if bias is None else torch.as_tensor(bias)
         if found.kind in FORMATS:
-            return PackedLinear(_matrix(found, data), added)
+            return QuantizedLinear(_matrix(found, data), added)
         made = nn.Linear(width, rows, bias=False, device="meta")
-        made.weight = _parameter(PackedTensor(name, found.kind, found.shape, data).reals())
+        made.weight = _parameter(GGUFTensor(name, found.kind, found.shape, data).reals())
         if added is not None:
             made.bias = nn.Parameter(added, requires_grad=False)
         return made
@@ -187,13 +187,13 @@ class _Loader:
             rotary.inv_freq = rotary.inv_freq / factors
             rotary.original_inv_freq = rotary.inv_freq.clone()
 
-    def _tensor(self, name: str) -> PackedTensor:
+    def _tensor(self, name: str) -> GGUFTensor:
         found = self._file.tensors.get(name)
         if found is None:
             raise self._fault(f"the tensor {name!r} is missing; convert the model again, or fetch the file again")
         return found
 
-    def _take(self, name: str, shape: Sequence[int]) -> PackedTensor:
+    def _take(self, name: str, shape: Sequence[int]) -> GGUFTensor:
         """A tensor of this shape, of usable numbers."""
         found = self._tensor(name)
         if found.shape != tuple(shape):
@@ -204,7 +204,7 @@ class _Loader:
         return found
 
     def _reals(self, name: str, shape: Sequence[int]) -> NDArray[np.float32]:
-        """The numbers of a tensor, which may not be packed."""
+        """The numbers of a tensor, which may not be quantized."""
         self._take(name, shape)
         return self._file.reals(name)
 
@@ -221,8 +221,8 @@ class _Loader:
         return ModelError(f"{self._file.path}: {what}")
 
 
-def _matrix(tensor: PackedTensor, data: NDArray[np.uint8]) -> PackedMatrix:
-    return PackedMatrix(tensor.kind, tensor.shape[-1], data)
+def _matrix(tensor: GGUFTensor, data: NDArray[np.uint8]) -> QuantizedMatrix:
+    return QuantizedMatrix(tensor.kind, tensor.shape[-1], data)
 
 
 def _parameter(numbers: NDArray[np.float32]) -> nn.Parameter:
@@ -235,8 +235,8 @@ def _halves(rows: int, heads: int) -> NDArray[np.int64]:
     return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)
 
 
-def _is_finite(tensor: PackedTensor) -> bool:
-    """Whether all numbers are finite; of packed ones, all scales."""
+def _is_finite(tensor: GGUFTensor) -> bool:
+    """Whether all numbers are finite; of quantized ones, all scales."""
     form = FORMATS.get(tensor.kind)
     if form is None:
         return bool(np.isfinite(tensor.reals()).all())

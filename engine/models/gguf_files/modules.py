@@ -1,4 +1,4 @@
-"""Modules of torch whose weights stay packed: in place of the linear layers and the embedding of a body."""
+"""Modules of torch whose weights stay quantized: in place of the linear layers and the embedding of a body."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ....kernels.packed.products import PackedMatrix
+from ....kernels.quantized.products import QuantizedMatrix
 
 Unpack = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 
-class PackedLinear(nn.Module):
-    """A linear layer with packed weights, of states in float32 on a CPU; its products are not differentiable.
+class QuantizedLinear(nn.Module):
+    """A linear layer with quantized weights, of states in float32 on a CPU; its products are not differentiable.
 
     matrix: its weights [out, in]; several where its rows lie in several tensors, one behind the other
     """
 
-    def __init__(self, matrix: PackedMatrix, bias: Tensor | None = None) -> None:
+    def __init__(self, matrix: QuantizedMatrix, bias: Tensor | None = None) -> None:
         super().__init__()
         self.matrix = matrix
         self.in_features, self.out_features = matrix.width, len(matrix.data)
@@ -37,10 +37,10 @@ class PackedLinear(nn.Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, {self.matrix.kind}"
 
 
-class PackedEmbedding(nn.Module):
+class QuantizedEmbedding(nn.Module):
     """An embedding whose rows are unpacked as they are asked for. scale: what they are multiplied by"""
 
-    def __init__(self, matrix: PackedMatrix, unpack: Unpack, scale: float = 1.0) -> None:
+    def __init__(self, matrix: QuantizedMatrix, unpack: Unpack, scale: float = 1.0) -> None:
         super().__init__()
         self.matrix = matrix
         self.num_embeddings, self.embedding_dim = len(matrix.data), matrix.width

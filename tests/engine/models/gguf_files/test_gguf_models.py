@@ -11,7 +11,7 @@ import torch
 from trellm import ModelError, OptionError, generate, models
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.gguf_files.loading import load_gguf
-from trellm.engine.models.gguf_files.modules import PackedEmbedding, PackedLinear
+from trellm.engine.models.gguf_files.modules import QuantizedEmbedding, QuantizedLinear
 from trellm.engine.models.stock import strangeness
 
 from .tiny import KINDS, SIZES, network_of, write_model
@@ -27,51 +27,51 @@ def logits(network: Any) -> torch.Tensor:
         return network(IDS).logits
 
 
-@pytest.mark.parametrize("packed", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("weights", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_logits_are_those_of_transformers(kind: str, packed: str, tmp_path: Path) -> None:
+def test_logits_are_those_of_transformers(kind: str, weights: str, tmp_path: Path) -> None:
     network = network_of(kind)
-    write_model(tmp_path / "m.gguf", kind, network, packed)
+    write_model(tmp_path / "m.gguf", kind, network, weights)
     found, _ = load_gguf(tmp_path / "m.gguf")
     torch.testing.assert_close(logits(found), logits(network), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("packed", ["Q8_0", "Q4_1"])
+@pytest.mark.parametrize("weights", ["Q8_0", "Q4_1"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_packed_weights_give_logits_near_those_of_their_numbers(kind: str, packed: str, tmp_path: Path) -> None:
+def test_quantized_weights_give_logits_near_those_of_their_numbers(kind: str, weights: str, tmp_path: Path) -> None:
     """States are rounded to 8 bits, which in so small a model with random weights shows more than in a trained one."""
     network = network_of(kind)
-    write_model(tmp_path / "m.gguf", kind, network, packed)
+    write_model(tmp_path / "m.gguf", kind, network, weights)
     found, _ = load_gguf(tmp_path / "m.gguf")
     expected = logits(network)
     assert (logits(found) - expected).abs().mean() < 0.05 * expected.std()
 
 
-def test_all_products_stay_packed_and_mapped(tmp_path: Path) -> None:
+def test_all_products_stay_quantized_and_mapped(tmp_path: Path) -> None:
     write_model(tmp_path / "m.gguf", "qwen3", network_of("qwen3"), "Q4_0")
     found, _ = load_gguf(tmp_path / "m.gguf")
     assert strangeness(found) is None
     assert {type(module) for path, module in found.named_modules() if path.endswith(("_proj", "lm_head"))} == {
-        PackedLinear
+        QuantizedLinear
     }
-    assert isinstance(found.get_input_embeddings(), PackedEmbedding)
+    assert isinstance(found.get_input_embeddings(), QuantizedEmbedding)
     assert found.lm_head.matrix is found.get_input_embeddings().matrix
     assert all(weights.ndim == 1 for weights in found.parameters())
     for module in found.modules():
-        if isinstance(module, PackedLinear):
+        if isinstance(module, QuantizedLinear):
             assert not module.matrix.data.flags.owndata
             assert not module.matrix.data.flags.writeable
 
 
-@pytest.mark.parametrize("packed", ["F32", "Q8_0"])
-def test_texts_are_those_of_the_same_network(packed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("weights", ["F32", "Q8_0"])
+def test_texts_are_those_of_the_same_network(weights: str, tmp_path: Path) -> None:
     """However it is given, and with a cache or without; of plain weights, beside transformers' own modules."""
     path = tmp_path / "m.gguf"
     network = network_of("llama", 3)
-    write_model(path, "llama", network, packed)
+    write_model(path, "llama", network, weights)
     made = [models.gguf(path), models.gguf(str(path), cache=False), models.transformers(path)]
     made.append(models.transformers(*load_gguf(path)))
-    if packed == "F32":
+    if weights == "F32":
         network.generation_config.eos_token_id = [268, 269]
         made.append(models.transformers(network, load_gguf(path)[1]))
     first, *others = ([generate.text(model)(prompt, max_tokens=12) for prompt in PROMPTS] for model in made)
@@ -200,10 +200,10 @@ def test_an_unknown_architecture_and_a_part_of_a_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scale", [b"\x00\x7c", b"\x00\xfc", b"\x01\x7e"])
-@pytest.mark.parametrize("packed", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"])
-def test_scales_that_are_infinite_or_nan_are_refused(packed: str, scale: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("weights", ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"])
+def test_scales_that_are_infinite_or_nan_are_refused(weights: str, scale: bytes, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
-    write_model(path, "llama", network_of("llama"), packed)
+    write_model(path, "llama", network_of("llama"), weights)
     network, _ = load_gguf(path)
     row = network.model.layers[1].mlp.down_proj.matrix.data[-1].tobytes()
     size = len(row) // 3

@@ -90,12 +90,12 @@ def write_model(
     path: Path,
     kind: str,
     network: Any,
-    packed: str = "F32",
+    form: str = "F32",
     facts: Mapping[str, Any] = NOTHING,
     words: Mapping[str, Any] = NOTHING,
     tensors: Mapping[str, Any] = NOTHING,
 ) -> None:
-    """Write a model, and put into its matrices what they are once they were packed.
+    """Write a model, and put into its matrices what they are once they were quantized.
 
     facts, words, tensors: metadata of the model, those of its tokenizer, and tensors in F32 that are others than they
     would be, or are there as well; None for those that are not to be there
@@ -116,7 +116,7 @@ def write_model(
     for key, value in given.items():
         if value is not None:
             add_value(writer, key, value)
-    for tensor, data, number in tensors_of(kind, network, packed):
+    for tensor, data, number in tensors_of(kind, network, form):
         if tensor not in tensors:
             writer.add_tensor(tensor, data, raw_dtype=number)
     for tensor, data in tensors.items():
@@ -126,7 +126,7 @@ def write_model(
 
 
 @torch.no_grad()
-def tensors_of(kind: str, network: Any, packed: str) -> Iterator[tuple[str, Any, Any]]:
+def tensors_of(kind: str, network: Any, form: str) -> Iterator[tuple[str, Any, Any]]:
     """Names, bytes and types of all tensors, as llama.cpp's converter has them."""
     gguf = import_module("gguf")
     name, config = KINDS[kind][0], network.config
@@ -140,7 +140,7 @@ def tensors_of(kind: str, network: Any, packed: str) -> Iterator[tuple[str, Any,
         if weights.ndim == 1:
             yield found, pairs(weights.numpy(), own_heads) + np.float32(name.startswith("gemma")), None
             continue
-        number = gguf.GGMLQuantizationType[packed]
+        number = gguf.GGMLQuantizationType[form]
         data = gguf.quantize(weights.numpy(), number)
         weights.copy_(torch.as_tensor(gguf.dequantize(data, number).reshape(weights.shape)))
         yield found, pairs(data, own_heads), number

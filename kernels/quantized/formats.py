@@ -4,8 +4,8 @@ A format packs a row of weights in blocks of 32 or 256. Whatever it is, weight i
 
     scales[i // 4] * numbers[i] + offsets[i // 16]
 
-with numbers of 8 bits, which a processor multiplies and adds four at a time. The layouts are those of ggml (MIT licence),
-whose package `gguf` unpacks them in NumPy, which tests compare with.
+with numbers of 8 bits, which a processor multiplies and adds four at a time. The layouts are those of ggml
+(MIT licence), whose package `gguf` unpacks them in NumPy, which tests compare with.
 """
 
 # llvmlite says nothing of the types of what is inside it.
@@ -43,7 +43,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Format:
-    """A format of packed weights.
+    """A format of quantized weights.
 
     weights, size: how many weights a block has, and how many bytes
     unpack: builds, from the address of a block, the group of this number in it
@@ -88,8 +88,8 @@ class Registers:
     def half(self, place: Any, offset: int) -> Any:
         """A float16 as float32; infinities and NaN are refused before.
 
-        Its bits go to where a float32 has them, whose exponent is then 112 too small, also for numbers without a leading
-        one. The processor's own conversion would be loaded into a lane of a register that sums wait for.
+        Its bits go to where a float32 has them, whose exponent is then 112 too small, also for numbers without a
+        leading one. The processor's own conversion would be loaded into a lane of a register that sums wait for.
         """
         builder = self.builder
         bits = builder.shl(builder.sext(self.load(place, SHORT, offset), WORD), WORD(13))

@@ -1,8 +1,8 @@
-"""The innermost loop of products with packed weights: a row of weights times the states of some tokens.
+"""The innermost loop of products with quantized weights: a row of weights times the states of some tokens.
 
-States are in int8 with a scale for 32 of them, weights are unpacked in registers (formats.py). Sums of four products each
-are exact, in int32; from there on a token's number is summed in one order, whatever else is read with it and on which
-processor: it is the same to the last bit.
+States are in int8 with a scale for 32 of them, weights are unpacked in registers (formats.py). Sums of four products
+each are exact, in int32; from there on a token's number is summed in one order, whatever else is read with it and
+on which processor: it is the same to the last bit.
 
     a = 0 [8], b = 0 [2]
     for each group of 32:
@@ -90,8 +90,8 @@ def product_of(sums: Callable[..., Any] = sums_of_four) -> Callable[..., None]:
     number: of the weights' format in FORMATS
     out: address of float32 [tokens, stride], of which the columns from `first` on are written
     weights: address of rows of so many bytes, of which so many blocks are used
-    states: address of int8 [tokens, groups, 32]; scales: of float32 [tokens, groups]; totals: of float32 [tokens, groups,
-        2], sums of 16 states times their scale
+    states: address of int8 [tokens, groups, 32]; scales: of float32 [tokens, groups]; totals: of float32 [tokens,
+        groups, 2], sums of 16 states times their scale
     ids: address of int64, the rows that are meant by the numbers from `first` on; 0 for the rows of these numbers
     """
 

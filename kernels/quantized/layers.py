@@ -1,4 +1,4 @@
-"""All layers of a decoder whose weights are packed, in one call that several threads make together.
+"""All layers of a decoder whose weights are quantized, in one call that several threads make together.
 
 What lies between the products is that of kernels/decoder/layers.py. Rows of products are divided among the threads, and
 so are tokens and texts between them; a number is computed by one thread alone, so that threads do not change it.
@@ -33,7 +33,7 @@ PRODUCTS = 7
 BEFORE, AFTER, QUERY_NORM, KEY_NORM = range(4)
 
 
-class PackedStack(Arrays):
+class QuantizedStack(Arrays):
     """The weights of layers that are alike.
 
     products: [layers * 7, 4] of each product where its weights lie, the number of their format, bytes of a row, blocks
@@ -50,7 +50,7 @@ class PackedStack(Arrays):
     eps: Table[np.float64]
 
 
-class PackedRoom(Arrays):
+class QuantizedRoom(Arrays):
     """Room for as many tokens as are multiplied at once, and where threads meet.
 
     states: [tokens, hidden]; product: [tokens, most rows]
@@ -67,7 +67,7 @@ class PackedRoom(Arrays):
 
 
 @njit(fastmath=FAST, error_model="numpy")
-def read_packed_layers(
+def read_quantized_layers(
     thread: Int,
     threads: Int,
     residual: Reals,
@@ -76,14 +76,14 @@ def read_packed_layers(
     slots: Ints,
     cos: Reals,
     sin: Reals,
-    stack: PackedStack,
+    stack: QuantizedStack,
     texts: Texts,
     norm: Reals,
     norm_bias: Reals,
     eps: Float,
     settings: Reals,
     scratch: Reals,
-    room: PackedRoom,
+    room: QuantizedRoom,
 ) -> None:
     """The share of one of `threads` threads, which call this with the same arrays, and a number each from 0 on.
 
@@ -127,11 +127,11 @@ def begin_chunk(
     slots: Ints,
     cos: Reals,
     sin: Reals,
-    stack: PackedStack,
+    stack: QuantizedStack,
     layer: Int,
     first: Int,
     count: Int,
-    room: PackedRoom,
+    room: QuantizedRoom,
 ) -> None:
     """Norm, products of queries, keys and values, norms of heads and rotation, of some tokens. Threads meet twice."""
     low, high = count * thread // threads, count * (thread + 1) // threads
@@ -164,11 +164,11 @@ def end_chunk(
     met: Int,
     residual: Reals,
     mixed: Reals,
-    stack: PackedStack,
+    stack: QuantizedStack,
     layer: Int,
     first: Int,
     count: Int,
-    room: PackedRoom,
+    room: QuantizedRoom,
 ) -> None:
     """The product of what attention found, norm, and an MLP, of some tokens. Threads meet six times."""
     low, high = count * thread // threads, count * (thread + 1) // threads
@@ -208,10 +208,10 @@ def multiply_share(
     threads: Int,
     out: Reals,
     column: Int,
-    stack: PackedStack,
+    stack: QuantizedStack,
     layer: Int,
     which: Int,
-    room: PackedRoom,
+    room: QuantizedRoom,
     tokens: Int,
 ) -> None:
     """A thread's rows of a product, and of its bias, to the columns of `out` from one of them on."""
@@ -230,7 +230,7 @@ def multiply_share(
 
 
 @inner_njit
-def norm_of(stack: PackedStack, layer: Int, which: Int, width: Int, like: Reals) -> tuple[Reals, Reals]:
+def norm_of(stack: QuantizedStack, layer: Int, which: Int, width: Int, like: Reals) -> tuple[Reals, Reals]:
     """Weights and biases of a norm, each empty if there are none."""
     weight, bias = stack.norms[layer, 2 * which], stack.norms[layer, 2 * which + 1]
     return array_at(weight, (width if weight != 0 else 0,), like), array_at(bias, (width if bias != 0 else 0,), like)

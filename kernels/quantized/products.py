@@ -1,4 +1,4 @@
-"""Products of states with packed weights on a CPU, of any number of tokens: see tiles.py for how each number is summed."""
+"""Products of states with quantized weights on a CPU, of any number of tokens; tiles.py says how a number is summed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _product = product_of()
 
 
 @dataclass(frozen=True, eq=False)
-class PackedMatrix:
+class QuantizedMatrix:
     """Weights [rows, width] as they are packed.
 
     kind: the name of their format; data: uint8 [rows, bytes of a row], contiguous
@@ -47,7 +47,7 @@ class PackedMatrix:
         out = np.empty((tokens, rows), np.float32)
         room = RoundedStates.of(tokens, self.width)
         round_states(room.numbers, room.scales, room.totals, states, tokens)
-        multiply_packed(out, self.number, self.data, self.blocks, *room.arrays, tokens, 0, rows)
+        multiply_quantized(out, self.number, self.data, self.blocks, *room.arrays, tokens, 0, rows)
         return out
 
     def product_of_rows(self, states: Reals, ids: NDArray[np.int64]) -> Reals:
@@ -62,7 +62,7 @@ class PackedMatrix:
 
 @dataclass(frozen=True, eq=False)
 class RoundedStates:
-    """Room for states in int8, in one line. numbers: int8 [n * width]; scales: float32 [n * groups]; totals: twice that"""
+    """Room for states in int8. numbers: int8 [n * width]; scales: float32 [n * groups]; totals: twice as many"""
 
     numbers: NDArray[np.int8]
     scales: Reals
@@ -111,7 +111,7 @@ def round_states(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states
 
 
 @njit(error_model="numpy")
-def multiply_packed(
+def multiply_quantized(
     out: Reals,
     number: Int,
     weight: NDArray[np.uint8],

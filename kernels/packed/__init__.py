@@ -1,1 +1,0 @@
-"""Products with weights that stay packed as files of GGUF have them, and states in int8: formats < tiles < products."""
