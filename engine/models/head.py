@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ...kernels.decoder.products import product_of, products_of_some
 from .blocks.storage import IN_PLACE
+from .gguf_files.modules import QuantizedLinear
 from .nearness import distance, tolerance
 from .wrapped import is_spread
 
@@ -74,10 +75,35 @@ class Head:
         return self._finish(torch.as_tensor(products_of_some(states, weight.detach().numpy(), beside, ids))).float()
 
 
+class QuantizedHead:
+    """The same of a quantized layer, of whose weights only the rows of tokens that are asked for are read."""
+
+    def __init__(self, linear: QuantizedLinear, finish: Finish) -> None:
+        self._linear = linear
+        self._finish = finish
+        self.sparse_head_limit = linear.out_features // 32
+        self.baked: tuple[int, ...] = ()  # weights of a file stay where they are
+
+    def raw(self, hidden: Tensor) -> Tensor:
+        """float32 logits [n, V]."""
+        return self(hidden, None)
+
+    def __call__(self, hidden: Tensor, ids: Tensor | None) -> Tensor:
+        """float32 [n, V] or [n, len(ids)] from hidden states [n, hidden size]."""
+        return self._finish(self._linear.product(hidden, ids))
+
+    def listed(self, hidden: Tensor, rows: Sequence[int], several: Sequence[Tensor]) -> Tensor:
+        """float32 [len(rows), most] from rows of hidden states and some tokens of each."""
+        out = hidden.new_zeros(len(rows), max(map(len, several)))
+        for row, place, ids in zip(out, rows, several, strict=True):
+            row[: len(ids)] = self._linear.product(hidden[place : place + 1], ids)[0]
+        return self._finish(out)
+
+
 class HeadedModel:
     """A model whose logits are what its head makes of hidden states; with no head, `forward` gives logits instead."""
 
-    _head: Head | None
+    _head: Head | QuantizedHead | None
 
     def logits(self, hidden: Tensor, rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Logits of the next token: float32 [len(rows), V] or [len(rows), len(ids)]."""
@@ -127,22 +153,29 @@ def product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out if bias is None else out.add_(bias)
 
 
-def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | None:
+def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | QuantizedHead | None:
     """The head that turns `hidden` [n, hidden size] into the `logits` [n, V] that the whole model gave.
 
     None if the model does something unknown between them; it must then be run as a whole.
     """
     linear = model.get_output_embeddings()
-    if type(linear) is not nn.Linear or linear.in_features != hidden.shape[-1]:
+    if type(linear) not in (nn.Linear, QuantizedLinear) or linear.in_features != hidden.shape[-1]:
         return None
     added: Tensor | None = getattr(model, "final_logits_bias", None)
-    bias = None if added is None else added[0].to(linear.weight)
-    heads = [Head(linear, finish, bias) for finish in _finishes(model.config.get_text_config())]
+    finishes = _finishes(model.config.get_text_config())
+    heads: list[Head | QuantizedHead]
+    if isinstance(linear, QuantizedLinear):
+        kind = hidden.dtype
+        heads = [QuantizedHead(linear, finish) for finish in finishes]
+    else:
+        kind = linear.weight.dtype
+        bias = None if added is None else added[0].to(linear.weight)
+        heads = [Head(linear, finish, bias) for finish in finishes]
     found = [head(hidden, None) for head in heads]
     # Where logits are small a soft cap hardly shows: the nearest it is, not the first that is near.
     far = [distance(each, logits) if each.shape == logits.shape else math.inf for each in found]
     best = far.index(min(far))
-    return heads[best] if far[best] <= tolerance(model, linear.weight.dtype) else None
+    return heads[best] if far[best] <= tolerance(model, kind) else None
 
 
 def _finishes(config: Any) -> Sequence[Finish]:

@@ -70,7 +70,9 @@ def attend_blocks(
     settings: Reals,
     scratch: Reals,
 ) -> None:
-    """Attention of the tokens of rows `lo` to `hi`, each to the tokens of its text up to itself.
+    """Attention of the tokens of some rows, each to the tokens of its text up to itself.
+
+    lo, hi: which heads of keys of which rows, where head h of row r counts as r * heads + h
 
     out, queries: [tokens, query heads, size], of values and of keys
     keys, values: [blocks, heads, BLOCK, size]
@@ -79,17 +81,22 @@ def attend_blocks(
     settings: the scale of scores and their soft cap, 0 for none
     scratch: [query heads, tokens of the longest row]
     """
-    for row in range(lo, hi):
+    heads = keys.shape[1]
+    group = queries.shape[1] // heads
+    for row in range(lo // heads, (hi + heads - 1) // heads):
+        head = max(lo - row * heads, 0)
+        above, below = head * group, min(hi - row * heads, heads) * group
+        scores, own = scratch[above:below], sinks[above:below] if sinks.size > 0 else sinks
         for step in range(rows.widths[row]):
             end = rows.starts[row] + step + 1
             begin = first_seen(end, window, chunk)
             token = rows.firsts[row] + step
             blocks = rows.blocks[rows.tables[row] :]
-            score(scratch, queries[token], keys, blocks, begin, end, settings[0])
+            score(scores, queries[token, above:below], keys, head, group, blocks, begin, end, settings[0])
             if settings[1] > 0:
-                cap_scores(scratch, end - begin, settings[1])
-            normalise(scratch, end - begin, sinks)
-            mix(out[token], scratch, values, blocks, begin, end)
+                cap_scores(scores, end - begin, settings[1])
+            normalise(scores, end - begin, own)
+            mix(out[token, above:below], scores, values, head, group, blocks, begin, end)
 
 
 @inner_njit
@@ -112,17 +119,29 @@ def expect(table: Reals) -> None:
 
 
 @inner_njit
-def score(scores: Reals, queries: Reals, keys: Reals, blocks: Ints, begin: Int, end: Int, scale: Any) -> None:
-    """scores[h, t - begin] = scale * queries[h] . key of token t. Blocks are read as they lie, all heads of each."""
-    heads, room, size = keys.shape[1], keys.shape[2], keys.shape[3]
-    group, lanes = queries.shape[0] // heads, VECTOR // keys.itemsize
+def score(
+    scores: Reals,
+    queries: Reals,
+    keys: Reals,
+    first: Int,
+    group: Int,
+    blocks: Ints,
+    begin: Int,
+    end: Int,
+    scale: Any,
+) -> None:
+    """scores[h, t - begin] = scale * queries[h] . key of token t. Blocks are read as they lie, all heads of each.
+
+    first, group: the head of keys of the first queries, and how many queries share one
+    """
+    room, size, lanes = keys.shape[2], keys.shape[3], VECTOR // keys.itemsize
     for index in range(begin // room, (end - 1) // room + 1):
         low, high = max(begin - index * room, 0), min(end - index * room, room)
         at = index * room - begin
         fours = low + (high - low) // 4 * 4
-        for head in range(heads):
-            those = keys[blocks[index], head]
-            expect(keys[blocks[min(index + 1, (end - 1) // room)], head])
+        for head in range(queries.shape[0] // group):
+            those = keys[blocks[index], first + head]
+            expect(keys[blocks[min(index + 1, (end - 1) // room)], first + head])
             for number in range(head * group, (head + 1) * group):
                 query = queries[number]
                 line = scores[number]
@@ -213,10 +232,11 @@ def normalise(scores: Reals, count: Int, sinks: Reals) -> None:
 
 
 @inner_njit
-def mix(results: Reals, weights: Reals, values: Reals, blocks: Ints, begin: Int, end: Int) -> None:
-    """results[h] = the sum of weights[h, t - begin] * value of token t."""
-    heads, room, size = values.shape[1], values.shape[2], values.shape[3]
-    group, lanes = results.shape[0] // heads, VECTOR // values.itemsize
+def mix(
+    results: Reals, weights: Reals, values: Reals, first: Int, group: Int, blocks: Ints, begin: Int, end: Int
+) -> None:
+    """results[h] = the sum of weights[h, t - begin] * value of token t. first, group: as `score` has them"""
+    room, size, lanes = values.shape[2], values.shape[3], VECTOR // values.itemsize
     for number in range(results.shape[0]):
         for i in range(size):
             results[number, i] = 0
@@ -224,9 +244,9 @@ def mix(results: Reals, weights: Reals, values: Reals, blocks: Ints, begin: Int,
         low, high = max(begin - index * room, 0), min(end - index * room, room)
         at = index * room - begin
         fours = low + (high - low) // 4 * 4
-        for head in range(heads):
-            those = values[blocks[index], head]
-            expect(values[blocks[min(index + 1, (end - 1) // room)], head])
+        for head in range(results.shape[0] // group):
+            those = values[blocks[index], first + head]
+            expect(values[blocks[min(index + 1, (end - 1) // room)], first + head])
             for number in range(head * group, (head + 1) * group):
                 line = weights[number]
                 result = results[number]

@@ -110,13 +110,27 @@ def attend_texts(
     """Attention of one layer, of all texts."""
     window, chunk, none = texts.reaches[layer, 0], texts.reaches[layer, 1], settings[:0]
     short, long = texts.short, texts.long
-    attend_blocks(mixed, queries, keys, values, short, 0, short.firsts.size, window, chunk, none, settings, scratch)
+    attend_blocks(
+        mixed,
+        queries,
+        keys,
+        values,
+        short,
+        0,
+        short.firsts.size * keys.shape[1],
+        window,
+        chunk,
+        none,
+        settings,
+        scratch,
+    )
     for row in range(long.firsts.size):
         first, blocks = long.firsts[row], long.blocks[long.tables[row] :]
         end = first + long.widths[row]
         attend_panels(
-            mixed[first:end], queries[first:end], keys, values, blocks, long.starts[row], window, chunk, none, settings
-        )
+            mixed[first:end], queries[first:end], keys, values, blocks, long.starts[row], window, chunk, none, settings,
+            0, 1,
+        )  # fmt: skip
 
 
 @inner_njit

@@ -71,7 +71,9 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ),
         (
             "attend_panels",
-            lambda: panels.attend_panels(token, token, stored, stored, zero, 0, 0, 0, logits[0, :0], logits[0, :2]),
+            lambda: panels.attend_panels(
+                token, token, stored, stored, zero, 0, 0, 0, logits[0, :0], logits[0, :2], 0, 1
+            ),
         ),
         ("step_convolution", lambda: recurrent.step_convolution(logits, states, logits, square, none, True)),
         ("step_selective", lambda: recurrent.step_selective(logits, states, logits, logits, square, logits, logits)),

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import platform
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+
+from ..jit.aliases import Int
 
 _LONG, _NOTHING = ir.IntType(64), ir.VoidType()
 _SPINS = 4096
@@ -21,12 +24,7 @@ GIVEN_UP = 1 << 62
 """In place of the count where a thread will not come: then nobody waits."""
 
 
-@intrinsic
-def meet(context: Any, counter: Any, target: Any) -> Any:
-    """Count one more arrival, and wait until there are `target` of them.
-
-    counter: address of int64, which begins at 0; target: arrivals at this meeting and those before it
-    """
+def _meet(context: Any, counter: Any, target: Any) -> Any:
 
     def build(target_context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = builder.inttoptr(arguments[0], _LONG.as_pointer())
@@ -52,6 +50,11 @@ def meet(context: Any, counter: Any, target: Any) -> Any:
         return target_context.get_dummy_value()
 
     return types.void(types.int64, types.int64), build
+
+
+# Counts one more arrival, and waits until there are as many as the second argument says, those at meetings before
+# included. The first is the address of the count, an int64 that begins at 0.
+meet: Callable[[Int, Int], None] = cast("Any", intrinsic(_meet))
 
 
 def _pause(builder: Any) -> None:

@@ -68,8 +68,6 @@ class QuantizedRoom(Arrays):
 
 @njit(fastmath=FAST, error_model="numpy")
 def read_quantized_layers(
-    thread: Int,
-    threads: Int,
     residual: Reals,
     queries: Reals,
     mixed: Reals,
@@ -84,16 +82,20 @@ def read_quantized_layers(
     settings: Reals,
     scratch: Reals,
     room: QuantizedRoom,
+    begin: Int,
+    end: Int,
+    threads: Int,
+    thread: Int,
 ) -> None:
     """The share of one of `threads` threads, which call this with the same arrays, and a number each from 0 on.
 
     residual: float32 [n, hidden], changed to what comes of it; the rest as `stacks.read_layers` has it
     scratch: [threads, heads, tokens of the longest row]
+    begin, end: which layers; behind the last one comes the last norm
     """
     flat = mixed.reshape(mixed.shape[0], mixed.shape[1] * mixed.shape[2])
     most, tokens, met = room.states.shape[0], residual.shape[0], 0
-    layers = stack.eps.shape[0]
-    for layer in range(layers):
+    for layer in range(begin, end):
         keys, values = stored_at(texts, layer, residual)
         for first in range(0, tokens, most):
             count = min(most, tokens - first)
@@ -110,8 +112,9 @@ def read_quantized_layers(
             count = min(most, tokens - first)
             end_chunk(thread, threads, met, residual, flat, stack, layer, first, count, room)
             met += 6
-    for token in range(tokens * thread // threads, tokens * (thread + 1) // threads):
-        normalise(residual[token], residual[token], norm, norm_bias, eps)
+    if end == stack.eps.shape[0]:
+        for token in range(tokens * thread // threads, tokens * (thread + 1) // threads):
+            normalise(residual[token], residual[token], norm, norm_bias, eps)
     meet(room.arrivals.ctypes.data, (met + 1) * threads)
 
 
@@ -249,15 +252,16 @@ def attend_share(
     settings: Reals,
     scratch: Reals,
 ) -> None:
-    """Attention of one layer, of a thread's texts."""
+    """A thread's part of the attention of one layer."""
     window, chunk, none = texts.reaches[layer, 0], texts.reaches[layer, 1], settings[:0]
     short, long = texts.short, texts.long
-    rows = short.firsts.size
-    low, high = rows * thread // threads, rows * (thread + 1) // threads
+    heads = short.firsts.size * keys.shape[1]
+    low, high = heads * thread // threads, heads * (thread + 1) // threads
     attend_blocks(mixed, queries, keys, values, short, low, high, window, chunk, none, settings, scratch)
-    for row in range(thread, long.firsts.size, threads):
+    for row in range(long.firsts.size):
         first, blocks = long.firsts[row], long.blocks[long.tables[row] :]
         end = first + long.widths[row]
         attend_panels(
-            mixed[first:end], queries[first:end], keys, values, blocks, long.starts[row], window, chunk, none, settings
-        )
+            mixed[first:end], queries[first:end], keys, values, blocks, long.starts[row], window, chunk, none, settings,
+            thread, threads,
+        )  # fmt: skip

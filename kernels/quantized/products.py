@@ -22,7 +22,7 @@ _product = product_of()
 
 @dataclass(frozen=True, eq=False)
 class QuantizedMatrix:
-    """Weights [rows, width] as they are packed.
+    """Weights [rows, width] in a format of GGUF.
 
     kind: the name of their format; data: uint8 [rows, bytes of a row], contiguous
     """
@@ -30,6 +30,10 @@ class QuantizedMatrix:
     kind: str
     width: int
     data: NDArray[np.uint8]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> QuantizedMatrix:
+        """The same, since weights are never changed: a copied model shares the memory that is mapped."""
+        return self
 
     @property
     def number(self) -> int:
@@ -41,23 +45,19 @@ class QuantizedMatrix:
         """In a row."""
         return self.width // FORMATS[self.kind].weights
 
-    def product(self, states: Reals) -> Reals:
-        """float32 [n, rows] of states float32 [n, width]."""
-        tokens, rows = len(states), len(self.data)
-        out = np.empty((tokens, rows), np.float32)
-        room = RoundedStates.of(tokens, self.width)
-        round_states(room.numbers, room.scales, room.totals, states, tokens)
-        multiply_quantized(out, self.number, self.data, self.blocks, *room.arrays, tokens, 0, rows)
-        return out
+    def rounded(self, states: Reals) -> RoundedStates:
+        """States [n, width] as products take them."""
+        room = RoundedStates.of(len(states), self.width)
+        round_states(room.numbers, room.scales, room.totals, states, len(states))
+        return room
 
-    def product_of_rows(self, states: Reals, ids: NDArray[np.int64]) -> Reals:
-        """float32 [n, len(ids)], of these rows only."""
-        tokens = len(states)
-        out = np.empty((tokens, len(ids)), np.float32)
-        room = RoundedStates.of(tokens, self.width)
-        round_states(room.numbers, room.scales, room.totals, states, tokens)
-        multiply_rows_of(out, self.number, self.data, self.blocks, *room.arrays, tokens, ids)
-        return out
+    def multiply(self, out: Reals, states: RoundedStates, ids: NDArray[np.int64] | None, first: int, last: int) -> None:
+        """out[:, i] = the products of row ids[i], or of row i where no ids are given, for i in range(first, last)."""
+        given = self.number, self.data, self.blocks, *states.arrays, len(out)
+        if ids is None:
+            multiply_quantized(out, *given, first, last)
+        else:
+            multiply_rows_of(out, *given, ids, first, last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +144,11 @@ def multiply_rows_of(
     totals: Reals,
     tokens: Int,
     rows: NDArray[np.int64],
+    first: Int,
+    last: Int,
 ) -> None:
-    """out[t, i] = weight[rows[i]] @ states[t]."""
+    """out[t, i] = weight[rows[i]] @ states[t], for i from `first` on and before `last`."""
     _product(
         number, out.ctypes.data, out.shape[1], weight.ctypes.data, weight.shape[1], blocks, states.ctypes.data,
-        scales.ctypes.data, totals.ctypes.data, tokens, rows.ctypes.data, 0, rows.size,
+        scales.ctypes.data, totals.ctypes.data, tokens, rows.ctypes.data, first, last,
     )  # fmt: skip

@@ -62,16 +62,16 @@ class Case:
             attend_blocks(out, self.queries, self.keys, self.values, rows, lo, hi, window, chunk, sinks, how, scratch)
         return out
 
-    def by_panels(self, window: int, chunk: int, cap: float, with_sinks: bool) -> Any:
-        """What the kernel for long chunks answers, a row at a time."""
+    def by_panels(self, window: int, chunk: int, cap: float, with_sinks: bool, shares: int = 1) -> Any:
+        """What the kernel for long chunks answers, a row at a time, each in so many shares."""
         out = np.full((*self.queries.shape[:2], self.values.shape[3]), np.nan, self.kind)
         sinks, how = self.sinks if with_sinks else self.sinks[:0], np.array([0.3, cap], self.kind)
         first = 0
         for table, (start, width) in zip(self.tables, self.rows, strict=True):
             part = slice(first, first + width)
-            attend_panels(
-                out[part], self.queries[part], self.keys, self.values, table, start, window, chunk, sinks, how
-            )
+            where = out[part], self.queries[part], self.keys, self.values, table, start
+            for share in range(shares):
+                attend_panels(*where, window, chunk, sinks, how, share, shares)
             first += width
         return out
 
@@ -104,7 +104,7 @@ def test_the_kernel_is_attention(
     case = Case(rows, heads, sizes, kind)
     if reach[0] and not reach[1]:
         case.freed(reach[0])
-    found = case.answer(*reach, cap, with_sinks, [0, len(rows)])
+    found = case.answer(*reach, cap, with_sinks, [0, len(rows) * case.keys.shape[1]])
     assert np.allclose(found, case.expected(*reach, cap, with_sinks), rtol=0, atol=TOLERANCES[kind])
 
 
@@ -128,14 +128,15 @@ def test_the_kernel_for_long_chunks_is_attention(
         case.freed(reach[0])
     found = case.by_panels(*reach, cap, with_sinks)
     assert np.allclose(found, case.expected(*reach, cap, with_sinks), rtol=0, atol=TOLERANCES[kind])
+    assert np.array_equal(case.by_panels(*reach, cap, with_sinks, shares=3), found)
 
 
 def test_many_rows_in_parts() -> None:
     rows = [(LENGTHS[i % 7], 1 + i % 3 // 2) for i in range(257)]
-    case = Case(rows, (2, 1), (4, 4), np.float64)
-    whole = case.answer(0, 0, 0.0, False, [0, 257])
+    case = Case(rows, (4, 2), (4, 4), np.float64)
+    whole = case.answer(0, 0, 0.0, False, [0, 514])
     assert np.allclose(whole, case.expected(0, 0, 0.0, False), rtol=0, atol=1e-12)
-    assert np.array_equal(case.answer(0, 0, 0.0, False, [0, 1, 100, 256, 257]), whole)
+    assert np.array_equal(case.answer(0, 0, 0.0, False, [0, 1, 100, 256, 257, 513, 514]), whole)
 
 
 @pytest.mark.parametrize("kind", TOLERANCES)
@@ -143,10 +144,10 @@ def test_scores_far_apart(kind: Any) -> None:
     """The largest score decides alone, whatever its size; NaN is handed on."""
     case = Case([(40, 1)], (2, 2), (8, 8), kind)
     case.queries *= 3000
-    for found in (case.answer(0, 0, 0.0, False, [0, 1]), case.by_panels(0, 0, 0.0, False)):
+    for found in (case.answer(0, 0, 0.0, False, [0, 2]), case.by_panels(0, 0, 0.0, False)):
         assert np.isfinite(found).all()
         assert np.allclose(found, case.expected(0, 0, 0.0, False), rtol=0, atol=TOLERANCES[kind])
     case.queries[:] = np.nan
     with np.errstate(invalid="ignore"):  # said where kernels run as plain Python
-        assert np.isnan(case.answer(0, 0, 0.0, False, [0, 1])).all()
+        assert np.isnan(case.answer(0, 0, 0.0, False, [0, 2])).all()
         assert np.isnan(case.by_panels(0, 0, 0.0, False)).all()

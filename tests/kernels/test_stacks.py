@@ -60,11 +60,11 @@ class Step:
         queries, mixed = self.heads
         limits = (*REACHES[layer], self.settings[:0], self.settings)
         count = len(self.short.firsts)
-        attend_blocks(mixed, queries, *self.stored[layer], self.short, 0, count, *limits, self.scratch)
+        attend_blocks(mixed, queries, *self.stored[layer], self.short, 0, count * KEYS, *limits, self.scratch)
         long = self.long
         for first, width, start, table in zip(long.firsts, long.widths, long.starts, long.tables, strict=True):
             part = slice(first, first + width)
-            attend_panels(mixed[part], queries[part], *self.stored[layer], long.blocks[table:], start, *limits)
+            attend_panels(mixed[part], queries[part], *self.stored[layer], long.blocks[table:], start, *limits, 0, 1)
         return mixed.reshape(len(mixed), -1)
 
 

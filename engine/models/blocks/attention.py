@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,8 +14,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from ....kernels.attention.paged import attend_blocks
 from ....kernels.attention.panels import attend_panels
+from ....kernels.decoder.plain import Heads
 from ...memory.tables import BLOCK
 from ...scores import as_list
+from ..threads import run_all, thread_count
 from .devices import DeviceRows, has_kernels
 from .reach import Reach
 from .step import SHORT, DeviceStep, PackedStep
@@ -74,16 +74,13 @@ def attend(
     return out
 
 
-def is_undivided(step: PackedStep, keys: int, queries: int) -> bool:
-    """Whether attention of a step is not worth several threads in any layer.
-
-    keys, queries: how many numbers those of a token have
-    """
-    if torch.get_num_threads() == 1:
+def is_undivided(step: PackedStep, heads: Heads) -> bool:
+    """Whether attention of a step is not worth several threads in any layer."""
+    if thread_count() == 1:
         return True
-    if sum(step.widths[chunk] * step.ends[chunk] for chunk in step.long) * queries > _MANY:
+    if sum(step.widths[chunk] * step.ends[chunk] for chunk in step.long) * heads.queries * heads.size > _MANY:
         return False
-    return not step.short or all(len(_parts(step, reach, keys)) == 2 for reach in set(step.reaches))
+    return not step.short or all(len(_parts(step, reach, heads.keys, heads.size)) == 2 for reach in set(step.reaches))
 
 
 def attend_rows(
@@ -164,7 +161,7 @@ def _in_place(
     written, asked = out.numpy(), queries.numpy()
     calls: list[Callable[[], None]] = []
     if step.short:
-        edges = _parts(step, reach, keys.shape[1] * keys.shape[3])
+        edges = _parts(step, reach, keys.shape[1], keys.shape[3])
         for number, (lo, hi) in enumerate(pairwise(edges)):
             scratch = step.scratch(number, queries.shape[1], keys.dtype)
             calls.append(partial(attend_blocks, written, asked, keys, values, step.rows, lo, hi, *limits, scratch))
@@ -172,46 +169,32 @@ def _in_place(
         first, start, blocks = step.firsts[chunk], step.starts[chunk], step.blocks_of(chunk)
         for lo, hi in pairwise(_pieces(step.widths[chunk], start, reach, queries[0].numel())):
             part = slice(first + lo, first + hi)
-            calls.append(partial(attend_panels, written[part], asked[part], keys, values, blocks, start + lo, *limits))
-    if len(calls) == 1 or torch.get_num_threads() == 1:
-        for call in calls:
-            call()
-        return
-    waiting = [_pool().submit(call) for call in calls]
-    for part in waiting:
-        part.result()
+            own = written[part], asked[part]
+            calls.append(partial(attend_panels, *own, keys, values, blocks, start + lo, *limits, 0, 1))
+    run_all(calls)
 
 
 def _pieces(width: int, start: int, reach: Reach, numbers: int) -> list[int]:
     """Where a long chunk is cut: more often than there are threads, since later tokens see more than earlier ones."""
-    threads = torch.get_num_threads()
+    threads = thread_count()
     seen = min(start + width, reach.longest or start + width)
     most = 1 if threads == 1 else min(4 * threads, width // SHORT, width * seen * numbers // _MANY)
     return [width * part // max(1, most) for part in range(max(1, most) + 1)]
 
 
-def _parts(step: PackedStep, reach: Reach, numbers: int) -> list[int]:
-    """Where the short rows are cut, for each thread about as much to read; `numbers` are those of a token's keys."""
-    threads = torch.get_num_threads()
-    rows = len(step.short)
-    if threads == 1 or rows == 1:
-        return [0, rows]
+def _parts(step: PackedStep, reach: Reach, heads: int, size: int) -> list[int]:
+    """Where the heads of keys of the short rows are cut, for each thread about as much to read."""
+    threads = thread_count()
+    count = len(step.short) * heads
+    if threads == 1 or count == 1:
+        return [0, count]
     limit = reach.longest or max(step.ends)
-    reads = np.cumsum([min(step.ends[row], limit) * step.widths[row] for row in step.short])
-    parts = min(threads, int(reads[-1]) * numbers // _MUCH)
+    reads = np.cumsum(np.repeat([min(step.ends[row], limit) * step.widths[row] for row in step.short], heads))
+    parts = min(threads, int(reads[-1]) * size // _MUCH)
     if parts < 2:
-        return [0, rows]
+        return [0, count]
     inner: list[int] = as_list(np.searchsorted(reads, reads[-1] * np.arange(1, parts) / parts) + 1)
-    return sorted({0, *(edge for edge in inner if edge < rows), rows})
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="trellm-attention")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has none of the threads
+    return sorted({0, *(edge for edge in inner if edge < count), count})
 
 
 def _padded(

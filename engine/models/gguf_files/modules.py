@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ....kernels.quantized.products import QuantizedMatrix
+from ..threads import run_together, thread_count
 
+_WORTH = 1 << 20
+"""Products that are worth another thread."""
 Unpack = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 
@@ -28,9 +31,26 @@ class QuantizedLinear(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """float32 [..., out] of states [..., in]."""
-        flat = states.detach().reshape(-1, self.in_features).contiguous()
-        out = torch.as_tensor(self.matrix.product(flat.numpy())).reshape(*states.shape[:-1], self.out_features)
-        return out if self.bias is None else out.add_(self.bias)
+        return self.product(states.reshape(-1, self.in_features)).reshape(*states.shape[:-1], self.out_features)
+
+    def product(self, states: Tensor, ids: Tensor | None = None) -> Tensor:
+        """float32 [n, out] of states [n, in]; [n, len(ids)] of these rows alone, for which the others are not read."""
+        matrix, numbers = self.matrix, None if ids is None else ids.numpy()
+        rounded, rows = (
+            matrix.rounded(states.detach().contiguous().numpy()),
+            len(matrix.data) if ids is None else len(ids),
+        )
+        out = np.empty((len(states), rows), np.float32)
+        threads = min(thread_count(), max(1, len(states) * rows * matrix.width // _WORTH))
+
+        def share(thread: int) -> None:
+            matrix.multiply(out, rounded, numbers, rows * thread // threads, rows * (thread + 1) // threads)
+
+        run_together(share, threads)
+        found = torch.as_tensor(out)
+        if self.bias is None:
+            return found
+        return found.add_(self.bias if ids is None else self.bias.index_select(0, ids))
 
     def extra_repr(self) -> str:
         """Its sizes and format."""
@@ -45,11 +65,11 @@ class QuantizedEmbedding(nn.Module):
         self.matrix = matrix
         self.num_embeddings, self.embedding_dim = len(matrix.data), matrix.width
         self._unpack = unpack
-        self._scale = np.float32(scale)
+        self.scale = scale
 
     def forward(self, ids: Tensor) -> Tensor:
         """float32 [..., width] of ids [...]."""
         rows = self._unpack(self.matrix.data[ids.reshape(-1).numpy()])
-        if self._scale != 1:
-            rows *= self._scale
+        if self.scale != 1:
+            rows *= np.float32(self.scale)
         return torch.as_tensor(rows).reshape(*ids.shape, self.embedding_dim)

@@ -8,9 +8,17 @@ from typing import Any
 
 from ....kernels.decoder.plain import Heads
 from ..blocks.reach import layer_reaches
+from ..gguf_files.modules import QuantizedEmbedding, QuantizedLinear
 from .description import DecoderDescription
 
-LINEAR, EMBEDDING = "torch.nn.modules.linear.Linear", "torch.nn.modules.sparse.Embedding"
+LINEAR = (
+    "torch.nn.modules.linear.Linear",
+    f"{QuantizedLinear.__module__}.{QuantizedLinear.__qualname__}",
+)
+EMBEDDING = (
+    "torch.nn.modules.sparse.Embedding",
+    f"{QuantizedEmbedding.__module__}.{QuantizedEmbedding.__qualname__}",
+)
 CONV = "transformers.pytorch_utils.Conv1D"
 """A linear layer whose weights lie [in, out]."""
 _LIST, _DROPOUT = "torch.nn.modules.container.ModuleList", "torch.nn.modules.dropout.Dropout"
@@ -59,11 +67,11 @@ def _llama(
     norm = (f".{name}RMSNorm",)
     heads = {"q_norm": Spec(norm, "query_norm"), "k_norm": Spec(norm, "key_norm")} if head_norms else {}
     mixer = {
-        "q_proj": Spec((LINEAR,), "queries"), "k_proj": Spec((LINEAR,), "keys"), "v_proj": Spec((LINEAR,), "values"),
-        "o_proj": Spec((LINEAR,), "out"), **heads,
+        "q_proj": Spec(LINEAR, "queries"), "k_proj": Spec(LINEAR, "keys"), "v_proj": Spec(LINEAR, "values"),
+        "o_proj": Spec(LINEAR, "out"), **heads,
     }  # fmt: skip
     inner = {
-        "gate_proj": Spec((LINEAR,), "gates"), "up_proj": Spec((LINEAR,), "up"), "down_proj": Spec((LINEAR,), "down"),
+        "gate_proj": Spec(LINEAR, "gates"), "up_proj": Spec(LINEAR, "up"), "down_proj": Spec(LINEAR, "down"),
         "act_fn": Spec(_SILU),
     }  # fmt: skip
     layer = {
@@ -73,7 +81,7 @@ def _llama(
         "post_attention_layernorm": Spec(norm, "after"),
     }
     body = {
-        "embed_tokens": Spec((EMBEDDING,), "embedding", attributes={"max_norm": None}),
+        "embed_tokens": Spec(EMBEDDING, "embedding", attributes={"max_norm": None}),
         "layers": Spec((_LIST,), "layers", {"*": Spec((f".{name}DecoderLayer",), parts=layer)}),
         "norm": Spec(norm, "last"),
         "rotary_emb": Spec((f".{name}RotaryEmbedding",), "rotary"),
@@ -112,8 +120,8 @@ def _gpt2() -> Architecture:
         "mlp": Spec((".GPT2MLP",), parts={**inner, "act": Spec(_GELU_TANH), "dropout": Spec((_DROPOUT,))}),
     }
     body = {
-        "wte": Spec((EMBEDDING,), "embedding", attributes={"max_norm": None}),
-        "wpe": Spec((EMBEDDING,), "positions", attributes={"max_norm": None}),
+        "wte": Spec(EMBEDDING, "embedding", attributes={"max_norm": None}),
+        "wpe": Spec(EMBEDDING, "positions", attributes={"max_norm": None}),
         "drop": Spec((_DROPOUT,)),
         "h": Spec((_LIST,), "layers", {"*": Spec((".GPT2Block",), parts=layer)}),
         "ln_f": Spec((_LAYER_NORM,), "last"),

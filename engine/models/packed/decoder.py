@@ -15,6 +15,7 @@ from .architectures import NotDescribedError
 from .description import DecoderDescription, DecoderWeights
 from .device import DeviceKernels
 from .host import HostKernels
+from .quantized import QuantizedKernels
 from .source import ModuleSource
 
 Attend = Callable[[int, Tensor], Tensor]
@@ -23,11 +24,11 @@ Attend = Callable[[int, Tensor], Tensor]
 class Backend(Protocol):
     """Computes with the weights of a decoder, what lies in attention apart."""
 
-    def __init__(self, description: DecoderDescription, weights: DecoderWeights) -> None: ...
+    def __init__(self, description: DecoderDescription, weights: DecoderWeights[Any]) -> None: ...
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """Whether it computes what is described, with weights of this type on this device."""
+        """Whether it computes what is described, with norms whose weights are of this type on this device."""
         ...
 
     def read(
@@ -42,7 +43,7 @@ class Backend(Protocol):
 
 
 BACKENDS: Mapping[str, type[Backend]] = {"cpu": HostKernels, "cuda": DeviceKernels}
-"""What runs decoders, by their device."""
+"""What runs decoders, by their device; those with quantized weights are run by `QuantizedKernels`."""
 
 
 class DescribedDecoder:
@@ -132,10 +133,11 @@ class DescribedDecoder:
     def _arrange(self) -> None:
         """Look through the body, and lay its weights out. Raises NotDescribedError."""
         source = ModuleSource(self._body, self._config)
-        if not self._kind.takes(source.description, source.weights.embedding):
-            raise NotDescribedError(f"{self._kind.__name__} is not for this decoder")
+        kind = QuantizedKernels if source.is_quantized else self._kind
+        if not kind.takes(source.description, source.weights.last.weight):
+            raise NotDescribedError(f"{kind.__name__} is not for this decoder")
         self.description = source.description
-        self.kernels: Backend = self._kind(source.description, source.weights)
+        self.kernels: Backend = kind(source.description, source.weights)
         self._source: ModuleSource | None = source
 
 

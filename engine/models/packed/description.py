@@ -5,15 +5,16 @@ A source (source.py has that of transformers' modules) gives both; a backend (ho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
 from ....kernels.decoder.plain import HeadNorms, Heads
+from ....kernels.quantized.products import QuantizedMatrix
 from ..blocks.reach import Reach
 
 
@@ -78,6 +79,16 @@ class LinearWeights(NamedTuple):
     bias: Tensor | None
 
 
+class QuantizedWeights(NamedTuple):
+    """Matrices that are multiplied with the same states, and the bias [out] of each, if it has one."""
+
+    matrices: Sequence[QuantizedMatrix]
+    biases: Sequence[Tensor | None]
+
+
+Product = TypeVar("Product", LinearWeights, QuantizedWeights)
+
+
 class Rotary(NamedTuple):
     """Frequencies [size / 2] by which heads are turned, and what cosines and sines are multiplied by."""
 
@@ -85,7 +96,7 @@ class Rotary(NamedTuple):
     scaling: float
 
 
-class LayerWeights(NamedTuple):
+class LayerWeights(NamedTuple, Generic[Product]):
     """A layer's weights, those that are multiplied with the same states behind one another.
 
     attention: queries, keys and values
@@ -93,35 +104,40 @@ class LayerWeights(NamedTuple):
     """
 
     before: Norm
-    attention: LinearWeights
+    attention: Product
     head_norms: HeadNorms | None
-    out: LinearWeights
+    out: Product
     after: Norm
-    up: LinearWeights
-    down: LinearWeights
+    up: Product
+    down: Product
 
 
-class DecoderWeights(NamedTuple):
-    """The weights of a decoder; `rotary` or `positions` [context, hidden], as its description says."""
+class DecoderWeights(NamedTuple, Generic[Product]):
+    """The weights of a decoder; `rotary` or `positions` [context, hidden], as its description says.
 
-    embedding: Tensor
+    embedding: [vocabulary, hidden], or what gives rows of one that is quantized
+    """
+
+    embedding: Tensor | Callable[[Tensor], Tensor]
     positions: Tensor | None
     rotary: Rotary | None
-    layers: Sequence[LayerWeights]
+    layers: Sequence[LayerWeights[Product]]
     last: Norm
 
     def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
         """What tokens [n] at these positions begin as [n, hidden]."""
-        states = embedding(ids, self.embedding)
+        words = self.embedding
+        states = embedding(ids, words) if isinstance(words, Tensor) else words(ids)
         if self.positions is not None:
             states += embedding(positions, self.positions)
         return states
 
     def angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines [n, size / 2] of tokens at these positions; [n, 0] where heads are not turned."""
-        dtype = self.embedding.dtype
+        like = self.last.weight
+        dtype = like.dtype
         if self.rotary is None:
-            none = self.embedding.new_empty(len(positions), 0)
+            none = like.new_empty(len(positions), 0)
             return none, none
         turns = positions[:, None].float() * self.rotary.frequencies.float()
         return (turns.cos() * self.rotary.scaling).to(dtype), (turns.sin() * self.rotary.scaling).to(dtype)

@@ -9,7 +9,7 @@ from torch import Tensor
 from ....kernels.decoder.operations import multiply_gated, multiply_normed, multiply_onto, norm, place
 from ..blocks.step import PackedStep
 from ..blocks.storage import LayerBlocks
-from .description import DecoderDescription, DecoderWeights
+from .description import DecoderDescription, DecoderWeights, LinearWeights
 
 
 class DeviceKernels:
@@ -23,7 +23,7 @@ class DeviceKernels:
     and "the same seed, the same tokens in any batch" does not hold.
     """
 
-    def __init__(self, description: DecoderDescription, weights: DecoderWeights) -> None:
+    def __init__(self, description: DecoderDescription, weights: DecoderWeights[LinearWeights]) -> None:
         self._heads = description.heads
         self._eps = description.norm_eps
         self.weights = weights

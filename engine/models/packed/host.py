@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ....kernels.decoder.layers import begin_layer, end_layer, normalise_rows
+from ....kernels.decoder.plain import Heads
 from ....kernels.decoder.products import lanes_of, room_of
 from ....kernels.decoder.stacks import Stack, Texts, read_layers
 from ...memory.tables import BLOCK
 from ..blocks.attention import is_undivided
 from ..blocks.step import PackedStep
 from ..blocks.storage import IN_PLACE, LayerBlocks
-from .description import DecoderDescription, DecoderWeights, LayerWeights
+from .description import DecoderDescription, DecoderWeights, LayerWeights, LinearWeights
 
 Reals = NDArray[Any]
 _LARGE = 1 << 20
@@ -70,7 +71,7 @@ class HostKernels:
     A token's states depend in their last bits on whether many tokens are read at once or few, see `few_of`.
     """
 
-    def __init__(self, description: DecoderDescription, weights: DecoderWeights) -> None:
+    def __init__(self, description: DecoderDescription, weights: DecoderWeights[LinearWeights]) -> None:
         self._description = description
         self._weights = weights
         # Kernels have only addresses of these: they have to stay until a step is done, even if the body's are moved.
@@ -137,7 +138,7 @@ class HostKernels:
         )
         settings, _ = step.settings(description.scale, None, inner.dtype)
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
-        texts = self._texts(step, residual)
+        texts = texts_of(step, heads, residual)
         read_layers(
             inner, queries, mixed, slots.numpy(), cos, sin, stack, texts, *self._last, description.norm_eps, settings,
             scores, *self._room(),
@@ -147,18 +148,7 @@ class HostKernels:
     def _is_small(self, step: PackedStep, tokens: int) -> bool:
         if max(tokens, _READ) * self._numbers > _MUCH or step.uploaded is not None:
             return False
-        heads = self._description.heads
-        return is_undivided(step, heads.keys * heads.size, heads.queries * heads.size)
-
-    def _texts(self, step: PackedStep, like: Tensor) -> Texts:
-        """What attention reads in a step; `like` is of the type of keys and values, for which there is room then."""
-        heads = self._description.heads
-        none = like.new_empty(0, heads.keys, heads.size)
-        for layer in step.layers:
-            layer.allocate(none, none)
-        stored = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in step.layers]
-        shape = step.layers[0].blocks, heads.keys, BLOCK, heads.size
-        return Texts(np.array(stored, np.int64), np.array(shape, np.int64), step.limits, step.rows, step.long_rows)
+        return is_undivided(step, self._description.heads)
 
     def _room(self) -> _Room:
         """Room for the largest of the layers; of this step alone, since several threads may run one model."""
@@ -167,7 +157,17 @@ class HostKernels:
         return _Room(np.empty((lanes, width), kind), np.empty((lanes, tallest), kind), *room_of(widest, tallest, kind))
 
 
-def _arrays(own: LayerWeights) -> _Layer:
+def texts_of(step: PackedStep, heads: Heads, like: Tensor) -> Texts:
+    """What attention reads in a step; `like` is of the type of keys and values, for which there is room then."""
+    none = like.new_empty(0, heads.keys, heads.size)
+    for layer in step.layers:
+        layer.allocate(none, none)
+    stored = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in step.layers]
+    shape = step.layers[0].blocks, heads.keys, BLOCK, heads.size
+    return Texts(np.array(stored, np.int64), np.array(shape, np.int64), step.limits, step.rows, step.long_rows)
+
+
+def _arrays(own: LayerWeights[LinearWeights]) -> _Layer:
     none = own.before.weight.new_empty(0)
     heads = (None, None) if own.head_norms is None else own.head_norms[:2]
     given = (*own.before, *own.attention, *heads, *own.out, *own.after, *own.up, *own.down)

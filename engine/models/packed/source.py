@@ -11,9 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from ....kernels.decoder.plain import HeadNorms
+from ..gguf_files.modules import QuantizedEmbedding, QuantizedLinear
 from ..stock import Links, strangeness_of
 from .architectures import CONV, NotDescribedError, Spec, architecture_of
-from .description import DTYPES, DecoderDescription, DecoderWeights, LayerWeights, LinearWeights, Norm, Rotary
+from .description import (
+    DTYPES,
+    DecoderDescription,
+    DecoderWeights,
+    LayerWeights,
+    LinearWeights,
+    Norm,
+    QuantizedWeights,
+    Rotary,
+)
 
 _locks: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
 _ALONE = ("before", "after", "last")
@@ -36,10 +46,15 @@ class ModuleSource:
             self.description: DecoderDescription = architecture.describe(config)
             found, layers = _parts_of(body, architecture.body, self.description)
             _check(body, found, layers, self.description)
-            self.weights: DecoderWeights = _weights_of(found, layers, self.description)
+            self.weights: DecoderWeights[Any] = _weights_of(found, layers, self.description)
             self._links = Links(body)
             self._parameters = list(body.parameters())
             self._places = [parameter.data_ptr() for parameter in self._parameters]
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether products have quantized weights, which all have then."""
+        return isinstance(self.weights.layers[0].out, QuantizedWeights)
 
     @property
     def is_intact(self) -> bool:
@@ -96,8 +111,8 @@ def _check(body: Any, found: Roles, layers: Sequence[Roles], description: Decode
         _need(attention.head_dim == description.heads.size, f"layer {number}: heads of another size")
         _need(attention.scaling == description.scale, f"layer {number}: scaling of attention")
         for name, (count, width) in _products_of(parts, description).items():
-            weight, bias = _by_rows(parts[name]), parts[name].bias
-            _need(tuple(weight.shape) == (count, width), f"layer {number}: {name} of shape {tuple(weight.shape)}")
+            shape, bias = _shape_of(parts[name]), parts[name].bias
+            _need(shape == (count, width), f"layer {number}: {name} of shape {shape}")
             has_bias = name in description.biases or name == "queries_keys_values"
             _need((bias is not None) == has_bias, f"layer {number}: biases of {name}")
             _need(bias is None or tuple(bias.shape) == (count,), f"layer {number}: a bias of {name}")
@@ -110,15 +125,19 @@ def _check(body: Any, found: Roles, layers: Sequence[Roles], description: Decode
         given = getattr(norm, "bias", None)
         _need(norm.weight is not None and tuple(norm.weight.shape) == (width,), "a norm of another size")
         _need((given is not None) == biased and eps == description.norm_eps, "a norm of another kind")
-    words = found["embedding"].weight
-    _need(words.shape[1] == description.hidden, "embeddings of another size")
+    _need(_shape_of(found["embedding"])[1] == description.hidden, "embeddings of another size")
+    _need(getattr(found["embedding"], "scale", 1.0) == 1.0, "embeddings that are scaled")
     if description.positions == "learned":
         _need(found["positions"].weight.shape[1] == description.hidden, "embeddings of several sizes")
     else:
         rotary = found["rotary"]
         _need(rotary.rope_type == rotary.config.rope_parameters["rope_type"], "rotary embeddings of another type")
         _need(rotary.inv_freq.shape == (description.heads.size // 2,), "rotary embeddings of a part of a head")
-    _check_parameters(body, words)
+    products = [
+        isinstance(parts[name], QuantizedLinear) for parts in layers for name in _products_of(parts, description)
+    ]
+    _need(all(products) or not any(products), "products of which some are quantized")
+    _check_parameters(body, found["last"].weight)
 
 
 def _products_of(parts: Roles, description: DecoderDescription) -> dict[str, tuple[int, int]]:
@@ -145,11 +164,11 @@ def _check_parameters(body: Any, first: Any) -> None:
     _need(owned == len(weights), "weights that modules share")
 
 
-def _weights_of(found: Roles, layers: Sequence[Roles], description: DecoderDescription) -> DecoderWeights:
+def _weights_of(found: Roles, layers: Sequence[Roles], description: DecoderDescription) -> DecoderWeights[Any]:
     """The weights of modules; those of several that are multiplied with the same states become views of one tensor."""
-    learned, rotary = found.get("positions"), found.get("rotary")
+    learned, rotary, words = found.get("positions"), found.get("rotary"), found["embedding"]
     return DecoderWeights(
-        found["embedding"].weight.data,
+        words if isinstance(words, QuantizedEmbedding) else words.weight.data,
         None if learned is None else learned.weight.data,
         None if rotary is None else Rotary(rotary.inv_freq, rotary.attention_scaling),
         [_layer_of(parts, description.norm_eps) for parts in layers],
@@ -157,7 +176,7 @@ def _weights_of(found: Roles, layers: Sequence[Roles], description: DecoderDescr
     )
 
 
-def _layer_of(parts: Roles, eps: float) -> LayerWeights:
+def _layer_of(parts: Roles, eps: float) -> LayerWeights[Any]:
     norms = None
     if "query_norm" in parts:
         norms = HeadNorms(parts["query_norm"].weight.data, parts["key_norm"].weight.data, eps)
@@ -178,13 +197,25 @@ def _norm_of(module: Any) -> Norm:
     return Norm(module.weight.data, None if bias is None else bias.data)
 
 
-def _product_of(modules: Sequence[Any]) -> LinearWeights:
+def _product_of(modules: Sequence[Any]) -> Any:
+    """The weights of modules that are multiplied with the same states: `LinearWeights` or `QuantizedWeights`."""
+    if isinstance(modules[0], QuantizedLinear):
+        biases = [None if module.bias is None else module.bias.data for module in modules]
+        return QuantizedWeights([module.matrix for module in modules], biases)
     if len(modules) == 1:
         _lay_by_rows(modules[0])
         bias: Any = modules[0].bias
         return LinearWeights(_by_rows(modules[0]).data, None if bias is None else bias.data)
     weight = _joined([module.weight for module in modules])
     return LinearWeights(weight, None if modules[0].bias is None else _joined([module.bias for module in modules]))
+
+
+def _shape_of(module: Any) -> tuple[int, int]:
+    """Rows and columns of a product or an embedding."""
+    if isinstance(module, QuantizedLinear | QuantizedEmbedding):
+        return len(module.matrix.data), module.matrix.width
+    rows, columns = _by_rows(module).shape
+    return rows, columns
 
 
 def _by_rows(module: Any) -> Tensor:

@@ -31,6 +31,7 @@ from trellm.engine.models.packed.host import HostKernels
 from trellm.engine.models.packed.runner import PackedRunner
 from trellm.engine.models.packed.source import ModuleSource
 from trellm.errors import ModelError
+from trellm.kernels.decoder.plain import Heads
 
 from .architectures import CONFIGS, FEW, GROUPED, NAMES, OLD
 from .test_blocks import last_state, random_history
@@ -226,12 +227,12 @@ def test_attention_that_is_worth_threads_has_them(monkeypatch: pytest.MonkeyPatc
         return PackedStep(chunks, storage, reaches, torch.device("cpu"))
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    assert is_undivided(step((3, 1), (90, 2), (0, 20)), 64, 256)
-    assert is_undivided(step((0, 30)), 64, 256)
-    assert not is_undivided(step(*[(4000, 1)] * 8), 256, 1024)
-    assert not is_undivided(step((3, 1), (0, 512)), 64, 256)
+    assert is_undivided(step((3, 1), (90, 2), (0, 20)), Heads(4, 1, 64))
+    assert is_undivided(step((0, 30)), Heads(4, 1, 64))
+    assert not is_undivided(step(*[(4000, 1)] * 8), Heads(16, 4, 64))
+    assert not is_undivided(step((3, 1), (0, 512)), Heads(4, 1, 64))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    assert is_undivided(step(*[(4000, 1)] * 8), 256, 1024)
+    assert is_undivided(step(*[(4000, 1)] * 8), Heads(16, 4, 64))
 
 
 @pytest.mark.parametrize("kind", [HostKernels, DeviceKernels])

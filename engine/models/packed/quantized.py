@@ -1,0 +1,137 @@
+"""A described decoder with quantized weights on a CPU: some layers in one call, which several threads make together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....errors import ModelError
+from ....kernels.quantized.barrier import GIVEN_UP
+from ....kernels.quantized.formats import GROUP
+from ....kernels.quantized.layers import GATES, UP, VALUES, QuantizedRoom, QuantizedStack, read_quantized_layers
+from ....kernels.quantized.products import QuantizedMatrix
+from ..blocks.step import PackedStep
+from ..blocks.storage import LayerBlocks
+from ..threads import run_together, thread_count
+from .description import DecoderDescription, DecoderWeights, LayerWeights, QuantizedWeights
+from .host import texts_of
+
+_AT_ONCE = 64
+"""Tokens that are multiplied together: their states stay near while weights pass by."""
+_MUCH = 1 << 29
+"""Products of a thread in one call: some 100 ms. Between calls Ctrl-C is seen."""
+_READ = 4
+"""To read a weight takes as long as so many products."""
+_WORTH = 1 << 20
+"""Products that are worth another thread."""
+
+
+class QuantizedKernels:
+    """Decoders whose weights are in formats of GGUF, with norms and what lies between products in float32.
+
+    A token's states are the same to the last bit on any number of threads, and whatever is read beside it, but for
+    attention: that of up to `FEW` tokens of a sequence is summed in another order than that of more.
+    """
+
+    def __init__(self, description: DecoderDescription, weights: DecoderWeights[QuantizedWeights]) -> None:
+        self._description = description
+        self._weights = weights
+        none = weights.last.weight.new_empty(0)
+        self._last = weights.last.weight.numpy(), (none if weights.last.bias is None else weights.last.bias).numpy()
+        gated = description.gated
+        layers = [_matrices_of(own, gated) for own in weights.layers]
+        rows = [0 if each is None else len(each.data) for each in layers[0]]
+        self._most_rows = max(sum(rows[: VALUES + 1]), rows[GATES] + rows[UP])
+        self._most_columns = max(each.width for each in layers[0] if each is not None)
+        self._numbers = sum(each.width * len(each.data) for each in layers[0] if each is not None)
+        # Kernels have only addresses of weights: `weights` has to stay until a step is done.
+        self._stack = QuantizedStack(
+            np.array([_place_of(each) for own in layers for each in own], np.int64),
+            np.array(rows, np.int64),
+            np.array([_biases_of(own, gated) for own in weights.layers], np.int64),
+            np.array([_norms_of(own) for own in weights.layers], np.int64),
+            np.full((len(layers), 3), description.norm_eps),
+        )
+
+    @staticmethod
+    def takes(description: DecoderDescription, weight: Tensor) -> bool:
+        """Whether norms are in float32 on a CPU; of products any that a file has are."""
+        return weight.device.type == "cpu" and weight.dtype == torch.float32
+
+    def read(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        layers: Sequence[LayerBlocks],
+        attend: Callable[[int, Tensor], Tensor],
+    ) -> Tensor:
+        """There are no kernels without attention. Raises ModelError."""
+        raise ModelError("quantized weights are read together with attention, in steps of sequences on a CPU")
+
+    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor:
+        """As `Backend.read_at_once` says, for any step."""
+        description, heads = self._description, self._description.heads
+        residual = self._weights.embedded(ids, positions)
+        states = residual.numpy()
+        queries, mixed = np.empty((2, len(states), heads.queries, heads.size), np.float32)
+        cos, sin = (each.numpy() for each in self._weights.angles(positions))
+        work = max(len(states), _READ) * self._numbers
+        threads = min(thread_count(), max(1, work * description.layers // _WORTH))
+        longest = max((step.ends[row] for row in step.short), default=0)
+        scratch = np.empty((threads, heads.queries, longest), np.float32)
+        settings, _ = step.settings(description.scale, None, states.dtype)
+        texts, room = texts_of(step, heads, residual), self._room(len(states))
+        some = max(1, _MUCH * threads // work)
+        for begin in range(0, description.layers, some):
+            room.arrivals[0] = 0
+            end = min(begin + some, description.layers)
+            share = partial(
+                read_quantized_layers, states, queries, mixed, slots.numpy(), cos, sin, self._stack, texts, *self._last,
+                description.norm_eps, settings, scratch, room, begin, end, threads,
+            )  # fmt: skip
+            run_together(share, threads, partial(room.arrivals.__setitem__, 0, GIVEN_UP))
+        return residual
+
+    def _room(self, tokens: int) -> QuantizedRoom:
+        """Room of one step, since several threads may run one model."""
+        tokens = min(tokens, _AT_ONCE)
+        hidden, columns = self._description.hidden, tokens * self._most_columns
+        return QuantizedRoom(
+            np.empty((tokens, hidden), np.float32), np.empty((tokens, self._most_rows), np.float32),
+            np.empty(columns, np.int8), np.empty(columns // GROUP, np.float32),
+            np.empty(2 * columns // GROUP, np.float32), np.zeros(1, np.int64),
+        )  # fmt: skip
+
+
+def _matrices_of(own: LayerWeights[QuantizedWeights], gated: bool) -> list[QuantizedMatrix | None]:
+    """The matrices of a layer in the order in which kernels number them; None for gates where there are none."""
+    gates = [] if gated else [None]
+    return [*own.attention.matrices, *own.out.matrices, *gates, *own.up.matrices, *own.down.matrices]
+
+
+def _biases_of(own: LayerWeights[QuantizedWeights], gated: bool) -> list[int]:
+    """Where their biases lie."""
+    gates = [] if gated else [None]
+    given = [*own.attention.biases, *own.out.biases, *gates, *own.up.biases, *own.down.biases]
+    return [_address(each) for each in given]
+
+
+def _norms_of(own: LayerWeights[QuantizedWeights]) -> list[int]:
+    """Where weights and biases of the norms lie; those of heads have no biases."""
+    heads = (None, None) if own.head_norms is None else own.head_norms[:2]
+    return [_address(part) for part in (*own.before, *own.after, heads[0], None, heads[1], None)]
+
+
+def _place_of(matrix: QuantizedMatrix | None) -> tuple[int, int, int, int]:
+    if matrix is None:
+        return 0, 0, 0, 0
+    return matrix.data.ctypes.data, matrix.number, matrix.data.shape[1], matrix.blocks
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
