@@ -112,9 +112,14 @@ def read_quantized_layers(
             count = min(most, tokens - first)
             end_chunk(thread, threads, met, residual, flat, stack, layer, first, count, room)
             met += 6
+        if tokens > most:  # the last tokens are divided in another way than the first, whose states lie in the same room
+            met += 1
+            meet(room.arrivals.ctypes.data, met * threads)
     if end == stack.eps.shape[0]:
-        for token in range(tokens * thread // threads, tokens * (thread + 1) // threads):
-            normalise(residual[token], residual[token], norm, norm_bias, eps)
+        for first in range(0, tokens, most):  # each token by the thread that has just added to it
+            count = min(most, tokens - first)
+            for token in range(first + count * thread // threads, first + count * (thread + 1) // threads):
+                normalise(residual[token], residual[token], norm, norm_bias, eps)
     meet(room.arrivals.ctypes.data, (met + 1) * threads)
 
 

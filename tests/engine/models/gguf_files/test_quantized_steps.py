@@ -1,0 +1,141 @@
+"""Steps of sequences with quantized weights: the same states in any company and on any number of threads."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from trellm import Greedy, Sample, generate, models
+from trellm.engine.models import threads
+from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.models.packed import quantized
+from trellm.engine.models.packed.quantized import QuantizedKernels
+from trellm.engine.models.packed.runner import PackedRunner
+
+from ..test_blocks import random_history
+from .tiny import network_of, write_model
+
+pytest.importorskip("gguf")
+
+PROMPTS = ["the 12th on", "true", '{"a": 1, "b"', "one two three four five six"]
+
+
+def model_of(folder: Path, kind: str = "llama", form: str = "Q8_0") -> DecoderModel:
+    path = folder / "m.gguf"
+    write_model(path, kind, network_of(kind, 3), form)
+    model = models.gguf(path)
+    assert isinstance(model, DecoderModel) and isinstance(model._runner, PackedRunner)
+    assert model._runner.described is not None and type(model._runner.described.kernels) is QuantizedKernels
+    return model
+
+
+def use_threads(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let steps have so many threads, however small they are and however few cores there are."""
+    threads._crew.cache_clear()
+    monkeypatch.setattr(threads.os, "cpu_count", lambda: count)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: count)
+    monkeypatch.setattr(quantized, "_WORTH", 1)
+
+
+@pytest.mark.parametrize("form", ["Q8_0", "Q4_1"])
+@pytest.mark.parametrize("kind", ["llama", "llama3", "qwen2", "qwen3"])
+def test_steps_are_what_the_modules_compute(kind: str, form: str, tmp_path: Path) -> None:
+    """Roundings of states to 8 bits magnify the last bits of norms, which differ."""
+    model = model_of(tmp_path, kind, form)
+    with torch.inference_mode():
+        for _, found, text in random_history(model, 1):
+            expected = model.model(torch.tensor([text])).logits[0, -1]
+            assert (found - expected).abs().mean() < 0.03 * expected.std()
+
+
+@pytest.mark.parametrize("at_once", [quantized._AT_ONCE, 5])
+@pytest.mark.parametrize("much", [quantized._MUCH, 1])
+def test_threads_change_no_bit(much: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one call or in one for each layer, and however many tokens are multiplied together."""
+    model, found = model_of(tmp_path, "qwen2", "Q4_1"), list[Any]()
+    for count in (1, 2, 3):
+        use_threads(monkeypatch, count)
+        if count > 1:
+            monkeypatch.setattr(quantized, "_MUCH", much)
+            monkeypatch.setattr(quantized, "_AT_ONCE", at_once)
+        with torch.inference_mode():
+            found.append([(state, logits) for state, logits, _ in random_history(model, 2)])
+    assert len(found[0]) > 20
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            assert torch.equal(one[0], two[0]) and torch.equal(one[1], two[1])
+
+
+def test_company_changes_no_token(tmp_path: Path) -> None:
+    model = model_of(tmp_path)
+    for generator in (generate.text(model), generate.regex(model, r"[a-z]+ \d{3}( [a-z]+)*")):
+        options: Any = {"max_tokens": 20, "min_tokens": 5, "seed": 4, "heal": False}
+        for search in (Greedy(), Sample(temperature=0.8)):
+            together = [each.token_ids for each in generator.run(PROMPTS, search=search, **options)]
+            assert together == [
+                generator.run(PROMPTS, search=search, batch_size=1, **options)[number].token_ids
+                for number in range(len(PROMPTS))
+            ]
+
+
+def test_some_rows_of_the_head_are_those_of_all(tmp_path: Path) -> None:
+    model = model_of(tmp_path)
+    states = torch.randn(3, model.model.config.hidden_size)
+    whole = model.logits(states, range(3), None)
+    ids = torch.tensor([200, 3, 0, 77])
+    assert torch.equal(model.logits(states, range(3), ids), whole[:, ids])
+    several = [torch.tensor([5, 1]), torch.tensor([9]), torch.tensor([255, 0, 31])]
+    listed = model.logits_listed(states, [2, 0, 1], several)
+    assert listed is not None
+    for row, place, own in zip(listed, (2, 0, 1), several, strict=True):
+        assert torch.equal(row[: len(own)], whole[place, own])
+
+
+def test_a_copy_shares_the_mapped_weights(tmp_path: Path) -> None:
+    model = model_of(tmp_path)
+    twin = copy.deepcopy(model)
+    assert twin.model.lm_head.matrix is model.model.lm_head.matrix
+    for other in (twin, pickle.loads(pickle.dumps(model))):
+        found = [generate.text(each).run("the", max_tokens=9, search=Greedy()).token_ids for each in (model, other)]
+        assert found[0] == found[1]
+
+
+def test_models_in_several_threads_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps whose threads wait for one another run one after the other."""
+    use_threads(monkeypatch, 3)
+    model, found = model_of(tmp_path), dict[int, Any]()
+    generator = generate.text(model)
+    alone = [generator.run(prompt, max_tokens=12, search=Greedy()).token_ids for prompt in PROMPTS]
+
+    def work(number: int) -> None:
+        own = generate.text(copy.deepcopy(model))
+        found[number] = [own.run(prompt, max_tokens=12, search=Greedy()).token_ids for prompt in PROMPTS]
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == dict.fromkeys(range(4), alone)
+
+
+def test_a_share_that_fails_lets_the_others_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_threads(monkeypatch, 3)
+    given_up, ended = threading.Event(), list[int]()
+
+    def share(number: int) -> None:
+        if number == 0:
+            raise KeyboardInterrupt
+        given_up.wait()
+        ended.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.run_together(share, 3, given_up.set)
+    assert sorted(ended) == [1, 2]
+    threads.run_together(ended.append, 3)
+    assert sorted(ended) == [0, 1, 1, 2, 2]
