@@ -1,0 +1,276 @@
+"""Models of GGUF files beside llama.cpp, on the same file and the same cores.
+
+    python benchmarks/quantized_models.py FILE [--threads 1 2] [--rounds 5] [--only free-1 ...] [--save]
+    python benchmarks/quantized_models.py FILE --agree TEXT [--prompts 200] [--save]
+
+Each engine has a process of its own, pinned to as many cores as it has threads; they take turns, and what is given is
+the median of rounds, by the clock on the wall. llama.cpp is that of the package xllamacpp, asked in its own process.
+
+free-N      N texts of 64 tokens, greedy: tokens a second
+json-N      N records of a schema, greedy, by its grammar and by `generate.json`: tokens a second
+prompt      a prompt of about 512 tokens that begins like no other, and one token: tokens of the prompt a second
+load        seconds from the imports to the first text, once, and MB that the process has then beyond those at the imports
+
+With a text, prompts are cut from it, llama.cpp writes 16 tokens behind each, and trellm reads the same tokens: how
+often it would have written another one, by how much it likes that better (difference of log probabilities), and how
+far the log probabilities of llama.cpp's tokens are from its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from recording import save, show
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 20},
+        "age": {"type": "integer", "minimum": 0, "maximum": 120},
+        "email": {"type": "string", "pattern": "^[a-z]{3,10}@[a-z]{3,10}\\.com$"},
+        "tags": {"type": "array", "items": {"enum": ["red", "green", "blue"]}, "minItems": 2, "maxItems": 4},
+        "zip": {"type": "string", "pattern": "^[0-9]{5}$"},
+    },
+    "required": ["name", "age", "email", "tags", "zip"],
+    "additionalProperties": False,
+}
+KINDS = ("free-1", "json-1", "prompt", "free-8", "json-8", "free-32", "json-32")
+ENGINES = ("llama.cpp", "trellm")
+PACKAGES = ("trellm", "xllamacpp", "gguf", "torch", "numba")
+WRITTEN, LONGEST = 64, 120
+WORDS = ["river", "stone", "lamp", "green", "walk", "seven", "north", "paper", "cloud", "bread"]
+
+
+def prompts_of(kind: str, seed: int) -> list[str]:
+    """Prompts of a kind, which begin like no others."""
+    pick = random.Random(seed)
+    if kind == "prompt":
+        return [" ".join(f"{pick.choice(WORDS)} {pick.choice(WORDS)} {pick.randrange(10)}" for _ in range(128))]
+    asked = "Write down a person as JSON." if kind.startswith("json") else "Tell me a story."
+    return [
+        f"<|im_start|>user\n{pick.choice(WORDS)} {pick.randrange(1000)}: {asked}<|im_end|>\n<|im_start|>assistant\n"
+        for _ in range(int(kind.split("-")[1]))
+    ]
+
+
+def resident() -> float:
+    """MB of this process that are in memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
+def llama_cpp(path: str, threads: int, parallel: int) -> Callable[[str, int], tuple[int, float]]:
+    """Runs a kind by llama.cpp: tokens that count, and seconds."""
+    import xllamacpp
+
+    params: Any = xllamacpp.CommonParams()
+    params.model.path = path
+    params.n_ctx, params.n_parallel, params.verbosity = 1024 * parallel, parallel, 0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    server: Any = xllamacpp.Server(params)
+    pool = ThreadPoolExecutor(parallel)
+
+    def run(kind: str, seed: int) -> tuple[int, float]:
+        options: dict[str, Any] = {"temperature": 0, "cache_prompt": False}
+        if kind.startswith("json"):
+            options |= {"json_schema": SCHEMA, "n_predict": LONGEST}
+        else:
+            options |= {"n_predict": 1 if kind == "prompt" else WRITTEN, "ignore_eos": True}
+        asked = [{"prompt": prompt, **options} for prompt in prompts_of(kind, seed)]
+        begin = time.perf_counter()
+        found: list[Any] = list(pool.map(server.handle_completions, asked))
+        taken = time.perf_counter() - begin
+        return sum(each["timings"]["prompt_n" if kind == "prompt" else "predicted_n"] for each in found), taken
+
+    return run
+
+
+def trellm(path: str, threads: int, parallel: int) -> Callable[[str, int], tuple[int, float]]:
+    """Runs a kind by trellm."""
+    import torch
+    from trellm import Greedy, generate, models
+
+    torch.set_num_threads(threads)
+    model: Any = models.gguf(path)
+    free, record = generate.text(model), generate.json(model, SCHEMA)
+
+    def run(kind: str, seed: int) -> tuple[int, float]:
+        prompts = prompts_of(kind, seed)
+        begin = time.perf_counter()
+        if kind.startswith("json"):
+            found: Any = record.run(prompts, search=Greedy(), max_tokens=LONGEST, batch_size=parallel)
+        else:
+            count = 1 if kind == "prompt" else WRITTEN
+            found = free.run(prompts, search=Greedy(), max_tokens=count, min_tokens=count, batch_size=parallel)
+        taken = time.perf_counter() - begin
+        if kind == "prompt":
+            return len(model.tokenizer.encode(prompts[0])), taken
+        return sum(len(each.token_ids) for each in found), taken
+
+    return run
+
+
+def agree(path: str, text: Path, count: int) -> dict[str, Any]:
+    """How far both are from one another."""
+    import torch
+    import xllamacpp
+    from trellm import models
+
+    params: Any = xllamacpp.CommonParams()
+    params.model.path, params.n_ctx, params.verbosity = path, 1024, 0
+    server: Any = xllamacpp.Server(params)
+    model: Any = models.gguf(path)
+    words = text.read_text(encoding="utf-8").split()
+    pick, far, margins, tokens = random.Random(1), list[float](), list[float](), 0
+    for _ in range(count):
+        at = pick.randrange(len(words) - 40)
+        prompt = " ".join(words[at : at + pick.randrange(4, 40)])
+        answer = server.handle_completions(
+            {"prompt": prompt, "n_predict": 16, "temperature": 0, "cache_prompt": False, "n_probs": 1}
+        )
+        theirs: list[Any] = answer["choices"][0]["logprobs"]["content"]
+        ids = [*model.tokenizer.encode(prompt), *(each["id"] for each in theirs)]
+        with torch.inference_mode():
+            rows = model.model(torch.tensor([ids])).logits[0, -len(theirs) - 1 : -1].log_softmax(-1)
+        for row, each in zip(rows, theirs, strict=True):
+            ours = float(row[each["id"]])
+            far.append(abs(ours - each["logprob"]))
+            if int(row.argmax()) != each["id"]:
+                margins.append(float(row.max()) - ours)
+            tokens += 1
+    return {
+        "file": Path(path).name, "kind": "agree", "prompts": count, "tokens": tokens, "other best tokens": len(margins),
+        "largest margin": round(max(margins, default=0.0), 3), "mean of log probabilities apart":
+        round(statistics.mean(far), 4), "most apart": round(max(far), 3),
+    }  # fmt: skip
+
+
+def work(engine: str, path: str, threads: int, parallel: int) -> None:
+    """A process of one engine: answers each line of a kind and a seed with a line of tokens and seconds."""
+    if engine == "trellm":
+        import trellm.engine.models.loading as package
+    else:
+        import xllamacpp as package
+    assert package
+    before, begin = resident(), time.perf_counter()
+    run = (trellm if engine == "trellm" else llama_cpp)(path, threads, parallel)
+    run("free-1", 0)
+    loaded = time.perf_counter() - begin
+    print(json.dumps([loaded, resident() - before]), flush=True)
+    for line in sys.stdin:
+        kind, seed = line.split()
+        print(json.dumps(run(kind, int(seed))), flush=True)
+
+
+class Worker:
+    """A process of an engine, on cores of its own number."""
+
+    def __init__(self, engine: str, path: str, threads: int, parallel: int) -> None:
+        cores = sorted(os.sched_getaffinity(0))[-threads:]
+        command = [sys.executable, __file__, path, "--work", engine, str(threads), str(parallel)]
+        pinned = ["taskset", "-c", ",".join(map(str, cores)), *command]
+        self._process = subprocess.Popen(
+            pinned, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self.loaded: list[float] = self._answer()
+
+    def run(self, kind: str, seed: int) -> tuple[int, float]:
+        """Tokens and seconds."""
+        assert self._process.stdin is not None
+        print(kind, seed, file=self._process.stdin, flush=True)
+        tokens, taken = self._answer()
+        return int(tokens), taken
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+
+    def _answer(self) -> list[float]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("["):
+                return json.loads(line)
+        raise RuntimeError(f"{self._process.args} ended with {self._process.wait()}")
+
+
+def measure(path: str, threads: int, kinds: Sequence[str], rounds: int) -> list[dict[str, Any]]:
+    """Rows of all kinds, those of as many texts by the same processes."""
+    rows: list[dict[str, Any]] = []
+    for parallel in sorted({int(kind.split("-")[1]) if "-" in kind else 1 for kind in kinds}):
+        workers = {engine: Worker(engine, path, threads, parallel) for engine in ENGINES}
+        try:
+            if parallel == 1:
+                for place, unit in enumerate(("load s", "load MB")):
+                    given = {engine: worker.loaded[place] for engine, worker in workers.items()}
+                    rows.append(_row(path, threads, unit, given, given["llama.cpp"] / given["trellm"]))
+            for kind in kinds:
+                if (int(kind.split("-")[1]) if "-" in kind else 1) == parallel:
+                    rows.append(_rates(path, threads, kind, workers, rounds))
+                    show([rows[-1]])
+        finally:
+            for worker in workers.values():
+                worker.close()
+    return rows
+
+
+def _rates(path: str, threads: int, kind: str, workers: dict[str, Worker], rounds: int) -> dict[str, Any]:
+    rates: dict[str, list[float]] = {engine: [] for engine in workers}
+    for seed in range(1, rounds + 2):
+        for engine, worker in workers.items():
+            tokens, taken = worker.run(kind, seed)
+            if seed > 1:  # the first one is not counted
+                rates[engine].append(tokens / taken)
+    given = {engine: statistics.median(own) for engine, own in rates.items()}
+    ratio = statistics.median(ours / theirs for theirs, ours in zip(*(rates[each] for each in ENGINES), strict=True))
+    return _row(path, threads, kind, given, ratio)
+
+
+def _row(path: str, threads: int, kind: str, given: dict[str, float], ratio: float) -> dict[str, Any]:
+    numbers = {engine: round(value, 2) for engine, value in given.items()}
+    return {"file": Path(path).name, "threads": threads, "kind": kind, **numbers, "ratio": round(ratio, 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--agree", type=Path, metavar="TEXT")
+    parser.add_argument("--prompts", type=int, default=200)
+    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.work:
+        engine, threads, parallel = given.work
+        work(engine, given.files[0], int(threads), int(parallel))
+        return
+    if given.agree:
+        rows = [agree(path, given.agree, given.prompts) for path in given.files]
+        show(rows)
+        if given.save:
+            print(save("quantized_models_agree", rows, PACKAGES))
+        return
+    rows = [
+        row for path in given.files for threads in given.threads
+        for row in measure(path, threads, given.only, given.rounds)
+    ]  # fmt: skip
+    show(rows)
+    if given.save:
+        print(save("quantized_models", rows, PACKAGES))
+
+
+if __name__ == "__main__":
+    main()
