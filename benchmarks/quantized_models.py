@@ -9,7 +9,7 @@ the median of rounds, by the clock on the wall. llama.cpp is that of the package
 free-N      N texts of 64 tokens, greedy: tokens a second
 json-N      N records of a schema, greedy, by its grammar and by `generate.json`: tokens a second
 prompt      a prompt of about 512 tokens that begins like no other, and one token: tokens of the prompt a second
-load        seconds from the imports to the first text, once, and MB that the process has then beyond those at the imports
+load        seconds from the imports to the first text, once, and MB that the process has grown by then
 
 With a text, prompts are cut from it, llama.cpp writes 16 tokens behind each, and trellm reads the same tokens: how
 often it would have written another one, by how much it likes that better (difference of log probabilities), and how
