@@ -84,23 +84,27 @@ class RoundedStates:
 def round_row(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states: Reals, token: Int, width: Int) -> None:
     """A token's states [width] in int8, and of each group of 32 a scale and the sums of its halves times the scale.
 
+    States that are all below 2 ** -100 are 0. Where one is infinite or NaN the scale is NaN, and so is every product.
+
     numbers: [tokens * width]; scales: [tokens * groups]; totals: [tokens * groups * 2], written for this token
     """
-    groups = width // 32
+    groups, bits, largest = width // 32, states.view(np.int32), scales.view(np.int32)
     for group in range(groups):
-        first, most = group * 32, np.float32(0)
+        first, at, above = group * 32, token * groups + group, np.int32(0)
         for i in range(first, first + 32):
-            most = max(most, abs(states[i]))
-        scale = most / np.float32(127) if most >= _LEAST else np.float32(0)
-        factor = np.float32(127) / most if most >= _LEAST else np.float32(0)
-        scales[token * groups + group] = scale
+            above = max(above, bits[i] & np.int32(0x7FFFFFFF))  # grows with the number; infinity is below NaN
+        largest[at] = above
+        most = scales[at]
+        is_usual = _LEAST <= most < np.inf
+        factor = np.float32(127) / most if is_usual else np.float32(0)
+        scales[at] = most / np.float32(127) if is_usual else np.float32(0) if most < _LEAST else np.float32(np.nan)
         for half in range(2):
             total = np.int32(0)
             for i in range(first + 16 * half, first + 16 * half + 16):
-                number = np.int32(np.rint(states[i] * factor))
+                number = np.int32(np.rint(states[i] * factor)) if is_usual else np.int32(0)
                 numbers[token * width + i] = number
                 total += number
-            totals[(token * groups + group) * 2 + half] = scale * np.float32(total)
+            totals[at * 2 + half] = scales[at] * np.float32(total)
 
 
 @njit(error_model="numpy")

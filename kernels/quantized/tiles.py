@@ -17,7 +17,7 @@ on which processor: it is the same to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -82,12 +82,12 @@ def by_products(registers: Registers, numbers: Any, states: Any, is_signed: bool
     return builder.add(builder.add(parts[0], parts[1]), builder.add(parts[2], parts[3]))
 
 
-def product_of(sums: Callable[..., Any] = sums_of_four) -> Callable[..., None]:
+def product_of(sums: Callable[..., Any] = sums_of_four, kinds: Collection[str] = tuple(FORMATS)) -> Callable[..., None]:
     """product(number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last)
 
     The numbers of rows from `first` on and before `last`, for some tokens, four at a time and then one by one.
 
-    number: of the weights' format in FORMATS
+    number: of the weights' format in FORMATS, which is one of `kinds`
     out: address of float32 [tokens, stride], of which the columns from `first` on are written
     weights: address of rows of so many bytes, of which so many blocks are used
     states: address of int8 [tokens, groups, 32]; scales: of float32 [tokens, groups]; totals: of float32 [tokens,
@@ -107,6 +107,8 @@ def product_of(sums: Callable[..., Any] = sums_of_four) -> Callable[..., None]:
             done = builder.append_basic_block("done")
             choice = builder.switch(number, done)
             for place, form in enumerate(FORMATS.values()):
+                if form.name not in kinds:
+                    continue
                 case = builder.append_basic_block(form.name)
                 choice.add_case(LONG(place), case)
                 builder.position_at_end(case)
