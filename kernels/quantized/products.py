@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit.aliases import Int
-from ..jit.wide import inner_njit, njit
+from ..jit.wide import inner_njit, njit, shared_njit
 from .formats import FORMATS, GROUP
 from .tiles import product_of
 
@@ -114,6 +114,32 @@ def round_states(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states
         round_row(numbers, scales, totals, states[token], token, states.shape[1])
 
 
+@inner_njit
+def address(array: NDArray[Any]) -> Int:
+    """Where an array begins, as one type of integer: else `multiply_at` would be compiled for several."""
+    return np.int64(array.ctypes.data)
+
+
+@shared_njit(error_model="numpy")
+def multiply_at(
+    number: Int,
+    out: Int,
+    stride: Int,
+    weights: Int,
+    row_bytes: Int,
+    blocks: Int,
+    states: Int,
+    scales: Int,
+    totals: Int,
+    tokens: Int,
+    ids: Int,
+    first: Int,
+    last: Int,
+) -> None:
+    """The product of tiles.py, compiled once for all that use it: arrays are named by their addresses."""
+    _product(number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last)
+
+
 @njit(error_model="numpy")
 def multiply_quantized(
     out: Reals,
@@ -131,9 +157,9 @@ def multiply_quantized(
 
     out: [n, rows]; weight: uint8 [rows, bytes], of the format of that number; states, scales, totals: `round_states`
     """
-    _product(
-        number, out.ctypes.data, out.shape[1], weight.ctypes.data, weight.shape[1], blocks, states.ctypes.data,
-        scales.ctypes.data, totals.ctypes.data, tokens, 0, first, last,
+    multiply_at(
+        number, address(out), out.shape[1], address(weight), weight.shape[1], blocks, address(states),
+        address(scales), address(totals), tokens, 0, first, last,
     )  # fmt: skip
 
 
@@ -150,7 +176,7 @@ def multiply_rows_of(
     rows: NDArray[np.int64],
 ) -> None:
     """out[t, i] = weight[rows[i]] @ states[t]."""
-    _product(
-        number, out.ctypes.data, out.shape[1], weight.ctypes.data, weight.shape[1], blocks, states.ctypes.data,
-        scales.ctypes.data, totals.ctypes.data, tokens, rows.ctypes.data, 0, rows.size,
+    multiply_at(
+        number, address(out), out.shape[1], address(weight), weight.shape[1], blocks, address(states),
+        address(scales), address(totals), tokens, address(rows), 0, rows.size,
     )  # fmt: skip

@@ -33,6 +33,8 @@ LAYOUTS: Mapping[str, Layout] = {
     "IQ4_NL": Layout(0, 113), "Q2_K": Layout(0, 3, slice(0, 16)), "Q3_K": Layout(4, 7, slice(96, 108)),
     "Q4_K": Layout(0, 15, slice(4, 16)), "Q5_K": Layout(0, 31, slice(4, 16)), "Q6_K": Layout(32, 63, slice(192, 208)),
 }  # fmt: skip
+PARTS = {"Q2_K": 2, "Q3_K": 2, "Q6_K": 2}
+"""Halves of groups that have scales of their own."""
 
 
 def matrix_of(kind: str, rows: int, blocks: int, seed: int = 0, scale: float = 0.01) -> QuantizedMatrix:
@@ -104,16 +106,18 @@ def reference(matrix: QuantizedMatrix, states: Reals) -> Reals:
     rows, tokens, groups = len(matrix.data), len(states), matrix.width // GROUP
     numbers, scales, offsets = (part.reshape(rows, groups, GROUP) for part in parts_of(matrix))
     whole, own = rounded(states)
-    wide, narrow = np.zeros((tokens, rows, 8), np.float32), np.zeros((tokens, rows, 2), np.float32)
+    total, parts = np.zeros((tokens, rows), np.float32), PARTS.get(matrix.kind, 1)
     for group in range(groups):
-        sums = np.einsum("rlk,tlk->trl", *(each[:, group].reshape(-1, 8, 4) for each in (numbers, whole)))
-        scaled = scales[None, :, group, ::4] * own[:, group, None, None]
-        wide = fused(sums, scaled, wide)
-        totals = own[:, group, None] * whole[:, group].reshape(tokens, 2, 16).sum(-1)
-        narrow = fused(offsets[None, :, group, ::16], totals[:, None], narrow)
-    fours = wide[..., :4] + wide[..., 4:]
-    twos = fours[..., :2] + fours[..., 2:]
-    return twos.sum(-1) + narrow.sum(-1)
+        sums = np.einsum(
+            "rpk,tpk->trp", *(each[:, group].reshape(-1, parts, GROUP // parts) for each in (numbers, whole))
+        )
+        halves = own[:, group, None] * whole[:, group].reshape(tokens, 2, 16).sum(-1)
+        behind = halves if parts == 2 else halves.sum(-1, keepdims=True)
+        for part in range(parts):
+            first = part * GROUP // parts
+            total = fused(sums[..., part], scales[:, group, first] * own[:, group, None], total)
+            total = fused(offsets[:, group, first], behind[:, part, None], total)
+    return total
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3])
