@@ -21,12 +21,17 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from llvmlite import ir
+from numba.core import config
 
+_config: Any = config
 GROUP = 32
 """Weights that are unpacked at once, and states that share a scale."""
 ROWS = 8
 """That are unpacked at once."""
-HAS: Mapping[str, bool] = llvm.get_host_cpu_features()
+HAS: Mapping[str, bool] = (
+    llvm.get_host_cpu_features() if _config.ENABLE_AVX and _config.CPU_NAME is _config.CPU_FEATURES is None else {}
+)
+"""What of this processor is used, by LLVM's names; nothing where Numba is told to compile for another one."""
 BYTE, SHORT, WORD, LONG = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 REAL = ir.FloatType()
 BYTES, WORDS, REALS = ir.VectorType(BYTE, 4 * ROWS), ir.VectorType(WORD, ROWS), ir.VectorType(REAL, ROWS)
@@ -71,10 +76,11 @@ class Format:
 
 
 class Registers:
-    """Builds loads, and operations on vectors that have a lane for each row."""
+    """Builds loads, and operations on vectors that have a lane for each row. has: what a processor can, as in HAS"""
 
-    def __init__(self, builder: Any) -> None:
+    def __init__(self, builder: Any, has: Mapping[str, bool]) -> None:
         self.builder = builder
+        self.has = has
 
     def call(self, name: str, returned: Any, *arguments: Any) -> Any:
         """A call of a function of LLVM's."""
@@ -244,16 +250,16 @@ def _q8_0(registers: Registers, blocks: Blocks, group: int) -> Group:
 _LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 
 
-def level_of(registers: Registers, numbers: Any) -> Any:
-    """The levels that numbers of 4 bits stand for."""
-    if HAS.get("avx2"):
+def _level_of(registers: Registers, numbers: Any) -> Any:
+    """The levels that numbers of 4 bits stand for; without an instruction for it, bit by bit half of them are left."""
+    if registers.has.get("avx2"):
         table = ir.Constant(BYTES, [level & 0xFF for level in _LEVELS] * 2)
         return registers.call("llvm.x86.avx2.pshuf.b", BYTES, table, numbers)
-    return level_by_bits(registers, numbers)
-
-
-def level_by_bits(registers: Registers, numbers: Any) -> Any:
-    """By what every processor has: bit by bit half of the levels are left."""
+    if registers.has.get("dotprod"):
+        table = ir.Constant(_SIXTEEN, [level & 0xFF for level in _LEVELS])
+        halves = (registers.chosen(numbers, range(first, first + 16)) for first in (0, 16))
+        found = [registers.call("llvm.aarch64.neon.tbl1.v16i8", _SIXTEEN, table, half) for half in halves]
+        return registers.chosen(found[0], range(32), found[1])
     builder = registers.builder
     levels = [registers.several(numbers, level & 0xFF) for level in _LEVELS]
     for bit in range(4):
@@ -266,7 +272,7 @@ def level_by_bits(registers: Registers, numbers: Any) -> Any:
 
 def _iq4_nl(registers: Registers, blocks: Blocks, group: int) -> Group:
     """Numbers stand for levels that lie closer about zero."""
-    levels = [level_of(registers, each) for each in registers.nibbles(blocks, 2)]
+    levels = [_level_of(registers, each) for each in registers.nibbles(blocks, 2)]
     return Group(levels, [registers.scale(blocks, 0)], [], 0)
 
 

@@ -16,7 +16,7 @@ whatever else is read with it and on which processor: it is the same to the last
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -56,16 +56,19 @@ _SLOT = 12 * 32
 def sums_of_products(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
     """int32 [8]: of each row the sum of products of some vectors of weights with the states that belong to them.
 
+    On x86 and ARM by instructions for it. Those of AVX-512 and of ARM are compiled in tests, and have never been run.
+
     numbers: vectors of four weights of each row, up to `top` and none below 0; or signed where `top` is 0
     states: vectors with the same four states for each row, from -127 to 127
     """
-    if HAS.get("avx512vnni") and HAS.get("avx512vl"):
+    has = registers.has
+    if has.get("avx512vnni") and has.get("avx512vl"):
         return _by_vnni(registers, numbers, states, top)
-    if HAS.get("avx2"):
+    if has.get("avx2"):
         return _by_avx2(registers, numbers, states, top)
-    if HAS.get("dotprod"):
+    if has.get("dotprod"):
         return _by_neon(registers, numbers, states, top)
-    return by_products(registers, numbers, states, top)
+    return _by_products(registers, numbers, states, top)
 
 
 def _with_signs_moved(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
@@ -111,7 +114,7 @@ def _by_neon(registers: Registers, numbers: Sequence[Any], states: Sequence[Any]
     return registers.chosen(halves[0], range(8), halves[1])
 
 
-def by_products(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
+def _by_products(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
     """By what every processor has."""
     builder, wide = registers.builder, ir.VectorType(WORD, 4 * ROWS)
     products = [
@@ -122,9 +125,7 @@ def by_products(registers: Registers, numbers: Sequence[Any], states: Sequence[A
     return reduce(builder.add, [registers.chosen(total, range(i, 4 * ROWS, 4)) for i in range(4)])
 
 
-def product_of(
-    sums: Callable[..., Any] = sums_of_products, kinds: Collection[str] = tuple(FORMATS)
-) -> Callable[..., None]:
+def product_of(kinds: Collection[str] = tuple(FORMATS), has: Mapping[str, bool] = HAS) -> Callable[..., None]:
     """product(number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last)
 
     The numbers of rows from `first` on and before `last`, eight at a time, for some tokens.
@@ -143,34 +144,7 @@ def product_of(
         scales: Any, totals: Any, tokens: Any, ids: Any, first: Any, last: Any,
     ) -> Any:  # fmt: skip
         def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last = (
-                arguments
-            )
-            done = builder.append_basic_block("done")
-            choice = builder.switch(number, done)
-            registers = Registers(builder)
-            with builder.goto_entry_block():
-                buffer = builder.alloca(BYTE, LONG(_CHUNK // GROUP * _SLOT))
-            for place, form in enumerate(FORMATS.values()):
-                if form.name not in kinds:
-                    continue
-                case = builder.append_basic_block(form.name)
-                choice.add_case(LONG(place), case)
-                builder.position_at_end(case)
-                given = _Product(registers, form, sums, blocks, stride, (states, scales, totals), tokens, buffer)
-                with cgutils.for_range_slice(builder, first, last, LONG(ROWS), LONG) as (at, _):
-                    # Of fewer rows than eight the last one is there several times.
-                    places = [least(builder, builder.add(at, LONG(i)), builder.sub(last, LONG(1))) for i in range(ROWS)]
-                    rows = [builder.mul(_meant(builder, ids, each), row_bytes) for each in places]
-                    eight = [builder.inttoptr(builder.add(weights, row), BYTE.as_pointer()) for row in rows]
-                    columns = [builder.add(out, builder.mul(each, LONG(4))) for each in places]
-                    with builder.if_else(builder.icmp_signed("==", tokens, LONG(1))) as (one, several):
-                        with one:
-                            given.multiply_one(eight, columns)
-                        with several:
-                            given.multiply_several(eight, columns)
-                builder.branch(done)
-            builder.position_at_end(done)
+            build_product(builder, arguments, kinds, has)
             return target.get_dummy_value()
 
         return types.void(*[types.int64] * 13), build
@@ -178,7 +152,37 @@ def product_of(
     return product
 
 
-def least(builder: Any, one: Any, other: Any) -> Any:
+def build_product(builder: Any, arguments: Sequence[Any], kinds: Collection[str], has: Mapping[str, bool]) -> None:
+    """Build what `product_of` says, of its arguments as int64. has: what the processor can that it is built for"""
+    number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last = arguments
+    done = builder.append_basic_block("done")
+    choice = builder.switch(number, done)
+    registers = Registers(builder, has)
+    with builder.goto_entry_block():
+        buffer = builder.alloca(BYTE, LONG(_CHUNK // GROUP * _SLOT))
+    for place, form in enumerate(FORMATS.values()):
+        if form.name not in kinds:
+            continue
+        case = builder.append_basic_block(form.name)
+        choice.add_case(LONG(place), case)
+        builder.position_at_end(case)
+        given = _Product(registers, form, blocks, stride, (states, scales, totals), tokens, buffer)
+        with cgutils.for_range_slice(builder, first, last, LONG(ROWS), LONG) as (at, _):
+            # Of fewer rows than eight the last one is there several times.
+            places = [_least(builder, builder.add(at, LONG(i)), builder.sub(last, LONG(1))) for i in range(ROWS)]
+            rows = [builder.mul(_meant(builder, ids, each), row_bytes) for each in places]
+            eight = [builder.inttoptr(builder.add(weights, row), BYTE.as_pointer()) for row in rows]
+            columns = [builder.add(out, builder.mul(each, LONG(4))) for each in places]
+            with builder.if_else(builder.icmp_signed("==", tokens, LONG(1))) as (one, several):
+                with one:
+                    given.multiply_one(eight, columns)
+                with several:
+                    given.multiply_several(eight, columns)
+        builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _least(builder: Any, one: Any, other: Any) -> Any:
     return builder.select(builder.icmp_signed("<", one, other), one, other)
 
 
@@ -201,7 +205,6 @@ class _Product:
         self,
         registers: Registers,
         form: Format,
-        sums: Callable[..., Any],
         blocks: Any,
         stride: Any,
         states: tuple[Any, Any, Any],
@@ -210,7 +213,6 @@ class _Product:
     ) -> None:
         self._registers = registers
         self._form = form
-        self._sums = sums
         self._blocks = blocks
         self._stride = stride
         self._states = states
@@ -234,7 +236,7 @@ class _Product:
         """The numbers of eight rows for all tokens; of long rows chunk by chunk, and `out` has the sums meanwhile."""
         builder, length = self._registers.builder, LONG(_CHUNK // self._form.weights)
         with cgutils.for_range_slice(builder, LONG(0), self._blocks, length, LONG) as (begin, _):
-            count = least(builder, length, builder.sub(self._blocks, begin))
+            count = _least(builder, length, builder.sub(self._blocks, begin))
             like = self._unpack_chunk(rows, begin, count)
             in_fours = builder.and_(self._tokens, LONG(-_FOUR))
             for size, low, high in ((_FOUR, LONG(0), in_fours), (1, in_fours, self._tokens)):
@@ -310,7 +312,7 @@ class _Product:
                 behind = [builder.fadd(*behind)]
             for part in range(parts):
                 own = slice(part * size, part * size + size)
-                whole = self._sums(registers, group.numbers[own], numbers[own], group.top)
+                whole = sums_of_products(registers, group.numbers[own], numbers[own], group.top)
                 scaled = builder.fmul(group.scales[part], scale)
                 total = registers.call("llvm.fma.v8f32", REALS, builder.sitofp(whole, REALS), scaled, total)
                 if group.offsets:

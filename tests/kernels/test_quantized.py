@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import llvmlite.binding as llvm
 import numba
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
+from llvmlite import ir
 from numpy.typing import NDArray
 from trellm.kernels.jit.wide import njit
 from trellm.kernels.quantized.formats import FORMATS, GROUP
 from trellm.kernels.quantized.products import QuantizedMatrix, RoundedStates, round_states
-from trellm.kernels.quantized.tiles import by_products, product_of
+from trellm.kernels.quantized.tiles import build_product, product_of
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="these kernels are nothing but what is compiled")
 
@@ -135,7 +137,7 @@ def test_equals_the_reference(kind: str, blocks: int) -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_token_is_the_same_whatever_is_read_with_it(kind: str) -> None:
-    matrix = matrix_of(kind, 29, 256 // FORMATS[kind].weights)
+    matrix = matrix_of(kind, 29, 1280 // FORMATS[kind].weights)  # unpacked in two parts
     states = states_of(40, matrix.width)
     whole = matrix.product(states)
     np.testing.assert_array_equal(whole, np.concatenate([matrix.product(each[None]) for each in states]))
@@ -220,8 +222,8 @@ def test_a_state_that_is_not_finite_makes_its_token_nan(kind: str, value: float)
 
 
 def test_what_every_processor_has_gives_the_same() -> None:
-    kinds = ("Q4_1", "Q8_0", "Q2_K")
-    portable: Any = product_of(by_products, kinds)
+    kinds = ("Q4_1", "IQ4_NL", "Q2_K")
+    portable: Any = product_of(kinds, {})
 
     @njit(cache=False)
     def multiply(out: Reals, number: int, weight: Any, blocks: int, whole: Any, scales: Any, totals: Any) -> None:
@@ -238,3 +240,34 @@ def test_what_every_processor_has_gives_the_same() -> None:
             found = np.empty((tokens, 19), np.float32)
             multiply(found, matrix.number, matrix.data, matrix.blocks, *room.arrays)
             np.testing.assert_array_equal(found, matrix.product(states))
+
+
+@pytest.mark.parametrize(
+    ("triple", "processor", "features", "instructions"),
+    [
+        ("x86_64-linux-gnu", "haswell", {"avx2": True}, ("vpmaddubsw", "vpmaddwd", "vpshufb", "vfmadd")),
+        (
+            "x86_64-linux-gnu",
+            "icelake-server",
+            {"avx2": True, "avx512vnni": True, "avx512vl": True},
+            ("vpdpbusd", "vpsignb", "vpshufb", "vfmadd"),
+        ),
+        ("aarch64-linux-gnu", "neoverse-n1", {"dotprod": True}, ("sdot", "tbl", "fmla")),
+        ("aarch64-linux-gnu", "generic", {}, ("mul", "fmla")),
+    ],
+)
+def test_instructions_of_processors(
+    triple: str, processor: str, features: dict[str, bool], instructions: tuple[str, ...]
+) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module, kinds = ir.Module(), ("Q4_1", "IQ4_NL")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 13), "product")
+    builder = ir.IRBuilder(function.append_basic_block())
+    build_product(builder, function.args, kinds, features)
+    builder.ret_void()
+    machine = llvm.Target.from_triple(triple).create_target_machine(cpu=processor)
+    compiled = llvm.parse_assembly(str(module).replace("unknown-unknown-unknown", triple))
+    assembly = machine.emit_assembly(compiled)
+    for each in instructions:
+        assert each in assembly
