@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from ..jit.aliases import Int
 from ..jit.wide import inner_njit, njit, shared_njit
 from .formats import FORMATS, GROUP
+from .rounding import round_at
 from .tiles import product_of
 
 Reals = NDArray[np.float32]
 _NUMBERS = {name: number for number, name in enumerate(FORMATS)}
-_LEAST = np.float32(2.0**-100)
-"""States of a group that are all smaller are zero: their scale would have no inverse."""
 _product = product_of()
 
 
@@ -81,6 +80,12 @@ class RoundedStates:
 
 
 @inner_njit
+def address(array: NDArray[Any]) -> Int:
+    """Where an array begins, as one type of integer: else `multiply_at` would be compiled for several."""
+    return np.int64(array.ctypes.data)
+
+
+@inner_njit
 def round_row(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states: Reals, token: Int, width: Int) -> None:
     """A token's states [width] in int8, and of each group of 32 a scale and the sums of its halves times the scale.
 
@@ -88,23 +93,15 @@ def round_row(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states: R
 
     numbers: [tokens * width]; scales: [tokens * groups]; totals: [tokens * groups * 2], written for this token
     """
-    groups, bits, largest = width // 32, states.view(np.int32), scales.view(np.int32)
-    for group in range(groups):
-        first, at, above = group * 32, token * groups + group, np.int32(0)
-        for i in range(first, first + 32):
-            above = max(above, bits[i] & np.int32(0x7FFFFFFF))  # grows with the number; infinity is below NaN
-        largest[at] = above
-        most = scales[at]
-        is_usual = _LEAST <= most < np.inf
-        factor = np.float32(127) / most if is_usual else np.float32(0)
-        scales[at] = most / np.float32(127) if is_usual else np.float32(0) if most < _LEAST else np.float32(np.nan)
-        for half in range(2):
-            total = np.int32(0)
-            for i in range(first + 16 * half, first + 16 * half + 16):
-                number = np.int32(np.rint(states[i] * factor)) if is_usual else np.int32(0)
-                numbers[token * width + i] = number
-                total += number
-            totals[at * 2 + half] = scales[at] * np.float32(total)
+    groups = width // GROUP
+    first = token * groups
+    round_at(
+        address(numbers[token * width :]),
+        address(scales[first:]),
+        address(totals[2 * first :]),
+        address(states),
+        groups,
+    )
 
 
 @njit(error_model="numpy")
@@ -112,12 +109,6 @@ def round_states(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states
     """States [n, width] of the first tokens, as `round_row` has them."""
     for token in range(tokens):
         round_row(numbers, scales, totals, states[token], token, states.shape[1])
-
-
-@inner_njit
-def address(array: NDArray[Any]) -> Int:
-    """Where an array begins, as one type of integer: else `multiply_at` would be compiled for several."""
-    return np.int64(array.ctypes.data)
 
 
 @shared_njit(error_model="numpy")
