@@ -65,6 +65,6 @@ def _rounded(registers: Registers, states: Any) -> tuple[Any, Any]:
     return builder.fptosi(rounded, _WORDS), builder.select(is_usual, builder.fdiv(most, REAL(_MOST)), other)
 
 
-# round_at(numbers, scales, totals, states, groups): states at an address, float32 [groups, 32], as int8 of the same shape
+# round_at(numbers, scales, totals, states, groups): states at an address, float32 [groups, 32], as int8 of this shape
 # at another, and what `round_row` has beside them: scales float32 [groups], totals float32 [groups, 2].
 round_at: Callable[..., None] = cast("Any", intrinsic(_round_at))
