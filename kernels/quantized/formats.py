@@ -1,11 +1,12 @@
-"""The formats in which GGUF packs weights: how 32 of them come into registers.
+"""The formats of quantized weights in GGUF files: how 32 weights of each of eight rows come into registers.
 
-A format packs a row of weights in blocks of 32 or 256. Whatever it is, weight i of 32 is
+A format keeps a row of weights in blocks of 32 or 256. Whatever it is, weight i of 32 is
 
-    scales[i // 4] * numbers[i] + offsets[i // 16]
+    scale * numbers[i] + offset
 
-with numbers of 8 bits, which a processor multiplies and adds four at a time. The layouts are those of ggml
-(MIT licence), whose package `gguf` unpacks them in NumPy, which tests compare with.
+with numbers of 8 bits, which a processor multiplies and adds four at a time; the scale and the offset are those of all
+32, or of either half. Rows lie in the lanes of vectors, so that what a format does with bits is done for eight rows at
+once. The layouts are those of ggml (MIT licence), whose package `gguf` unpacks them in NumPy, which tests compare with.
 """
 
 # llvmlite says nothing of the types of what is inside it.
@@ -18,27 +19,40 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import llvmlite.binding as llvm
 from llvmlite import ir
+from numba.core import config
 
+_config: Any = config
 GROUP = 32
 """Weights that are unpacked at once, and states that share a scale."""
+ROWS = 8
+"""That are unpacked at once."""
+HAS: Mapping[str, bool] = (
+    llvm.get_host_cpu_features() if _config.ENABLE_AVX and _config.CPU_NAME is _config.CPU_FEATURES is None else {}
+)
+"""What of this processor is used, by LLVM's names; nothing where Numba is told to compile for another one."""
 BYTE, SHORT, WORD, LONG = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 REAL = ir.FloatType()
-BYTES, REALS, PAIR = ir.VectorType(BYTE, GROUP), ir.VectorType(REAL, 8), ir.VectorType(REAL, 2)
+BYTES, WORDS, REALS = ir.VectorType(BYTE, 4 * ROWS), ir.VectorType(WORD, ROWS), ir.VectorType(REAL, ROWS)
 _SIXTEEN = ir.VectorType(BYTE, 16)
+
+Blocks = Sequence[Any]
+"""The addresses of a block of each row."""
 
 
 class Group(NamedTuple):
-    """32 weights in registers, see above.
+    """32 weights of each row, in registers.
 
-    numbers: 32 bytes, without a sign and up to 127, or signed
-    scales: 8 float32; offsets: 2 float32, None where all are zero
+    numbers: 8 vectors of bytes, of which number j has weights 4 * j to 4 * j + 3 of each row
+    scales, offsets: float32 of each row, a vector for all 32 weights or two for their halves; no offsets if all are 0
+    top: the largest number, which is at most 127 and none is below 0; or 0, and numbers are signed
     """
 
-    numbers: Any
-    scales: Any
-    offsets: Any
-    is_signed: bool = False
+    numbers: Sequence[Any]
+    scales: Sequence[Any]
+    offsets: Sequence[Any]
+    top: int
 
 
 @dataclass(frozen=True)
@@ -46,14 +60,14 @@ class Format:
     """A format of quantized weights.
 
     weights, size: how many weights a block has, and how many bytes
-    unpack: builds, from the address of a block, the group of this number in it
+    unpack: builds, from the addresses of a block of each row, the group of this number in it
     halves: where in a block there are scales in float16
     """
 
     name: str
     weights: int
     size: int
-    unpack: Callable[[Registers, Any, int], Group]
+    unpack: Callable[[Registers, Blocks, int], Group]
     halves: tuple[int, ...]
 
     def row_bytes(self, width: int) -> int:
@@ -62,10 +76,11 @@ class Format:
 
 
 class Registers:
-    """Builds loads and operations on vectors of bytes and of float32."""
+    """Builds loads, and operations on vectors that have a lane for each row. has: what a processor can, as in HAS"""
 
-    def __init__(self, builder: Any) -> None:
+    def __init__(self, builder: Any, has: Mapping[str, bool]) -> None:
         self.builder = builder
+        self.has = has
 
     def call(self, name: str, returned: Any, *arguments: Any) -> Any:
         """A call of a function of LLVM's."""
@@ -75,29 +90,91 @@ class Registers:
             function = ir.Function(module, ir.FunctionType(returned, [each.type for each in arguments]), name)
         return self.builder.call(function, arguments)
 
-    def at(self, place: Any, offset: Any) -> Any:
-        """The address so many bytes behind another."""
-        return self.builder.gep(place, [LONG(offset) if isinstance(offset, int) else offset])
+    def place(self, start: Any, kind: Any, offset: Any = 0) -> Any:
+        """Where a value lies that is so many bytes behind an address."""
+        moved = self.builder.gep(start, [LONG(offset) if isinstance(offset, int) else offset])
+        return self.builder.bitcast(moved, kind.as_pointer())
 
-    def load(self, place: Any, kind: Any, offset: Any = 0) -> Any:
+    def load(self, start: Any, kind: Any, offset: Any = 0) -> Any:
         """A value at an address that need not be aligned."""
-        found = self.builder.load(self.builder.bitcast(self.at(place, offset), kind.as_pointer()))
+        found = self.builder.load(self.place(start, kind, offset))
         found.align = 1
         return found
 
-    def half(self, place: Any, offset: int) -> Any:
-        """A float16 as float32; infinities and NaN are refused before.
+    def store(self, value: Any, start: Any, offset: Any = 0) -> None:
+        """Put a value at an address that need not be aligned."""
+        self.builder.store(value, self.place(start, value.type, offset)).align = 1
 
-        Its bits go to where a float32 has them, whose exponent is then 112 too small, also for numbers without a
-        leading one. The processor's own conversion would be loaded into a lane of a register that sums wait for.
+    def prefetch(self, start: Any, offset: Any) -> None:
+        """Have memory brought near that will be read soon: processors do not foresee eight rows side by side."""
+        place = self.place(start, BYTE, offset)
+        kinds = ir.FunctionType(ir.VoidType(), [place.type, WORD, WORD, WORD])
+        hint = self.builder.module.declare_intrinsic("llvm.prefetch", [place.type], kinds)
+        self.builder.call(hint, [place, WORD(0), WORD(3), WORD(1)])  # to read, into all caches, data
+
+    def each(self, blocks: Blocks, kind: Any, offset: int) -> Any:
+        """A number of each row."""
+        found = ir.Constant(ir.VectorType(kind, ROWS), ir.Undefined)
+        for row, block in enumerate(blocks):
+            found = self.builder.insert_element(found, self.load(block, kind, offset), WORD(row))
+        return found
+
+    def bytes_of(self, blocks: Blocks, offset: int, count: int) -> list[Any]:
+        """16 or 32 bytes of each row, in vectors of four bytes of each."""
+        found: list[Any] = []
+        for first in range(offset, offset + count, 16):
+            rows = [self.builder.bitcast(self.load(block, _SIXTEEN, first), ir.VectorType(WORD, 4)) for block in blocks]
+            lines = [self.chosen(low, range(8), high) for low, high in zip(rows[:4], rows[4:], strict=True)]
+            # Squares of 4 by 4 are turned in each half of the vectors.
+            pairs = [
+                self.chosen(lines[i], [at + 4 * j for j in range(2) for at in (k, 8 + k, k + 1, 9 + k)], lines[i + 1])
+                for k in (0, 2)
+                for i in (0, 2)
+            ]
+            found += [
+                self.chosen(pairs[i], [at + 4 * j for j in range(2) for at in (k, k + 1, 8 + k, 9 + k)], pairs[i + 1])
+                for i in (0, 2)
+                for k in (0, 2)
+            ]
+        return [self.builder.bitcast(each, BYTES) for each in found]
+
+    def half(self, bits: Any) -> Any:
+        """A float16 of each row as float32, from its bits in the upper halves of words; all are finite.
+
+        The bits go to where a float32 has them, whose exponent is then 112 too small, also for numbers without a
+        leading one.
         """
         builder = self.builder
-        bits = builder.shl(builder.sext(self.load(place, SHORT, offset), WORD), WORD(13))
-        return builder.fmul(builder.bitcast(builder.and_(bits, WORD(0x8FFFE000)), REAL), REAL(2.0**112))
+        moved = builder.and_(builder.ashr(bits, self.several(bits, 3)), self.several(bits, 0x8FFFE000))
+        return builder.fmul(builder.bitcast(moved, REALS), ir.Constant(REALS, [2.0**112] * ROWS))
 
-    def real(self, number: Any, *, is_signed: bool = False) -> Any:
-        """A small integer as float32."""
-        return self.builder.sitofp(number, REAL) if is_signed else self.builder.uitofp(number, REAL)
+    def scale(self, blocks: Blocks, offset: int) -> Any:
+        """A float16 of each row."""
+        bits = self.builder.zext(self.each(blocks, SHORT, offset), WORDS)
+        return self.half(self.builder.shl(bits, self.several(bits, 16)))
+
+    def two_scales(self, blocks: Blocks, offset: int) -> tuple[Any, Any]:
+        """Two float16 of each row that lie side by side."""
+        bits = self.each(blocks, WORD, offset)
+        return self.half(self.builder.shl(bits, self.several(bits, 16))), self.half(bits)
+
+    def field(self, words: Any, shift: int, count: int) -> Any:
+        """So many bits of the word of each row, from one of them on."""
+        return self.builder.and_(
+            self.builder.lshr(words, self.several(words, shift)), self.several(words, (1 << count) - 1)
+        )
+
+    def joined(self, low: Any, high: Any, shift: int) -> Any:
+        """Words with further bits from `shift` on."""
+        return self.builder.or_(low, self.builder.shl(high, self.several(high, shift)))
+
+    def product(self, reals: Any, words: Any) -> Any:
+        """A float32 of each row times a small integer."""
+        return self.builder.fmul(reals, self.builder.sitofp(words, REALS))
+
+    def times(self, reals: Any, factor: float) -> Any:
+        """A float32 of each row times a constant."""
+        return self.builder.fmul(reals, ir.Constant(REALS, [factor] * ROWS))
 
     def spread(self, number: Any, kind: Any) -> Any:
         """A number in all lanes."""
@@ -113,167 +190,151 @@ class Registers:
         second = ir.Constant(vector.type, ir.Undefined) if other is None else other
         return self.builder.shuffle_vector(vector, second, ir.Constant(ir.VectorType(WORD, len(lanes)), list(lanes)))
 
-    def joined(self, one: Any, other: Any) -> Any:
-        """The lanes of two vectors behind one another."""
-        return self.chosen(one, range(2 * one.type.count), other)
-
-    def bits(self, vector: Any, shift: int, count: int) -> Any:
+    def bits(self, vectors: Sequence[Any], shift: int, count: int) -> list[Any]:
         """So many bits of each byte, from one of them on."""
-        wide = ir.VectorType(SHORT, vector.type.count // 2)  # processors shift no bytes
-        moved = self.builder.bitcast(
-            self.builder.lshr(self.builder.bitcast(vector, wide), ir.Constant(wide, [shift] * wide.count)), vector.type
-        )
-        return self.builder.and_(moved if shift else vector, self.several(vector, (1 << count) - 1))
+        builder, wide = self.builder, ir.VectorType(SHORT, 2 * ROWS)  # processors shift no bytes
+        moved = [
+            builder.bitcast(builder.lshr(builder.bitcast(each, wide), ir.Constant(wide, [shift] * wide.count)), BYTES)
+            for each in vectors
+        ]
+        return [builder.and_(each, self.several(each, (1 << count) - 1)) for each in moved]
 
-    def above(self, low: Any, high: Any, shift: int) -> Any:
+    def above(self, low: Sequence[Any], high: Sequence[Any], shift: int) -> list[Any]:
         """Bytes with further bits from `shift` on."""
-        wide = ir.VectorType(SHORT, high.type.count // 2)
-        moved = self.builder.shl(self.builder.bitcast(high, wide), ir.Constant(wide, [shift] * wide.count))
-        return self.builder.or_(low, self.builder.bitcast(moved, low.type))
+        builder, wide = self.builder, ir.VectorType(SHORT, 2 * ROWS)
+        moved = [builder.shl(builder.bitcast(each, wide), ir.Constant(wide, [shift] * wide.count)) for each in high]
+        return [builder.or_(one, builder.bitcast(more, BYTES)) for one, more in zip(low, moved, strict=True)]
 
-    def pair(self, one: Any, other: Any) -> Any:
-        """Two float32."""
-        none = ir.Constant(PAIR, ir.Undefined)
-        return self.builder.insert_element(self.builder.insert_element(none, one, WORD(0)), other, WORD(1))
-
-    def times(self, number: Any, factor: float) -> Any:
-        """A float32 times a constant."""
-        return self.builder.fmul(number, REAL(factor))
-
-    def nibbles(self, place: Any, offset: int) -> Any:
+    def nibbles(self, blocks: Blocks, offset: int) -> list[Any]:
         """32 numbers of 4 bits from 16 bytes: the low ones first."""
-        packed = self.load(place, _SIXTEEN, offset)
-        return self.joined(self.bits(packed, 0, 4), self.bits(packed, 4, 4))
-
-    def even(self, numbers: Any, scale: Any, offset: Any, *, is_signed: bool = False) -> Group:
-        """A group with one scale, and one offset if any."""
-        offsets = None if offset is None else self.spread(offset, PAIR)
-        return Group(numbers, self.spread(scale, REALS), offsets, is_signed)
-
-    def halved(self, numbers: Any, scales: Sequence[Any], offsets: Sequence[Any]) -> Group:
-        """A group whose halves have scales and offsets of their own."""
-        return Group(numbers, self.chosen(self.pair(*scales), [0] * 4 + [1] * 4), self.pair(*offsets))
+        packed = self.bytes_of(blocks, offset, 16)
+        return self.bits(packed, 0, 4) + self.bits(packed, 4, 4)
 
 
-def _q4_0(registers: Registers, block: Any, group: int) -> Group:
-    scale = registers.half(block, 0)
-    return registers.even(registers.nibbles(block, 2), scale, registers.times(scale, -8.0))
+def _q4_0(registers: Registers, blocks: Blocks, group: int) -> Group:
+    scale = registers.scale(blocks, 0)
+    return Group(registers.nibbles(blocks, 2), [scale], [registers.times(scale, -8.0)], 15)
 
 
-def _q4_1(registers: Registers, block: Any, group: int) -> Group:
-    return registers.even(registers.nibbles(block, 4), registers.half(block, 0), registers.half(block, 2))
+def _q4_1(registers: Registers, blocks: Blocks, group: int) -> Group:
+    scale, offset = registers.two_scales(blocks, 0)
+    return Group(registers.nibbles(blocks, 4), [scale], [offset], 15)
 
 
-def _fifth_bits(registers: Registers, block: Any, offset: int) -> Any:
-    """The bits of a word of 32, one in each byte."""
-    word = registers.builder.bitcast(registers.load(block, WORD, offset), ir.VectorType(BYTE, 4))
-    spread = registers.chosen(word, [i // 8 for i in range(GROUP)])
-    masks = ir.Constant(BYTES, [1 << i % 8 for i in range(GROUP)])
-    found = registers.builder.icmp_unsigned("==", registers.builder.and_(spread, masks), masks)
-    return registers.builder.zext(found, BYTES)
+def _five_bits(registers: Registers, blocks: Blocks, offset: int) -> list[Any]:
+    """32 numbers of which a word has the highest bits, and 16 bytes behind it the others."""
+    builder, words = registers.builder, registers.builder.bitcast(registers.each(blocks, WORD, offset), BYTES)
+    found: list[Any] = []
+    for place, low in enumerate(registers.nibbles(blocks, offset + 4)):
+        spread = registers.chosen(words, [4 * row + place // 2 for row in range(ROWS) for _ in range(4)])
+        masks = ir.Constant(BYTES, [1 << (4 * place + i) % 8 for i in range(4)] * ROWS)
+        is_set = builder.icmp_signed("==", builder.and_(spread, masks), masks)
+        found.append(builder.or_(low, builder.and_(builder.sext(is_set, BYTES), registers.several(low, 16))))
+    return found
 
 
-def _q5_0(registers: Registers, block: Any, group: int) -> Group:
-    numbers = registers.above(registers.nibbles(block, 6), _fifth_bits(registers, block, 2), 4)
-    scale = registers.half(block, 0)
-    return registers.even(numbers, scale, registers.times(scale, -16.0))
+def _q5_0(registers: Registers, blocks: Blocks, group: int) -> Group:
+    scale = registers.scale(blocks, 0)
+    return Group(_five_bits(registers, blocks, 2), [scale], [registers.times(scale, -16.0)], 31)
 
 
-def _q5_1(registers: Registers, block: Any, group: int) -> Group:
-    numbers = registers.above(registers.nibbles(block, 8), _fifth_bits(registers, block, 4), 4)
-    return registers.even(numbers, registers.half(block, 0), registers.half(block, 2))
+def _q5_1(registers: Registers, blocks: Blocks, group: int) -> Group:
+    scale, offset = registers.two_scales(blocks, 0)
+    return Group(_five_bits(registers, blocks, 4), [scale], [offset], 31)
 
 
-def _q8_0(registers: Registers, block: Any, group: int) -> Group:
-    return registers.even(registers.load(block, BYTES, 2), registers.half(block, 0), None, is_signed=True)
+def _q8_0(registers: Registers, blocks: Blocks, group: int) -> Group:
+    return Group(registers.bytes_of(blocks, 2, 32), [registers.scale(blocks, 0)], [], 0)
 
 
 _LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 
 
-def _iq4_nl(registers: Registers, block: Any, group: int) -> Group:
-    """Numbers stand for levels that lie closer about zero: 16 bytes, found by comparing bits."""
-    numbers, builder = registers.nibbles(block, 2), registers.builder
+def _level_of(registers: Registers, numbers: Any) -> Any:
+    """The levels that numbers of 4 bits stand for; without an instruction for it, bit by bit half of them are left."""
+    if registers.has.get("avx2"):
+        table = ir.Constant(BYTES, [level & 0xFF for level in _LEVELS] * 2)
+        return registers.call("llvm.x86.avx2.pshuf.b", BYTES, table, numbers)
+    if registers.has.get("dotprod"):
+        table = ir.Constant(_SIXTEEN, [level & 0xFF for level in _LEVELS])
+        halves = (registers.chosen(numbers, range(first, first + 16)) for first in (0, 16))
+        found = [registers.call("llvm.aarch64.neon.tbl1.v16i8", _SIXTEEN, table, half) for half in halves]
+        return registers.chosen(found[0], range(32), found[1])
+    builder = registers.builder
     levels = [registers.several(numbers, level & 0xFF) for level in _LEVELS]
     for bit in range(4):
-        has = builder.icmp_unsigned(
+        has = builder.icmp_signed(
             "!=", builder.and_(numbers, registers.several(numbers, 1 << bit)), registers.several(numbers, 0)
         )
         levels = [builder.select(has, high, low) for low, high in zip(levels[::2], levels[1::2], strict=True)]
-    return registers.even(levels[0], registers.half(block, 0), None, is_signed=True)
+    return levels[0]
 
 
-def _small_bits(registers: Registers, block: Any, offset: int, shift: int, count: int) -> Any:
-    """Some bits of one byte."""
-    return registers.builder.and_(
-        registers.builder.lshr(registers.load(block, BYTE, offset), BYTE(shift)), BYTE((1 << count) - 1)
+def _iq4_nl(registers: Registers, blocks: Blocks, group: int) -> Group:
+    """Numbers stand for levels that lie closer about zero."""
+    levels = [_level_of(registers, each) for each in registers.nibbles(blocks, 2)]
+    return Group(levels, [registers.scale(blocks, 0)], [], 0)
+
+
+def _q2_k(registers: Registers, blocks: Blocks, group: int) -> Group:
+    packed = registers.bytes_of(blocks, 16 + 32 * (group // 4), 32)
+    words, (scale, least) = registers.each(blocks, WORD, group // 2 * 4), registers.two_scales(blocks, 80)
+    places = [16 * (group % 2) + 8 * i for i in range(2)]
+    scales = [registers.product(scale, registers.field(words, place, 4)) for place in places]
+    offsets = [registers.product(least, registers.field(words, place + 4, 4)) for place in places]
+    return Group(
+        registers.bits(packed, 2 * (group % 4), 2), scales, [registers.times(each, -1.0) for each in offsets], 3
     )
 
 
-def _q2_k(registers: Registers, block: Any, group: int) -> Group:
-    packed = registers.load(block, BYTES, 16 + 32 * (group // 4))
-    scale, least = registers.half(block, 80), registers.half(block, 82)
-    times, real = registers.builder.fmul, registers.real
-    scales = [times(scale, real(_small_bits(registers, block, 2 * group + i, 0, 4))) for i in range(2)]
-    offsets = [times(least, real(_small_bits(registers, block, 2 * group + i, 4, 4))) for i in range(2)]
-    return registers.halved(
-        registers.bits(packed, 2 * (group % 4), 2), scales, [registers.times(each, -1.0) for each in offsets]
-    )
-
-
-def _q3_k(registers: Registers, block: Any, group: int) -> Group:
-    low = registers.bits(registers.load(block, BYTES, 32 + 32 * (group // 4)), 2 * (group % 4), 2)
-    high = registers.bits(registers.load(block, BYTES, 0), group, 1)
-    scale, builder = registers.half(block, 108), registers.builder
-    scales: list[Any] = []
+def _q3_k(registers: Registers, blocks: Blocks, group: int) -> Group:
+    low = registers.bits(registers.bytes_of(blocks, 32 + 32 * (group // 4), 32), 2 * (group % 4), 2)
+    high = registers.bits(registers.bytes_of(blocks, 0, 32), group, 1)
+    scale, scales = registers.scale(blocks, 108), []
     for number in (2 * group, 2 * group + 1):
-        six = builder.or_(
-            _small_bits(registers, block, 96 + number % 8, 4 * (number // 8), 4),
-            builder.shl(_small_bits(registers, block, 104 + number % 4, 2 * (number // 4), 2), BYTE(4)),
-        )
-        scales.append(builder.fmul(scale, registers.real(builder.sub(six, BYTE(32)), is_signed=True)))
-    return registers.halved(registers.above(low, high, 2), scales, [registers.times(each, -4.0) for each in scales])
+        shift = 8 * (number % 4)
+        four = registers.field(registers.each(blocks, WORD, 96 + number % 8 // 4 * 4), shift + 4 * (number // 8), 4)
+        two = registers.field(registers.each(blocks, WORD, 104), shift + 2 * (number // 4), 2)
+        six = registers.joined(four, two, 4)
+        scales.append(registers.product(scale, registers.builder.sub(six, registers.several(six, 32))))
+    return Group(registers.above(low, high, 2), scales, [registers.times(each, -4.0) for each in scales], 7)
 
 
-def _six_bits(registers: Registers, block: Any, group: int) -> tuple[Any, Any]:
-    """The scale and the least number of a group, 6 bits each, out of 12 bytes from the fifth on."""
-    builder = registers.builder
+def _scaled(registers: Registers, blocks: Blocks, group: int, numbers: Sequence[Any], top: int) -> Group:
+    """Numbers with the scale and offset of a group of Q4_K and Q5_K, 6 bits each out of 12 bytes."""
+    one, two, three = (registers.each(blocks, WORD, offset) for offset in (4, 8, 12))
+    shift = 8 * (group % 4)
     if group < 4:
-        return _small_bits(registers, block, 4 + group, 0, 6), _small_bits(registers, block, 8 + group, 0, 6)
-    low, least = (_small_bits(registers, block, 8 + group, shift, 4) for shift in (0, 4))
-    high, more = (_small_bits(registers, block, at + group, 6, 2) for at in (0, 4))
-    return builder.or_(low, builder.shl(high, BYTE(4))), builder.or_(least, builder.shl(more, BYTE(4)))
+        scale, least = registers.field(one, shift, 6), registers.field(two, shift, 6)
+    else:
+        scale = registers.joined(registers.field(three, shift, 4), registers.field(one, shift + 6, 2), 4)
+        least = registers.joined(registers.field(three, shift + 4, 4), registers.field(two, shift + 6, 2), 4)
+    whole, whole_least = registers.two_scales(blocks, 0)
+    offset = registers.times(registers.product(whole_least, least), -1.0)
+    return Group(numbers, [registers.product(whole, scale)], [offset], top)
 
 
-def _scaled(registers: Registers, block: Any, group: int, numbers: Any) -> Group:
-    """Numbers with the scale and offset of a group of Q4_K and Q5_K."""
-    scale, least = _six_bits(registers, block, group)
-    times = registers.builder.fmul
-    offset = times(registers.half(block, 2), registers.real(least))
-    return registers.even(
-        numbers, times(registers.half(block, 0), registers.real(scale)), registers.times(offset, -1.0)
-    )
+def _q4_k(registers: Registers, blocks: Blocks, group: int) -> Group:
+    packed = registers.bytes_of(blocks, 16 + 32 * (group // 2), 32)
+    return _scaled(registers, blocks, group, registers.bits(packed, 4 * (group % 2), 4), 15)
 
 
-def _q4_k(registers: Registers, block: Any, group: int) -> Group:
-    packed = registers.load(block, BYTES, 16 + 32 * (group // 2))
-    return _scaled(registers, block, group, registers.bits(packed, 4 * (group % 2), 4))
+def _q5_k(registers: Registers, blocks: Blocks, group: int) -> Group:
+    low = registers.bits(registers.bytes_of(blocks, 48 + 32 * (group // 2), 32), 4 * (group % 2), 4)
+    high = registers.bits(registers.bytes_of(blocks, 16, 32), group, 1)
+    return _scaled(registers, blocks, group, registers.above(low, high, 4), 31)
 
 
-def _q5_k(registers: Registers, block: Any, group: int) -> Group:
-    low = registers.bits(registers.load(block, BYTES, 48 + 32 * (group // 2)), 4 * (group % 2), 4)
-    high = registers.bits(registers.load(block, BYTES, 16), group, 1)
-    return _scaled(registers, block, group, registers.above(low, high, 4))
-
-
-def _q6_k(registers: Registers, block: Any, group: int) -> Group:
+def _q6_k(registers: Registers, blocks: Blocks, group: int) -> Group:
     half, part = divmod(group, 4)
-    low = registers.bits(registers.load(block, BYTES, 64 * half + 32 * (part % 2)), 4 * (part // 2), 4)
-    high = registers.bits(registers.load(block, BYTES, 128 + 32 * half), 2 * part, 2)
-    scale = registers.half(block, 208)
-    own = [registers.real(registers.load(block, BYTE, 192 + 2 * group + i), is_signed=True) for i in range(2)]
-    scales = [registers.builder.fmul(scale, each) for each in own]
-    return registers.halved(registers.above(low, high, 4), scales, [registers.times(each, -32.0) for each in scales])
+    low = registers.bits(registers.bytes_of(blocks, 64 * half + 32 * (part % 2), 32), 4 * (part // 2), 4)
+    high = registers.bits(registers.bytes_of(blocks, 128 + 32 * half, 32), 2 * part, 2)
+    builder, words = registers.builder, registers.each(blocks, WORD, 192 + group // 2 * 4)
+    scale, scales = registers.scale(blocks, 208), []
+    for shift in (16 * (group % 2), 16 * (group % 2) + 8):  # signed bytes
+        own = builder.ashr(builder.shl(words, registers.several(words, 24 - shift)), registers.several(words, 24))
+        scales.append(registers.product(scale, own))
+    return Group(registers.above(low, high, 4), scales, [registers.times(each, -32.0) for each in scales], 63)
 
 
 FORMATS: Mapping[str, Format] = {

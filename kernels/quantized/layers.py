@@ -21,11 +21,10 @@ from ..jit.aliases import Float, Int, Ints
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit
 from .barrier import meet
-from .products import round_row
-from .tiles import product_of
+from .formats import ROWS
+from .products import address, multiply_at, round_row
 
 Reals = NDArray[np.floating[Any]]
-_product = product_of()
 
 QUERIES, KEYS, VALUES, OUT, GATES, UP, DOWN = range(7)
 PRODUCTS = 7
@@ -112,7 +111,9 @@ def read_quantized_layers(
             count = min(most, tokens - first)
             end_chunk(thread, threads, met, residual, flat, stack, layer, first, count, room)
             met += 6
-        if tokens > most:  # the last tokens are divided in another way than the first, whose states lie in the same room
+        if (
+            tokens > most
+        ):  # the last tokens are divided in another way than the first, whose states lie in the same room
             met += 1
             meet(room.arrivals.ctypes.data, met * threads)
     if end == stack.eps.shape[0]:
@@ -224,11 +225,11 @@ def multiply_share(
 ) -> None:
     """A thread's rows of a product, and of its bias, to the columns of `out` from one of them on."""
     at, rows = layer * PRODUCTS + which, stack.rows[which]
-    low, high = rows * thread // threads, rows * (thread + 1) // threads
-    place = out.ctypes.data + 4 * column
-    _product(
-        stack.products[at, 1], place, out.shape[1], stack.products[at, 0], stack.products[at, 2], stack.products[at, 3],
-        room.numbers.ctypes.data, room.scales.ctypes.data, room.totals.ctypes.data, tokens, 0, low, high,
+    tiles = (rows + ROWS - 1) // ROWS  # rows of a tile take as long as one
+    low, high = tiles * thread // threads * ROWS, min(rows, tiles * (thread + 1) // threads * ROWS)
+    multiply_at(
+        stack.products[at, 1], address(out) + 4 * column, out.shape[1], stack.products[at, 0], stack.products[at, 2],
+        stack.products[at, 3], address(room.numbers), address(room.scales), address(room.totals), tokens, 0, low, high,
     )  # fmt: skip
     if stack.biases[layer, which] != 0:
         bias = array_at(stack.biases[layer, which], (rows,), out)

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..jit.aliases import Int
-from ..jit.wide import inner_njit, njit
+from ..jit.wide import inner_njit, njit, shared_njit
 from .formats import FORMATS, GROUP
+from .rounding import round_at
 from .tiles import product_of
 
 Reals = NDArray[np.float32]
 _NUMBERS = {name: number for number, name in enumerate(FORMATS)}
-_LEAST = np.float32(2.0**-100)
-"""States of a group that are all smaller are zero: their scale would have no inverse."""
 _product = product_of()
 
 
@@ -81,26 +80,28 @@ class RoundedStates:
 
 
 @inner_njit
+def address(array: NDArray[Any]) -> Int:
+    """Where an array begins, as one type of integer: else `multiply_at` would be compiled for several."""
+    return np.int64(array.ctypes.data)
+
+
+@inner_njit
 def round_row(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states: Reals, token: Int, width: Int) -> None:
     """A token's states [width] in int8, and of each group of 32 a scale and the sums of its halves times the scale.
 
+    States that are all below 2 ** -100 are 0. Where one is infinite or NaN the scale is NaN, and so is every product.
+
     numbers: [tokens * width]; scales: [tokens * groups]; totals: [tokens * groups * 2], written for this token
     """
-    groups = width // 32
-    for group in range(groups):
-        first, most = group * 32, np.float32(0)
-        for i in range(first, first + 32):
-            most = max(most, abs(states[i]))
-        scale = most / np.float32(127) if most >= _LEAST else np.float32(0)
-        factor = np.float32(127) / most if most >= _LEAST else np.float32(0)
-        scales[token * groups + group] = scale
-        for half in range(2):
-            total = np.int32(0)
-            for i in range(first + 16 * half, first + 16 * half + 16):
-                number = np.int32(np.rint(states[i] * factor))
-                numbers[token * width + i] = number
-                total += number
-            totals[(token * groups + group) * 2 + half] = scale * np.float32(total)
+    groups = width // GROUP
+    first = token * groups
+    round_at(
+        address(numbers[token * width :]),
+        address(scales[first:]),
+        address(totals[2 * first :]),
+        address(states),
+        groups,
+    )
 
 
 @njit(error_model="numpy")
@@ -108,6 +109,26 @@ def round_states(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states
     """States [n, width] of the first tokens, as `round_row` has them."""
     for token in range(tokens):
         round_row(numbers, scales, totals, states[token], token, states.shape[1])
+
+
+@shared_njit(error_model="numpy")
+def multiply_at(
+    number: Int,
+    out: Int,
+    stride: Int,
+    weights: Int,
+    row_bytes: Int,
+    blocks: Int,
+    states: Int,
+    scales: Int,
+    totals: Int,
+    tokens: Int,
+    ids: Int,
+    first: Int,
+    last: Int,
+) -> None:
+    """The product of tiles.py, compiled once for all that use it: arrays are named by their addresses."""
+    _product(number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last)
 
 
 @njit(error_model="numpy")
@@ -127,9 +148,9 @@ def multiply_quantized(
 
     out: [n, rows]; weight: uint8 [rows, bytes], of the format of that number; states, scales, totals: `round_states`
     """
-    _product(
-        number, out.ctypes.data, out.shape[1], weight.ctypes.data, weight.shape[1], blocks, states.ctypes.data,
-        scales.ctypes.data, totals.ctypes.data, tokens, 0, first, last,
+    multiply_at(
+        number, address(out), out.shape[1], address(weight), weight.shape[1], blocks, address(states),
+        address(scales), address(totals), tokens, 0, first, last,
     )  # fmt: skip
 
 
@@ -148,7 +169,7 @@ def multiply_rows_of(
     last: Int,
 ) -> None:
     """out[t, i] = weight[rows[i]] @ states[t], for i from `first` on and before `last`."""
-    _product(
-        number, out.ctypes.data, out.shape[1], weight.ctypes.data, weight.shape[1], blocks, states.ctypes.data,
-        scales.ctypes.data, totals.ctypes.data, tokens, rows.ctypes.data, first, last,
+    multiply_at(
+        number, address(out), out.shape[1], address(weight), weight.shape[1], blocks, address(states),
+        address(scales), address(totals), tokens, address(rows), first, last,
     )  # fmt: skip

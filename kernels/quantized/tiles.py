@@ -1,14 +1,13 @@
-"""The innermost loop of products with quantized weights: a row of weights times the states of some tokens.
+"""The innermost loop of products with quantized weights: eight rows of weights times the states of some tokens.
 
-States are in int8 with a scale for 32 of them, weights are unpacked in registers (formats.py). Sums of four products
-each are exact, in int32; from there on a token's number is summed in one order, whatever else is read with it and
-on which processor: it is the same to the last bit.
+States are in int8 with a scale for 32 of them, and weights come into registers as formats.py says. Sums of products of
+weights and states that share their scales are exact, in int32; from there on a token's number is summed in one order,
+whatever else is read with it and on which processor: it is the same to the last bit.
 
-    a = 0 [8], b = 0 [2]
-    for each group of 32:
-        a = a + float(sums) * (scales * scale of the states), rounded once
-        b = b + offsets * sums of the states times their scale, rounded once
-    the number is ((a0 + a4) + (a2 + a6)) + ((a1 + a5) + (a3 + a7)), plus b0 + b1
+    a = 0
+    for each group of 32, or for each half of it where these have scales of their own:
+        a = a + float(sum of products) * (scale * scale of the states), rounded once
+        a = a + offset * (sum of the states times their scale), rounded once; of 32, the sum of what halves have
 """
 
 # llvmlite says nothing of the types of what is inside it.
@@ -17,77 +16,121 @@ on which processor: it is the same to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .formats import BYTE, BYTES, FORMATS, GROUP, LONG, PAIR, REAL, REALS, SHORT, WORD, Format, Registers
+from .formats import (
+    BYTE,
+    BYTES,
+    FORMATS,
+    GROUP,
+    HAS,
+    LONG,
+    REAL,
+    REALS,
+    ROWS,
+    SHORT,
+    WORD,
+    WORDS,
+    Format,
+    Group,
+    Registers,
+)
 
-_SUMS = ir.VectorType(WORD, 8)
 _FOUR = 4
-_HAS = llvm.get_host_cpu_features()
+"""Tokens that are multiplied at once, if there are as many."""
+_CHUNK = 1024
+"""Weights of a row that are unpacked, and then multiplied with all tokens: with states of four tokens, what is near."""
+_LINE = 64
+"""Bytes that a processor has brought from memory at once."""
+_SLOT = 12 * 32
+"""Bytes of an unpacked group: numbers, then scales, then offsets."""
 
 
-def sums_of_four(registers: Registers, numbers: Any, states: Any, is_signed: bool) -> Any:
-    """int32 [8]: sums of four products each of 32 weights and 32 states.
+def sums_of_products(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
+    """int32 [8]: of each row the sum of products of some vectors of weights with the states that belong to them.
 
-    numbers: without a sign and up to 127, or signed; states: from -127 to 127
+    On x86 and ARM by instructions for it. Those of AVX-512 and of ARM are compiled in tests, and have never been run.
+
+    numbers: vectors of four weights of each row, up to `top` and none below 0; or signed where `top` is 0
+    states: vectors with the same four states for each row, from -127 to 127
     """
-    if _HAS.get("avx2"):
-        return _by_avx2(registers, numbers, states, is_signed)
-    if _HAS.get("dotprod"):
-        return _by_neon(registers, numbers, states, is_signed)
-    return by_products(registers, numbers, states, is_signed)
+    has = registers.has
+    if has.get("avx512vnni") and has.get("avx512vl"):
+        return _by_vnni(registers, numbers, states, top)
+    if has.get("avx2"):
+        return _by_avx2(registers, numbers, states, top)
+    if has.get("dotprod"):
+        return _by_neon(registers, numbers, states, top)
+    return _by_products(registers, numbers, states, top)
 
 
-def _by_avx2(registers: Registers, numbers: Any, states: Any, is_signed: bool) -> Any:
-    """Bytes are multiplied one without a sign by one with: so signs go over to the states."""
+def _with_signs_moved(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
+    """Pairs of numbers without a sign and states: x86 multiplies bytes one without a sign by one with."""
+    if top > 0:
+        return zip(numbers, states, strict=True)
     builder = registers.builder
-    if is_signed:
-        states = registers.call("llvm.x86.avx2.psign.b", BYTES, states, numbers)
-        is_below = builder.icmp_signed("<", numbers, registers.several(numbers, 0))
-        numbers = builder.select(is_below, builder.sub(registers.several(numbers, 0), numbers), numbers)
-    if _HAS.get("avx512vnni") and _HAS.get("avx512vl"):
-        return registers.call(
-            "llvm.x86.avx512.vpdpbusd.256",
-            _SUMS,
-            ir.Constant(_SUMS, [0] * 8),
-            *(builder.bitcast(each, _SUMS) for each in (numbers, states)),
-        )
-    pairs = ir.VectorType(SHORT, 16)
-    found = registers.call("llvm.x86.avx2.pmadd.ub.sw", pairs, numbers, states)
-    return registers.call("llvm.x86.avx2.pmadd.wd", _SUMS, found, ir.Constant(pairs, [1] * 16))
+    none = registers.several(numbers[0], 0)
+    sizes = [builder.select(builder.icmp_signed("<", each, none), builder.sub(none, each), each) for each in numbers]
+    signed = [registers.call("llvm.x86.avx2.psign.b", BYTES, *pair) for pair in zip(states, numbers, strict=True)]
+    return zip(sizes, signed, strict=True)
 
 
-def _by_neon(registers: Registers, numbers: Any, states: Any, is_signed: bool) -> Any:
+def _by_vnni(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
+    found = registers.several(ir.Constant(WORDS, [0] * ROWS), 0)
+    for pair in _with_signs_moved(registers, numbers, states, top):
+        words = (registers.builder.bitcast(each, WORDS) for each in pair)
+        found = registers.call("llvm.x86.avx512.vpdpbusd.256", WORDS, found, *words)
+    return found
+
+
+def _by_avx2(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
+    """Sums of two products are int16, and so are sums of some of these if weights are small."""
+    builder, pairs = registers.builder, ir.VectorType(SHORT, 2 * ROWS)
+    both = _with_signs_moved(registers, numbers, states, top)
+    products = [registers.call("llvm.x86.avx2.pmadd.ub.sw", pairs, *each) for each in both]
+    count = 0x7FFF // (2 * 127 * top) if top > 0 else 1
+    sums = [reduce(builder.add, products[i : i + count]) for i in range(0, len(products), count)]
+    ones = ir.Constant(pairs, [1] * pairs.count)
+    return reduce(builder.add, (registers.call("llvm.x86.avx2.pmadd.wd", WORDS, each, ones) for each in sums))
+
+
+def _by_neon(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
     """Numbers without a sign are below 128, and so are signed ones, too."""
     four = ir.VectorType(WORD, 4)
     halves: list[Any] = []
     for first in (0, 16):
-        parts = [registers.chosen(each, range(first, first + 16)) for each in (numbers, states)]
-        halves.append(registers.call("llvm.aarch64.neon.sdot.v4i32.v16i8", four, ir.Constant(four, [0] * 4), *parts))
-    return registers.joined(*halves)
+        found = ir.Constant(four, [0] * 4)
+        for pair in zip(numbers, states, strict=True):
+            parts = (registers.chosen(each, range(first, first + 16)) for each in pair)
+            found = registers.call("llvm.aarch64.neon.sdot.v4i32.v16i8", four, found, *parts)
+        halves.append(found)
+    return registers.chosen(halves[0], range(8), halves[1])
 
 
-def by_products(registers: Registers, numbers: Any, states: Any, is_signed: bool) -> Any:
+def _by_products(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
     """By what every processor has."""
-    builder, wide = registers.builder, ir.VectorType(WORD, GROUP)
-    products = builder.mul(builder.sext(numbers, wide), builder.sext(states, wide))
-    parts = [registers.chosen(products, range(i, GROUP, 4)) for i in range(4)]
-    return builder.add(builder.add(parts[0], parts[1]), builder.add(parts[2], parts[3]))
+    builder, wide = registers.builder, ir.VectorType(WORD, 4 * ROWS)
+    products = [
+        builder.mul(builder.sext(one, wide), builder.sext(other, wide))
+        for one, other in zip(numbers, states, strict=True)
+    ]
+    total = reduce(builder.add, products)
+    return reduce(builder.add, [registers.chosen(total, range(i, 4 * ROWS, 4)) for i in range(4)])
 
 
-def product_of(sums: Callable[..., Any] = sums_of_four) -> Callable[..., None]:
+def product_of(kinds: Collection[str] = tuple(FORMATS), has: Mapping[str, bool] = HAS) -> Callable[..., None]:
     """product(number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last)
 
-    The numbers of rows from `first` on and before `last`, for some tokens, four at a time and then one by one.
+    The numbers of rows from `first` on and before `last`, eight at a time, for some tokens.
 
-    number: of the weights' format in FORMATS
+    number: of the weights' format in FORMATS, which is one of `kinds`
     out: address of float32 [tokens, stride], of which the columns from `first` on are written
     weights: address of rows of so many bytes, of which so many blocks are used
     states: address of int8 [tokens, groups, 32]; scales: of float32 [tokens, groups]; totals: of float32 [tokens,
@@ -101,22 +144,7 @@ def product_of(sums: Callable[..., Any] = sums_of_four) -> Callable[..., None]:
         scales: Any, totals: Any, tokens: Any, ids: Any, first: Any, last: Any,
     ) -> Any:  # fmt: skip
         def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last = (
-                arguments
-            )
-            done = builder.append_basic_block("done")
-            choice = builder.switch(number, done)
-            for place, form in enumerate(FORMATS.values()):
-                case = builder.append_basic_block(form.name)
-                choice.add_case(LONG(place), case)
-                builder.position_at_end(case)
-                given = _Product(Registers(builder), form, sums, blocks, stride)
-                with cgutils.for_range_slice(builder, first, last, LONG(1), LONG) as (at, _):
-                    row = builder.add(weights, builder.mul(given.meant(ids, at), row_bytes))
-                    column = builder.add(out, builder.mul(at, LONG(4)))
-                    given.multiply(row, column, (states, scales, totals), tokens)
-                builder.branch(done)
-            builder.position_at_end(done)
+            build_product(builder, arguments, kinds, has)
             return target.get_dummy_value()
 
         return types.void(*[types.int64] * 13), build
@@ -124,76 +152,189 @@ def product_of(sums: Callable[..., Any] = sums_of_four) -> Callable[..., None]:
     return product
 
 
-class _Product:
-    """Builds the products of a row in one format."""
+def build_product(builder: Any, arguments: Sequence[Any], kinds: Collection[str], has: Mapping[str, bool]) -> None:
+    """Build what `product_of` says, of its arguments as int64. has: what the processor can that it is built for"""
+    number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last = arguments
+    done = builder.append_basic_block("done")
+    choice = builder.switch(number, done)
+    registers = Registers(builder, has)
+    with builder.goto_entry_block():
+        buffer = builder.alloca(BYTE, LONG(_CHUNK // GROUP * _SLOT))
+    for place, form in enumerate(FORMATS.values()):
+        if form.name not in kinds:
+            continue
+        case = builder.append_basic_block(form.name)
+        choice.add_case(LONG(place), case)
+        builder.position_at_end(case)
+        given = _Product(registers, form, blocks, stride, (states, scales, totals), tokens, buffer)
+        with cgutils.for_range_slice(builder, first, last, LONG(ROWS), LONG) as (at, _):
+            # Of fewer rows than eight the last one is there several times.
+            places = [_least(builder, builder.add(at, LONG(i)), builder.sub(last, LONG(1))) for i in range(ROWS)]
+            rows = [builder.mul(_meant(builder, ids, each), row_bytes) for each in places]
+            eight = [builder.inttoptr(builder.add(weights, row), BYTE.as_pointer()) for row in rows]
+            columns = [builder.add(out, builder.mul(each, LONG(4))) for each in places]
+            with builder.if_else(builder.icmp_signed("==", tokens, LONG(1))) as (one, several):
+                with one:
+                    given.multiply_one(eight, columns)
+                with several:
+                    given.multiply_several(eight, columns)
+        builder.branch(done)
+    builder.position_at_end(done)
 
-    def __init__(self, registers: Registers, form: Format, sums: Callable[..., Any], blocks: Any, stride: Any) -> None:
+
+def _least(builder: Any, one: Any, other: Any) -> Any:
+    return builder.select(builder.icmp_signed("<", one, other), one, other)
+
+
+def _meant(builder: Any, ids: Any, at: Any) -> Any:
+    """The row that a number means."""
+    before = builder.block
+    with builder.if_then(builder.icmp_unsigned("!=", ids, LONG(0))):
+        place = builder.inttoptr(builder.add(ids, builder.mul(at, LONG(8))), LONG.as_pointer())
+        listed, inside = builder.load(place), builder.block
+    found = builder.phi(LONG)
+    found.add_incoming(at, before)
+    found.add_incoming(listed, inside)
+    return found
+
+
+class _Product:
+    """Builds the products of eight rows in one format."""
+
+    def __init__(
+        self,
+        registers: Registers,
+        form: Format,
+        blocks: Any,
+        stride: Any,
+        states: tuple[Any, Any, Any],
+        tokens: Any,
+        buffer: Any,
+    ) -> None:
         self._registers = registers
         self._form = form
-        self._sums = sums
         self._blocks = blocks
         self._stride = stride
-        self._groups = registers.builder.mul(blocks, LONG(form.weights // GROUP))
+        self._states = states
+        self._tokens = tokens
+        self._parts = form.weights // GROUP
+        self._groups = registers.builder.mul(blocks, LONG(self._parts))
+        self._buffer = buffer
 
-    def meant(self, ids: Any, at: Any) -> Any:
-        """The row that a number means."""
+    def multiply_one(self, rows: Sequence[Any], columns: Sequence[Any]) -> None:
+        """The numbers of eight rows for one token."""
         builder = self._registers.builder
-        before = builder.block
-        with builder.if_then(builder.icmp_unsigned("!=", ids, LONG(0))):
-            place = builder.inttoptr(builder.add(ids, builder.mul(at, LONG(8))), LONG.as_pointer())
-            listed, inside = builder.load(place), builder.block
-        found = builder.phi(LONG)
-        found.add_incoming(at, before)
-        found.add_incoming(listed, inside)
+
+        def step(number: Any, sums: list[Any]) -> list[Any]:
+            for part, group in enumerate(self._unpacked(rows, number)):
+                sums = self._add(sums, group, LONG(0), self._group(number, part))
+            return sums
+
+        self._store(_repeat(builder, self._blocks, [ir.Constant(REALS, [0.0] * ROWS)], step), columns, LONG(0))
+
+    def multiply_several(self, rows: Sequence[Any], columns: Sequence[Any]) -> None:
+        """The numbers of eight rows for all tokens; of long rows chunk by chunk, and `out` has the sums meanwhile."""
+        builder, length = self._registers.builder, LONG(_CHUNK // self._form.weights)
+        with cgutils.for_range_slice(builder, LONG(0), self._blocks, length, LONG) as (begin, _):
+            count = _least(builder, length, builder.sub(self._blocks, begin))
+            like = self._unpack_chunk(rows, begin, count)
+            in_fours = builder.and_(self._tokens, LONG(-_FOUR))
+            for size, low, high in ((_FOUR, LONG(0), in_fours), (1, in_fours, self._tokens)):
+                with cgutils.for_range_slice(builder, low, high, LONG(size), LONG) as (token, _):
+                    self._multiply_chunk(
+                        columns, like, begin, count, [builder.add(token, LONG(i)) for i in range(size)]
+                    )
+
+    def _unpacked(self, rows: Sequence[Any], number: Any) -> Iterator[Group]:
+        """The groups of the blocks of this number; what lies as far behind eight rows is brought near meanwhile."""
+        builder = self._registers.builder
+        at = builder.mul(number, LONG(self._form.size))
+        following = builder.add(builder.mul(self._blocks, LONG(ROWS * self._form.size)), builder.mul(at, LONG(ROWS)))
+        for offset in range(0, ROWS * self._form.size, _LINE):
+            self._registers.prefetch(rows[0], builder.add(following, LONG(offset)))
+        blocks = [builder.gep(row, [at]) for row in rows]
+        return (self._form.unpack(self._registers, blocks, part) for part in range(self._parts))
+
+    def _group(self, number: Any, part: int) -> Any:
+        return self._registers.builder.add(self._registers.builder.mul(number, LONG(self._parts)), LONG(part))
+
+    def _unpack_chunk(self, rows: Sequence[Any], begin: Any, count: Any) -> Group:
+        """Put blocks of each row into the buffer. Returns a group that is like all of them."""
+        builder, found = self._registers.builder, []
+
+        def step(number: Any, _: list[Any]) -> list[Any]:
+            for part, group in enumerate(self._unpacked(rows, builder.add(begin, number))):
+                slot = builder.mul(self._group(number, part), LONG(_SLOT))
+                for place, vector in enumerate([*group.numbers, *group.scales, *group.offsets]):
+                    self._registers.store(vector, self._buffer, builder.add(slot, LONG(32 * place)))
+                found.append(group)
+            return []
+
+        _repeat(builder, count, [], step)
+        return found[0]
+
+    def _multiply_chunk(self, columns: Sequence[Any], like: Group, begin: Any, count: Any, tokens: list[Any]) -> None:
+        """Add the products of what is in the buffer with the states of some tokens."""
+        builder, registers = self._registers.builder, self._registers
+        is_first, zero = builder.icmp_signed("==", begin, LONG(0)), ir.Constant(REALS, [0.0] * ROWS)
+        first = builder.mul(begin, LONG(self._parts))
+
+        def step(number: Any, sums: list[Any]) -> list[Any]:
+            slot = builder.mul(number, LONG(_SLOT))
+            loaded = [
+                registers.load(self._buffer, each.type, builder.add(slot, LONG(32 * place)))
+                for place, each in enumerate([*like.numbers, *like.scales, *like.offsets])
+            ]
+            parts = len(like.scales)
+            group = Group(loaded[:8], loaded[8 : 8 + parts], loaded[8 + parts :], like.top)
+            return self._add(sums, group, tokens[0], builder.add(first, number))
+
+        begun = [builder.select(is_first, zero, self._loaded(columns, token)) for token in tokens]
+        for sums, token in zip(_repeat(builder, self._group(count, 0), begun, step), tokens, strict=True):
+            self._store([sums], columns, token)
+
+    def _add(self, sums: list[Any], group: Group, token: Any, number: Any) -> list[Any]:
+        """Sums of tokens from one of them on, and the products of a group of weights with their states."""
+        registers, builder, found = self._registers, self._registers.builder, []
+        parts = len(group.scales)
+        size = len(group.numbers) // parts
+        for i, total in enumerate(sums):
+            at = builder.add(builder.mul(builder.add(token, LONG(i)), self._groups), number)
+            states, scales, totals = (
+                builder.inttoptr(builder.add(each, builder.mul(at, LONG(step))), BYTE.as_pointer())
+                for each, step in zip(self._states, (GROUP, 4, 8), strict=True)
+            )
+            words = [registers.spread(registers.load(states, WORD, 4 * j), WORDS) for j in range(len(group.numbers))]
+            numbers = [builder.bitcast(each, BYTES) for each in words]
+            scale = registers.spread(registers.load(scales, REAL), REALS)
+            behind = [registers.load(totals, REAL, 4 * j) for j in range(2)]
+            if parts == 1:
+                behind = [builder.fadd(*behind)]
+            for part in range(parts):
+                own = slice(part * size, part * size + size)
+                whole = sums_of_products(registers, group.numbers[own], numbers[own], group.top)
+                scaled = builder.fmul(group.scales[part], scale)
+                total = registers.call("llvm.fma.v8f32", REALS, builder.sitofp(whole, REALS), scaled, total)
+                if group.offsets:
+                    spread = registers.spread(behind[part], REALS)
+                    total = registers.call("llvm.fma.v8f32", REALS, group.offsets[part], spread, total)
+            found.append(total)
         return found
 
-    def multiply(self, row: Any, column: Any, given: tuple[Any, Any, Any], tokens: Any) -> None:
-        """The numbers of a row for all tokens."""
+    def _places(self, columns: Sequence[Any], token: Any) -> list[Any]:
         builder = self._registers.builder
-        in_fours = builder.and_(tokens, LONG(-_FOUR))
-        for size, begin, end in ((_FOUR, LONG(0), in_fours), (1, in_fours, tokens)):
-            with cgutils.for_range_slice(builder, begin, end, LONG(size), LONG) as (token, _):
-                at = builder.mul(token, self._groups)
-                states, scales, totals = (
-                    builder.inttoptr(builder.add(each, builder.mul(at, LONG(bytes_))), BYTE.as_pointer())
-                    for each, bytes_ in zip(given, (GROUP, 4, 8), strict=True)
-                )
-                place = builder.add(column, builder.mul(builder.mul(token, self._stride), LONG(4)))
-                self._sum(row, place, (states, scales, totals), size)
+        line = builder.mul(builder.mul(token, self._stride), LONG(4))
+        return [builder.inttoptr(builder.add(column, line), REAL.as_pointer()) for column in columns]
 
-    def _sum(self, row: Any, out: Any, given: tuple[Any, Any, Any], tokens: int) -> None:
-        """The numbers of a row for some tokens side by side, over all blocks."""
-        registers, form = self._registers, self._form
-        builder, (states, scales, totals), groups = registers.builder, given, form.weights // GROUP
-        packed = builder.inttoptr(row, BYTE.as_pointer())
-        begun = [ir.Constant(REALS, [0.0] * 8)] * tokens + [ir.Constant(PAIR, [0.0] * 2)] * tokens
+    def _loaded(self, columns: Sequence[Any], token: Any) -> Any:
+        found = ir.Constant(REALS, ir.Undefined)
+        for row, place in enumerate(self._places(columns, token)):
+            found = self._registers.builder.insert_element(found, self._registers.builder.load(place), WORD(row))
+        return found
 
-        def step(number: Any, before: list[Any]) -> list[Any]:
-            block = registers.at(packed, builder.mul(number, LONG(form.size)))
-            wide, narrow = before[:tokens], before[tokens:]
-            for part in range(groups):
-                group = form.unpack(registers, block, part)
-                at = builder.add(builder.mul(number, LONG(groups)), LONG(part))
-                for token in range(tokens):
-                    place = builder.add(at, builder.mul(self._groups, LONG(token)))
-                    own = registers.load(states, BYTES, builder.mul(place, LONG(GROUP)))
-                    scale = registers.load(scales, REAL, builder.mul(place, LONG(4)))
-                    found = builder.sitofp(self._sums(registers, group.numbers, own, group.is_signed), REALS)
-                    scaled = builder.fmul(group.scales, registers.spread(scale, REALS))
-                    wide[token] = registers.call("llvm.fma.v8f32", REALS, found, scaled, wide[token])
-                    if group.offsets is not None:
-                        both = registers.load(totals, PAIR, builder.mul(place, LONG(8)))
-                        narrow[token] = registers.call("llvm.fma.v2f32", PAIR, group.offsets, both, narrow[token])
-            return [*wide, *narrow]
-
-        found = _repeat(builder, self._blocks, begun, step)
-        for token, (wide, narrow) in enumerate(zip(found[:tokens], found[tokens:], strict=True)):
-            for size in (4, 2, 1):
-                wide = builder.fadd(*(registers.chosen(wide, range(i, i + size)) for i in (0, size)))
-            total = builder.extract_element(wide, WORD(0))
-            behind = builder.fadd(*(builder.extract_element(narrow, WORD(i)) for i in range(2)))
-            place = builder.add(out, builder.mul(self._stride, LONG(4 * token)))
-            builder.store(builder.fadd(total, behind), builder.inttoptr(place, REAL.as_pointer()))
+    def _store(self, sums: list[Any], columns: Sequence[Any], token: Any) -> None:
+        for row, place in enumerate(self._places(columns, token)):
+            self._registers.builder.store(self._registers.builder.extract_element(sums[0], WORD(row)), place)
 
 
 def _repeat(builder: Any, count: Any, begun: list[Any], step: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
