@@ -26,6 +26,11 @@ class QuantizedLinear(nn.Module):
         self.in_features, self.out_features = matrix.width, len(matrix.data)
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
 
+    @property
+    def weight(self) -> Tensor:
+        """float32 [out, in] without values, of which architectures ask for the type."""
+        return _without_values(self.matrix)
+
     def forward(self, states: Tensor) -> Tensor:
         """float32 [..., out] of states [..., in]."""
         flat = states.detach().reshape(-1, self.in_features).contiguous()
@@ -47,9 +52,18 @@ class QuantizedEmbedding(nn.Module):
         self._unpack = unpack
         self._scale = np.float32(scale)
 
+    @property
+    def weight(self) -> Tensor:
+        """float32 [rows, width] without values, as of `QuantizedLinear`."""
+        return _without_values(self.matrix)
+
     def forward(self, ids: Tensor) -> Tensor:
         """float32 [..., width] of ids [...]."""
         rows = self._unpack(self.matrix.data[ids.reshape(-1).numpy()])
         if self._scale != 1:
             rows *= self._scale
         return torch.as_tensor(rows).reshape(*ids.shape, self.embedding_dim)
+
+
+def _without_values(matrix: QuantizedMatrix) -> Tensor:
+    return torch.empty(len(matrix.data), matrix.width, device="meta")
