@@ -97,8 +97,8 @@ def gguf(path: Any, tokenizer: Any = None, *, cache: bool = True) -> DecoderMode
     tokenizer: another one than that of the file
     cache: as for `models.transformers`
 
-    Raises ModelError, with the place, for a file that is damaged or has another model than those that are read;
-    OptionError for a path without a file, VocabularyError for a tokenizer.
+    Raises ModelError, with the path, for a file that is not there, is damaged, or has another model than those that are
+    read; OptionError for what is no path and where the package is absent, VocabularyError for a tokenizer.
     """
     from ...checks import switch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -28,8 +29,8 @@ class QuantizedLinear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """float32 [out, in] without values, of which architectures ask for the type."""
-        return _without_values(self.matrix)
+        """float32 [out, in] of NaN, of which architectures ask for the type and the device; it takes no memory."""
+        return _unusable(self.matrix)
 
     def forward(self, states: Tensor) -> Tensor:
         """float32 [..., out] of states [..., in]."""
@@ -54,8 +55,8 @@ class QuantizedEmbedding(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """float32 [rows, width] without values, as of `QuantizedLinear`."""
-        return _without_values(self.matrix)
+        """float32 [rows, width] of NaN, as of `QuantizedLinear`."""
+        return _unusable(self.matrix)
 
     def forward(self, ids: Tensor) -> Tensor:
         """float32 [..., width] of ids [...]."""
@@ -65,5 +66,6 @@ class QuantizedEmbedding(nn.Module):
         return torch.as_tensor(rows).reshape(*ids.shape, self.embedding_dim)
 
 
-def _without_values(matrix: QuantizedMatrix) -> Tensor:
-    return torch.empty(len(matrix.data), matrix.width, device="meta")
+def _unusable(matrix: QuantizedMatrix) -> Tensor:
+    """What would be computed with it shows: logits of NaN are refused when a model is wrapped."""
+    return torch.full((1, 1), math.nan).expand(len(matrix.data), matrix.width)

@@ -44,6 +44,7 @@ EXPERTS: Mapping[str, Any] = {
     **SIZES, "num_experts": 48, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
     "shared_expert_intermediate_size": 64, "decoder_sparse_step": 1,
 }  # fmt: skip
+MAMBA: Mapping[str, Any] = {"hidden_size": 64, "num_hidden_layers": 2, "state_size": 8, "eos_token_id": 1}
 KINDS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "llama": ("Llama", SIZES),
     "qwen2-tied": ("Qwen2", {**SIZES, "tie_word_embeddings": True}),
@@ -51,6 +52,7 @@ KINDS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "gemma2": ("Gemma2", {**SIZES, "query_pre_attn_scalar": 16, "sliding_window": 8}),
     "gemma3": ("Gemma3", {**SIZES, "query_pre_attn_scalar": 16, "sliding_window": 8}),
     "qwen2-moe": ("Qwen2Moe", EXPERTS),
+    "mamba": ("Mamba", MAMBA),  # whose code asks for the type of a weight, and computes with others itself
 }
 FORMATS = ("q8", "q4")
 
@@ -135,12 +137,13 @@ def test_logits_are_near_those_of_the_numbers_that_weights_stand_for(
     assert strangeness(network) is None
 
 
-LEFT = {
+LEFT: Mapping[str, tuple[set[str], set[str]]] = {
     "llama": (set(), set()),
     "qwen2-tied": (set(), set()),
     "gpt2": (set(), {"transformer.wpe.weight"}),
     "gemma2": (set(), set()),
     "gemma3": (set(), set()),
+    "mamba": ({"x_proj", "dt_proj", "out_proj"}, {"A_log", "conv1d.weight"}),
     "qwen2-moe": ({"mlp.shared_expert_gate"}, {"mlp.gate.weight", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"}),
 }
 
@@ -203,6 +206,19 @@ def test_weights_are_read_from_the_cache_and_nowhere_else(
     assert inner(again).config.dtype == torch.float32
     assert file_of(home).name.startswith(f"{folder.name}-q8-")
     assert cache_folder("weights") == home / "weights"
+
+
+def test_a_weight_that_is_computed_with_shows(words: Any) -> None:
+    """Of quantized layers there is a weight for its type, size and place only."""
+    found = inner(models.transformers(network_of("llama", words), words, weights="q8"))
+    for module in (found.lm_head, found.model.embed_tokens):
+        assert (module.weight.shape, module.weight.dtype, module.weight.device.type) == (
+            (108, 64),
+            torch.float32,
+            "cpu",
+        )
+        assert bool(module.weight.isnan().all())
+        assert "weight" not in module.state_dict()
 
 
 def test_each_format_has_a_file_of_its_own(words: Any, home: Path, tmp_path: Path) -> None:
