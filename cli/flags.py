@@ -50,6 +50,7 @@ _GIVEN = {
     "memory": "--memory",
     "device": "--device",
     "dtype": "--dtype",
+    "weights": "--weights",
     "order": "--order",
     "whitespace": "--whitespace",
     "escapes": "--escapes",

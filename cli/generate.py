@@ -136,6 +136,9 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 2GiB; by default half of what is free.")
 @click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
+@click.option(
+    "--weights", metavar="q8|q4", help="Quantize the model's weights, for a CPU; they are saved for next time."
+)
 def generate(
     constraint: ConstraintOptions,
     name: str | None,
@@ -160,6 +163,7 @@ def generate(
     device: str | None,
     memory: int | None,
     dtype: str | None,
+    weights: str | None,
 ) -> int:
     """Generate texts with a model; with --regex, --choice, --format, --grammar, --schema,
     --pydantic or --extract only such texts.
@@ -201,10 +205,12 @@ def generate(
     options |= {"heal": not no_heal, "include": _goals(include, include_word), **chatting.options()}
     recorded = {"batch_size": batch_size, "logprobs": top_logprobs or logprobs, "diagnostics": diagnose is not None}
     _check({**options, **recorded})
-    options["draft"] = not no_draft if draft is None else load_model(draft, device, dtype)
+    options["draft"] = not no_draft if draft is None else load_model(draft, device, dtype, weights)
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         with ending():
-            _print_stream(make_generator(name, device, dtype, constraint, memory, chatting), asked[0].given, options)
+            _print_stream(
+                make_generator(name, device, dtype, constraint, memory, chatting, weights), asked[0].given, options
+            )
         return 0
     options |= recorded
     resumed = Resumed.of(asked, out if resume else None, searching.samples)
@@ -219,7 +225,7 @@ def generate(
         report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
         output.begin(resumed.kept)
         end = files.enter_context(ending())
-        generator = make_generator(name, device, dtype, constraint, memory, chatting)
+        generator = make_generator(name, device, dtype, constraint, memory, chatting, weights)
 
         def keep(results: list[Any]) -> None:
             """Write what is finished, in order."""
@@ -251,15 +257,20 @@ def make_generator(
     constraint: ConstraintOptions,
     memory: int | None = None,
     chatting: Chatting | None = None,
+    weights: str | None = None,
 ) -> Generator[Any]:
-    """The named model, or the small one, under the constraint. memory: bytes of its engine, None for the default"""
+    """The named model, or the small one, under the constraint.
+
+    memory: bytes of its engine, None for the default
+    weights: how to quantize them
+    """
     from ..engine.decode.after import After, special_token
     from ..engine.engine import Engine
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
     from ..guides import SubstringGuide
 
-    model = load_model(name, device, dtype)
+    model = load_model(name, device, dtype, weights)
     if memory is not None:
         Engine(model, memory=memory)
     special = partial(special_token, model)

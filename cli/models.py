@@ -16,19 +16,21 @@ if TYPE_CHECKING:
 ZIP = "ziplm:"
 
 
-def check_model(name: str | None, device: str | None, dtype: str | None) -> None:
+def check_model(name: str | None, device: str | None, dtype: str | None, weights: str | None = None) -> None:
     """Raise UsageError for what no such model can be loaded with, before anything is loaded or begun."""
     if name is None and dtype:
         raise click.UsageError("--dtype is for models that are named; the small one of the package runs in float32")
     if name is not None and name.startswith(ZIP) and (device or dtype):
         raise click.UsageError("--device and --dtype are for models of transformers; ziplm has neither")
+    if weights and (name is None or name.startswith(ZIP)):
+        raise click.UsageError("--weights is for models of transformers that are named")
 
 
-def load_model(name: str | None, device: str | None, dtype: str | None) -> Model:
+def load_model(name: str | None, device: str | None, dtype: str | None, weights: str | None = None) -> Model:
     """`ziplm:FILE`, a name, folder or GGUF file, or None for the small model of the package."""
     from ..engine import models
 
-    check_model(name, device, dtype)
+    check_model(name, device, dtype, weights)
     if name is None:
         try:
             return models.small(device=device)
@@ -37,7 +39,7 @@ def load_model(name: str | None, device: str | None, dtype: str | None) -> Model
     if name.startswith(ZIP):
         return _zip_model(name.removeprefix(ZIP))
     try:
-        return models.transformers(name, device=device, dtype=dtype)
+        return models.transformers(name, device=device, dtype=dtype, weights=weights)
     except OptionError as error:
         raise click.UsageError(
             f"{in_flags(str(error))}; --model takes a name on the Hugging Face Hub, a folder with a model and its "

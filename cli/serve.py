@@ -53,6 +53,9 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 20GB; by default half of what is free.")
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
 @click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
+@click.option(
+    "--weights", metavar="q8|q4", help="Quantize the model's weights, for a CPU; they are saved for next time."
+)
 @click.option("--api-key-file", metavar="FILE", help="One of the keys in this file must come with every request.")
 @click.option(
     "--cors", "origins", multiple=True, metavar="ORIGIN", help="Web pages of this origin may ask; repeat the option."
@@ -117,6 +120,7 @@ def serve(
     memory: int | None,
     device: str | None,
     dtype: str | None,
+    weights: str | None,
     api_key_file: str | None,
     origins: tuple[str, ...],
     hosts: tuple[str, ...],
@@ -155,7 +159,7 @@ def serve(
         raise click.UsageError(f"{error.name} is absent; {EXTRA}") from None
     from ..guides.limits import Limits
 
-    check_model(model, device, dtype)
+    check_model(model, device, dtype, weights)
     given = {"work": max_work, "memory": max_constraint_memory or 256 << 20}
     settings = Settings(
         name=name or model or "small",
@@ -174,12 +178,12 @@ def serve(
     )
     if ray:
         reserved = 1 if cpus is None else cpus, gpus or 0
-        return _by_ray(model, settings, host, port, replicas or 1, reserved, memory, device, dtype)
+        return _by_ray(model, settings, host, port, replicas or 1, reserved, memory, device, dtype, weights)
     if any(each is not None for each in (replicas, cpus, gpus)):
         raise click.UsageError("--replicas, --cpus and --gpus are for replicas of Ray; add --ray")
     listening = listen(host, port)
     warm(lambda name, seconds: None)
-    loaded = load_model(model, device, dtype)
+    loaded = load_model(model, device, dtype, weights)
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"{settings.name} at http://{shown}:{listening.getsockname()[1]}/v1", err=True)
     with ending() as end:
@@ -219,6 +223,7 @@ def _by_ray(
     memory: int | None,
     device: str | None,
     dtype: str | None,
+    weights: str | None,
 ) -> int:
     """The same behind Ray Serve, until a signal ends it."""
     from ..serve.ray import deployment, run
@@ -230,7 +235,7 @@ def _by_ray(
     cpus, gpus = reserved
     made = deployment(
         model, settings, replicas=replicas, cpus=cpus, gpus=gpus, memory=memory, device=device, dtype=dtype,
-        queued=settings.texts,
+        weights=weights, queued=settings.texts,
     )  # fmt: skip
     click.echo(f"{settings.name} at http://{host}:{port}/v1, as soon as replicas are ready", err=True)
     run(made, host=host, port=port)

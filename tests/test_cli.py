@@ -630,6 +630,7 @@ class TestGenerate:
             (["-p", "x", "--beams", "2", "-n", "3"], "-n 3: a whole number from 1 to --beams 2"),
             (["-p", "x", "--beams", "2", "--top-k", "3"], "leave out --top-k"),
             (["-p", "x", "--length-penalty", "2"], "--length-penalty goes with --beams"),
+            (["-p", "x", "--weights", "q8"], "--weights is for models of transformers"),
             (["-p", "x", "--device", "cpu"], "--device and --dtype are for models of transformers"),
             (["-p", "x", "--memory", "lots"], "'lots' is no amount of memory; write it as 500MB or 2GiB"),
             (["-p", "x", "--memory", "0"], "no amount of memory"),
@@ -685,6 +686,7 @@ class TestGenerate:
         assert main(["generate", "-r", "[0-9]{4}-[0-9]{2}-[0-9]{2}", "-p", prompt, "--no-heal"]) == 0
         assert capsys.readouterr().out == "2021-03-03\n"
         assert "runs in float32" in refused(capsys, "generate", "-p", "x", "--dtype", "bfloat16")
+        assert "--weights is for" in refused(capsys, "generate", "-p", "x", "--weights", "q8")
 
 
 class TestEndings:

@@ -39,6 +39,7 @@ def transformers(
     quantization_config: Any = None,
     trust_remote_code: bool = False,
     adapter: Any = None,
+    weights: str | None = None,
 ) -> DecoderModel | EncoderDecoderModel:
     """A model of the transformers library: its name or path, or the loaded model and tokenizer; or a path in `.gguf`.
 
@@ -47,7 +48,7 @@ def transformers(
     A text may be as long as the model's positions go; with rotary embeddings that are scaled anew for long texts
     (LongRoPE, dynamic NTK), as long as the scaling stays the same.
 
-    All others are of a model that is given by name:
+    All others but weights are of a model that is given by name:
     device, dtype: where it goes, by default the CPU, and the type of its weights, by default the one they were saved in
     device_map: instead of device, "auto" or a dict of devices by the names of modules, or "disk", for weights that
         are spread over several; needs the package accelerate
@@ -57,6 +58,9 @@ def transformers(
     trust_remote_code: whether to run Python code that comes with the model
     adapter: an adapter of PEFT for it, a folder or a name on the Hub. It is added to the weights, or runs beside them
         where they are quantized; the tokenizer stays the model's. Needs the package peft
+    weights: "q8" or "q4" quantizes linear layers, embedding and head as GGUF files have them, for kernels of ours on a
+        CPU, and saves them in the user's cache, from where they are mapped the next time. Of a loaded model, too, of
+        which nothing is saved. docs/models.md has more. Needs the package gguf
 
     A loaded model may be wrapped by PEFT, its adapter in the layers, or spread by accelerate.
     Raises OptionError for an architecture that cannot be run, and for what cannot be loaded, VocabularyError for a
@@ -70,18 +74,19 @@ def transformers(
 
     options = LoadOptions(
         device=device, dtype=dtype, revision=revision, device_map=device_map, attn_implementation=attn_implementation,
-        quantization_config=quantization_config, trust_remote_code=trust_remote_code, adapter=adapter,
+        quantization_config=quantization_config, trust_remote_code=trust_remote_code, adapter=adapter, weights=weights,
     )  # fmt: skip
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         asked = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **options.asked}
         loaded, tokenizer = load(model, tokenizer, options)
         return adapted(loaded, tokenizer, cache=cache).made_by(transformers, asked)
-    if options.given and hasattr(model, "config"):
+    by_name = [name for name in options.given if name != "weights"]
+    if by_name and hasattr(model, "config"):
         raise OptionError(
-            f"{options.given[0]}= is for a model that is given by name; this one is loaded already, so load it as it "
+            f"{by_name[0]}= is for a model that is given by name; this one is loaded already, so load it as it "
             "is to be, or give its name"
         )
-    return adapted(model, tokenizer, cache=cache)
+    return adapted(model, tokenizer, cache=cache, weights=options.weights)
 
 
 def gguf(path: Any, tokenizer: Any = None, *, cache: bool = True) -> DecoderModel | EncoderDecoderModel:
@@ -92,8 +97,8 @@ def gguf(path: Any, tokenizer: Any = None, *, cache: bool = True) -> DecoderMode
     tokenizer: another one than that of the file
     cache: as for `models.transformers`
 
-    Raises ModelError, with the place, for a file that is damaged or has another model than those that are read;
-    OptionError for a path without a file, VocabularyError for a tokenizer.
+    Raises ModelError, with the path, for a file that is not there, is damaged, or has another model than those that are
+    read; OptionError for what is no path and where the package is absent, VocabularyError for a tokenizer.
     """
     from ...checks import switch
 

@@ -11,11 +11,12 @@ from typing import Any, cast
 
 import torch
 
-from ...checks import brief, shown, switch, text_of
+from ...checks import brief, one_of, shown, switch, text_of
 from ...errors import OptionError
 
 DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
 _SHORT = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp64": "float64"}
+WEIGHTS = ("q8", "q4")
 _SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
@@ -34,6 +35,7 @@ class LoadOptions:
     quantization_config: Any = None
     trust_remote_code: Any = False
     adapter: Any = None
+    weights: Any = None
 
     def __post_init__(self) -> None:
         if self.device is not None:
@@ -52,6 +54,21 @@ class LoadOptions:
                 raise OptionError("device= and device_map= both say where the model goes; give one of them")
         if self.adapter is not None:
             object.__setattr__(self, "adapter", place_of(self.adapter, "adapter"))
+        if self.weights is not None:
+            one_of(self.weights, "weights", WEIGHTS)
+            self._check_beside_weights()
+
+    def _check_beside_weights(self) -> None:
+        """Raise OptionError for what quantized weights cannot be loaded with."""
+        usual = {"device": ("cpu",), "dtype": ("auto", "float32", "torch.float32")}
+        for name in ("device", "dtype", "device_map", "quantization_config", "adapter"):
+            value = getattr(self, name)
+            said = str(value.type if isinstance(value, torch.device) else value)
+            if value is not None and said not in usual.get(name, ()):
+                raise OptionError(
+                    f"{name}={brief(value)} and weights={self.weights!r}: models with quantized weights run on a CPU, "
+                    "with states in float32 and no adapter; leave one of the two options out"
+                )
 
     @property
     def given(self) -> list[str]:
@@ -74,6 +91,11 @@ class LoadOptions:
     def of_weights(self) -> dict[str, Any]:
         """What reading the weights takes of them."""
         return self.of_config | self._kept("dtype", "device_map", "attn_implementation", "quantization_config")
+
+    @property
+    def of_model(self) -> dict[str, Any]:
+        """What making a model without weights takes of them."""
+        return {"trust_remote_code": self.trust_remote_code} | self._kept("attn_implementation")
 
     def _kept(self, *names: str) -> dict[str, Any]:
         return {name: value for name in names if (value := getattr(self, name)) is not None}

@@ -18,6 +18,7 @@ from .encoder_decoder import EncoderDecoderModel
 from .generation_config import warn_of
 from .gguf_files.loading import load_gguf
 from .load_options import LoadOptions, is_gguf, place_of
+from .quantized.loading import load_quantized, quantized_copy
 from .wrapped import is_absent, prompt_learned, unwrapped
 
 _REASON = 300
@@ -44,11 +45,16 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
     try:
         config = hub.AutoConfig.from_pretrained(path, **options.of_config)
         auto = hub.AutoModelForSeq2SeqLM if getattr(config, "is_encoder_decoder", False) else hub.AutoModelForCausalLM
-        model = auto.from_pretrained(path, **options.of_weights)
+        if options.weights is None:
+            model = auto.from_pretrained(path, **options.of_weights)
+        else:
+            model = load_quantized(path, config, auto, options)
         if options.device is not None:
             model = model.to(options.device)
         if tokenizer is None:
             tokenizer = hub.AutoTokenizer.from_pretrained(path, **options.of_config)
+    except TrellmError:
+        raise
     except Exception as error:  # the library and those below it raise whatever they come upon
         raise OptionError(_why_not(path, error, options)) from error
     if options.adapter is not None:
@@ -76,10 +82,15 @@ def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
     return DecoderModel(model, tokenizer)
 
 
-def adapted(model: Any, tokenizer: Any, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
-    """The model in our hands. Raises OptionError for what is no model with its tokenizer."""
+def adapted(
+    model: Any, tokenizer: Any, *, cache: bool, weights: str | None = None
+) -> DecoderModel | EncoderDecoderModel:
+    """The model in our hands. weights: how to quantize those of a model that is loaded
+
+    Raises OptionError for what is no model with its tokenizer.
+    """
     _check_pair(model, tokenizer)
-    model = unwrapped(model)
+    model = unwrapped(model if weights is None else quantized_copy(model, weights))
     warn_of(model, tokenizer)
     is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)
     if is_encoder_decoder and not cache:

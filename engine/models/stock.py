@@ -12,11 +12,11 @@ from typing import Any
 import torch
 import transformers
 
-from . import gguf_files
+from . import quantized
 
-_FILES: tuple[Any, ...] = (torch.__file__, transformers.__file__, gguf_files.__file__)
+_FILES: tuple[Any, ...] = (torch.__file__, transformers.__file__, quantized.__file__)
 _HOMES = tuple(os.path.dirname(os.path.abspath(str(file))) + os.sep for file in _FILES)
-_NAMES = ("torch.nn.modules.", "transformers.", f"{gguf_files.__name__}.")
+_NAMES = ("torch.nn.modules.", "transformers.", f"{quantized.__name__}.")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _FORWARD = _HOOKS[:2]
 _CAPTURING = "transformers.utils.output_capturing"

@@ -30,14 +30,15 @@ Given = Model | str | Path | Callable[[], Model] | None
 """A model; a name or folder for transformers; a function that makes a model; None for the small one."""
 
 
-def described(model: Any, device: str | None = None, dtype: str | None = None) -> Any:
+def described(model: Any, device: str | None = None, dtype: str | None = None, weights: str | None = None) -> Any:
     """The description that is sent for a model. Raises OptionError for values that are none, or cannot be sent."""
-    if model is None:
+    if model is None and weights is None:
         return Origin(small, {"device": device})
     if isinstance(model, (str, Path)):
-        return Origin(transformers, {"model": lasting_place(model), "device": device, "dtype": dtype})
-    if device is not None or dtype is not None:
-        raise OptionError("device= and dtype= are for a model that is given by its name or folder")
+        given = {"device": device, "dtype": dtype, "weights": weights}
+        return Origin(transformers, {"model": lasting_place(model), **given})
+    if device is not None or dtype is not None or weights is not None:
+        raise OptionError("device=, dtype= and weights= are for a model that is given by its name or folder")
     if hasattr(model, "vocabulary"):
         return origin_of(model)
     if not callable(model) or isinstance(model, type):

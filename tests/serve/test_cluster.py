@@ -342,7 +342,10 @@ def test_models_are_said_here_and_loaded_there(model: Any) -> None:
     assert loaded(described(model)) is model
     assert loaded(described(made_there)).vocabulary.tokens == model.vocabulary.tokens
     assert described("Qwen/Qwen3-8B", dtype="bfloat16").arguments["dtype"] == "bfloat16"
+    assert described("Qwen/Qwen3-8B", weights="q8").arguments["weights"] == "q8"
     assert described(None).loader is models.small
+    with pytest.raises(OptionError, match="weights= are for a model that is given by its name"):
+        described(None, weights="q8")
     for wrong, said in ((3, "a name or a folder"), (model, "given by its name")):
         with pytest.raises(OptionError, match=said):
             described(wrong, device=None if wrong == 3 else "cpu")

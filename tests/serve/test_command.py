@@ -172,6 +172,7 @@ def test_the_longest_gap_reaches_the_engine(
         (["--max-gap-ms", "0"], "a number above 0 is needed"),
         (["--replicas", "2"], "--replicas, --cpus and --gpus are for replicas of Ray; add --ray"),
         (["--dtype", "bfloat16", "--port", "TAKEN"], "--dtype is for models that are named"),
+        (["--weights", "q8", "--port", "TAKEN"], "--weights is for models of transformers that are named"),
         (["ziplm:notes.txt", "--device", "cpu", "--port", "TAKEN"], "ziplm has neither"),
         (["--ray", "--replicas", "3-2"], "the least and the most, such as 1-8"),
         (["--ray", "--port", "0"], "Ray needs to be told a port"),

@@ -84,6 +84,24 @@ def test_gguf_with_sentencepiece_tokens(tmp_path: Path) -> None:
     assert Vocabulary.from_tokenizer(Llama()).fingerprint == vocabulary.fingerprint
 
 
+def test_gguf_with_a_token_that_is_not_utf8(tmp_path: Path) -> None:
+    """It cannot be spelled; one that is not used may be anything."""
+    for kind, match in ((1, r"model\.gguf: .* lone surrogate .* from the bytes of each token"), (5, None)):
+        path = gguf(tmp_path, *vocabulary_fields("gpt2", ["a", "Ġxy", "<e>"], [1, kind, 3], eos=2))
+        path.write_bytes(path.read_bytes().replace("Ġxy".encode(), b"\xff\xfexy"))
+        if match is None:
+            assert Vocabulary.from_tokenizer(path).tokens == [b"a", None, None]
+        else:
+            with pytest.raises(VocabularyError, match=match):
+                Vocabulary.from_tokenizer(path)
+
+
+def test_gguf_with_ends_that_are_no_tokens(tmp_path: Path) -> None:
+    fields = vocabulary_fields("gpt2", ["a", "<e>"], [1, 3], eos=1, eot=9)
+    path = gguf(tmp_path, *fields, ("tokenizer.ggml.eom_token_id", TEXT, "x"))
+    assert Vocabulary.from_tokenizer(path).eos_ids == (1,)
+
+
 def test_gguf_is_read_as_its_own_library_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(path_of("gguf"))
     path = gguf(tmp_path, *vocabulary_fields("gpt2", ["a", "Ġb", "<e>"], [1, 1, 3], eos=2))
@@ -111,12 +129,14 @@ def test_damaged_gguf(tmp_path: Path, cut: int) -> None:
         (vocabulary_fields("gpt2", ["a"], [1, 1]), "1 tokens, and kinds of 2"),
         (vocabulary_fields("gpt2", ["a"], [1]), "eos_ids="),
         ([("general.architecture", TEXT, "llama")], "kind None"),
+        ([*vocabulary_fields("gpt2", ["a"], [1])[:4], ("tokenizer.ggml.token_type", TEXT, "x")], "that are no numbers"),
+        ([("tokenizer.ggml.model", UINT, 1), ("tokenizer.ggml.tokens", ARRAY, (INT, [7]))], "of the kind 1"),
     ],
 )
 def test_gguf_without_what_is_needed(tmp_path: Path, fields: list[Field], match: str) -> None:
     with pytest.raises(VocabularyError, match=match):
         Vocabulary.from_tokenizer(gguf(tmp_path, *fields))
-    with pytest.raises(VocabularyError, match="version 1, where 2 and 3 are known"):
+    with pytest.raises(VocabularyError, match=r"is damaged: .*at byte 4: version 1 of GGUF; .* 2 and 3"):
         Vocabulary.from_tokenizer(gguf(tmp_path, *fields, version=1))
 
 

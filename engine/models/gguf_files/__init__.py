@@ -1,1 +1,1 @@
-"""Models of GGUF files: file < {tokenizer, architectures, modules} < loading."""
+"""Models of GGUF files: file < {tokenizer, architectures} < loading."""

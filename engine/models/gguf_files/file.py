@@ -1,14 +1,9 @@
-"""Files of GGUF: metadata and tensors, found by their header and mapped; what is wrong is said with its place.
-
-The layout is that of ggml's specification, versions 2 and 3, little-endian. The package `gguf` reads it too, and takes
-seconds for the strings of a vocabulary; it is what tests compare with.
-"""
+"""GGUF files: metadata, and tensors that are found by the header and mapped; what is wrong is said with its place."""
 
 from __future__ import annotations
 
 import mmap
-import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -19,15 +14,8 @@ from numpy.typing import NDArray
 
 from ....errors import ModelError
 from ....kernels.quantized.formats import FORMATS
+from ....tokenizers_adapter.gguf_header import GGUFError, TensorHead, mapped, read_header
 
-_MAGIC = b"GGUF"
-_VERSIONS = (2, 3)
-_STRING, _ARRAY = 8, 9
-_SCALARS = {
-    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
-}  # fmt: skip
-"""Types of values of metadata by their number, as `struct` has them."""
-_MOST_DIMENSIONS = 4
 _ALIGNMENT = 32
 _REALS: Mapping[str, Any] = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 KINDS: Mapping[int, str] = {
@@ -77,11 +65,14 @@ class GGUFFile:
         """Read the header of a file and map the rest. Raises ModelError."""
         path = Path(path)
         try:
-            with path.open("rb") as file:
-                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+            data = mapped(path)
+            header = read_header(data)
+            found = _tensors(data, header.heads, header.size, header.metadata)
+        except OSError as error:
             raise ModelError(f"{path}: cannot be read as a GGUF file: {error}") from error
-        return _Reader(path, data).file()
+        except GGUFError as error:
+            raise ModelError(f"{path}: {error}") from error
+        return cls(path, header.metadata, found)
 
     def need(self, key: str, kind: type | tuple[type, ...]) -> Any:
         """A value of the metadata. Raises ModelError where there is none, or one of another type."""
@@ -113,137 +104,54 @@ class GGUFFile:
         value = self.metadata.get(key)
         if not isinstance(value, list) or not value:
             raise ModelError(f"{self.path}: the metadata has no texts by the name of {key!r}; convert the model again")
-        return cast("list[str]", value)
-
-
-class _Reader:
-    """Reads a header from its beginning on, and never beyond the end of the file."""
-
-    def __init__(self, path: Path, data: mmap.mmap) -> None:
-        self._path = path
-        self._data = data
-        self._at = 0
-
-    def file(self) -> GGUFFile:
-        if self._take(4) != _MAGIC:
-            raise self._fault("a file of GGUF begins with 'GGUF'", 0)
-        version = self._number("<I")
-        if version not in _VERSIONS:
-            order = "; it is big-endian" if version & 0xFFFF == 0 else ""
-            raise self._fault(f"version {version} of GGUF{order}; little-endian versions 2 and 3 are read", 4)
-        tensors, values = self._count("tensors", 24), self._count("values of metadata", 12)
-        metadata: dict[str, Any] = {}
-        for _ in range(values):
-            at, key = self._at, self._string()
-            if key in metadata:
-                raise self._fault(f"the key {key!r:.80} a second time", at)
-            metadata[key] = self._value(self._number("<I"), key)
-        heads = [self._tensor_head() for _ in range(tensors)]
-        alignment = metadata.get("general.alignment", _ALIGNMENT)
-        if type(alignment) is not int or not 1 <= alignment <= 1 << 20 or alignment & (alignment - 1):
-            raise self._fault(f"general.alignment={alignment!r:.40} is no power of two", 0)
-        first = -(-self._at // alignment) * alignment
-        found: dict[str, GGUFTensor] = {}
-        for head in heads:
-            if head[0] in found:
-                raise self._fault(f"the tensor {head[0]!r:.80} a second time", head[-1])
-            found[head[0]] = self._tensor(first, alignment, *head)
-        return GGUFFile(self._path, metadata, found)
-
-    def _fault(self, what: str, at: int | None = None) -> ModelError:
-        return ModelError(f"{self._path}: at byte {self._at if at is None else at:,}: {what}")
-
-    def _take(self, size: int) -> bytes:
-        if size > len(self._data) - self._at:
-            raise self._fault(f"{size:,} bytes are expected, and the file ends after {len(self._data) - self._at:,}")
-        self._at += size
-        return self._data[self._at - size : self._at]
-
-    def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
-
-    def _count(self, of_what: str, least: int) -> int:
-        """A count of things that take so many bytes each at least: there cannot be more than the file has room for."""
-        at, count = self._at, self._number("<Q")
-        if count > (len(self._data) - self._at) // least:
-            raise self._fault(f"{count:,} {of_what} do not fit into the file", at)
-        return count
-
-    def _string(self) -> str:
-        at, size = self._at, self._number("<Q")
+        texts = cast("list[str]", value)
         try:
-            return self._take(size).decode()
-        except UnicodeDecodeError as error:
-            raise self._fault(f"a string that is not UTF-8 ({error.reason})", at) from error
+            "".join(texts).encode()
+        except UnicodeEncodeError as error:
+            number = next(i for i, text in enumerate(texts) if not _is_utf8(text))
+            raise ModelError(
+                f"{self.path}: the metadata's {key!r} has a text, number {number:,}, that is not UTF-8"
+            ) from error
+        return texts
 
-    def _value(self, kind: int, key: str) -> Any:
-        if kind == _STRING:
-            return self._string()
-        if kind == _ARRAY:
-            return self._array(key)
-        form = _SCALARS.get(kind)
-        if form is None:
-            raise self._fault(f"{key!r:.80} has the unknown type {kind}", self._at - 4)
-        return self._number(form)
 
-    def _array(self, key: str) -> Any:
-        kind = self._number("<I")
-        if kind == _STRING:
-            return self._strings(self._count(f"strings of {key!r:.80}", 8))
-        form = _SCALARS.get(kind)
-        if form is None:
-            raise self._fault(f"{key!r:.80} is an array of the unknown type {kind}", self._at - 4)
-        dtype = np.dtype(np.bool_ if form == "<?" else form)
-        count = self._count(f"values of {key!r:.80}", dtype.itemsize)
-        return np.frombuffer(self._take(count * dtype.itemsize), dtype)
+def _is_utf8(text: str) -> bool:
+    """Whether a text is without bytes that had to be escaped."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
-    def _strings(self, count: int) -> list[str]:
-        """Many strings, of which most are short: without a call for each."""
-        data, at, end, found = self._data, self._at, len(self._data), list[str]()
-        begin = at + 8
-        size_of = struct.Struct("<Q").unpack_from
-        try:
-            for _ in range(count):
-                begin = at + 8
-                size = size_of(data, at)[0]
-                at = begin + size
-                if at > end:
-                    break
-                found.append(data[begin:at].decode())
-        except (struct.error, UnicodeDecodeError):
-            self._at = at if at <= end else begin - 8
-        else:
-            self._at = at
-        if len(found) < count:  # once more, to say what is wrong, and where
-            self._at = begin - 8
-            self._string()
-        return found
 
-    def _tensor_head(self) -> tuple[str, tuple[int, ...], int, int, int]:
-        """Name, shape with rows first, type, offset, and where all this stands."""
-        at, name, count = self._at, self._string(), self._number("<I")
-        if not 1 <= count <= _MOST_DIMENSIONS:
-            raise self._fault(f"the tensor {name!r:.80} has {count} dimensions; 1 to {_MOST_DIMENSIONS} are read", at)
-        shape = tuple(self._number("<Q") for _ in range(count))[::-1]
-        return name, shape, self._number("<I"), self._number("<Q"), at
+def _tensors(
+    data: mmap.mmap, heads: Sequence[TensorHead], size: int, metadata: Mapping[str, Any]
+) -> dict[str, GGUFTensor]:
+    """The tensors of a file whose header has so many bytes. Raises GGUFError."""
+    alignment = metadata.get("general.alignment", _ALIGNMENT)
+    if type(alignment) is not int or not 1 <= alignment <= 1 << 20 or alignment & (alignment - 1):
+        raise GGUFError(f"at byte 0: general.alignment={alignment!r:.40} is no power of two")
+    first = -(-size // alignment) * alignment
+    found: dict[str, GGUFTensor] = {}
+    for head in heads:
+        if head.name in found:
+            raise _fault(head, "a second time")
+        found[head.name] = _tensor(data, first, alignment, head)
+    return found
 
-    def _tensor(
-        self, first: int, alignment: int, name: str, shape: tuple[int, ...], number: int, offset: int, at: int
-    ) -> GGUFTensor:
-        kind = KINDS.get(number)
-        if kind is None:
-            said = _OTHERS.get(number, f"of number {number}")
-            raise self._fault(f"the tensor {name!r:.80} has the type {said}; read are {', '.join(KINDS.values())}", at)
-        form = FORMATS.get(kind)
-        weights, size = (1, np.dtype(_REALS[kind]).itemsize) if form is None else (form.weights, form.size)
-        width, rows = shape[-1], prod(shape[:-1])
-        if not all(shape) or width % weights:
-            raise self._fault(f"the tensor {name!r:.80} has the shape {shape}; {kind} packs {weights} in a row", at)
-        row = width // weights * size
-        begin = first + offset
-        if offset % alignment or begin + rows * row > len(self._data):
-            raise self._fault(
-                f"the tensor {name!r:.80} of {rows * row:,} bytes at {begin:,} is not within the file", at
-            )
-        data = np.frombuffer(self._data, np.uint8, rows * row, begin).reshape(rows, row)
-        return GGUFTensor(name, kind, shape, data)
+
+def _tensor(data: mmap.mmap, first: int, alignment: int, head: TensorHead) -> GGUFTensor:
+    kind = KINDS.get(head.kind)
+    if kind is None:
+        said = _OTHERS.get(head.kind, f"of number {head.kind}")
+        raise _fault(head, f"has the type {said}; read are {', '.join(KINDS.values())}")
+    form = FORMATS.get(kind)
+    weights, size = (1, np.dtype(_REALS[kind]).itemsize) if form is None else (form.weights, form.size)
+    width, rows = head.shape[-1], prod(head.shape[:-1])
+    if not all(head.shape) or width % weights:
+        raise _fault(head, f"has the shape {head.shape}; {kind} packs {weights} in a row")
+    row = width // weights * size
+    begin = first + head.offset
+    if head.offset % alignment or begin + rows * row > len(data):
+        raise _fault(head, f"of {rows * row:,} bytes at {begin:,} is not within the file")
+    return GGUFTensor(head.name, kind, head.shape, np.frombuffer(data, np.uint8, rows * row, begin).reshape(rows, row))
+
+
+def _fault(head: TensorHead, what: str) -> GGUFError:
+    return GGUFError(f"at byte {head.place:,}: the tensor {head.name!r:.80} {what}")

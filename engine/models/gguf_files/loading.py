@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from ....errors import ModelError, OptionError
 from ....kernels.quantized.formats import FORMATS
 from ....kernels.quantized.products import QuantizedMatrix
+from ..quantized.modules import QuantizedEmbedding, QuantizedLinear
 from ..wrapped import is_absent
 from .architectures import ARCHITECTURES, LONG, SHORT, Architecture, Facts
 from .file import GGUFFile, GGUFTensor
-from .modules import QuantizedEmbedding, QuantizedLinear
 from .tokenizer import GGUFTokenizer, tokenizer_of
 
 _EMBEDDING, _HEAD, _TURNS = "token_embd", "output", "rope_freqs.weight"

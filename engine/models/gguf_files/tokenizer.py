@@ -19,10 +19,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import PreTrainedTokenizerFast
 
 from ....errors import ModelError
+from ....tokenizers_adapter.gguf_header import ENDS, TokenType
 from .file import GGUFFile
 
-_NORMAL, _UNKNOWN, _CONTROL, _LITERAL, _UNUSED, _BYTE = range(1, 7)
-"""What `tokenizer.ggml.token_type` says of a token; 0 is as normal."""
 _SPACE = "\u2581"
 _WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
 _SHORTENED = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
@@ -121,22 +120,23 @@ class _Maker:
             backend, begins = self._of_sentences(), True
         else:
             raise self._fault(f"tokenizer.ggml.model is {kind!r:.60}; read are 'gpt2' (bytes, merged) and 'llama'")
-        special = [text for text, kind in zip(self._tokens, self._kinds, strict=True) if kind in (_UNKNOWN, _CONTROL)]
-        literal = [text for text, kind in zip(self._tokens, self._kinds, strict=True) if kind == _LITERAL]
+        typed = list(zip(self._tokens, self._kinds, strict=True))
+        special = [text for text, kind in typed if kind in (TokenType.UNKNOWN, TokenType.CONTROL)]
+        literal = [text for text, kind in typed if kind == TokenType.LITERAL]
         for texts, is_special in ((special, True), (literal, False)):
             backend.add_tokens([AddedToken(text, special=is_special, normalized=False) for text in texts if text])
         defaults = {"bos": 1, "eos": 2} if kind == "llama" else {}
-        found = {name: self._id(name, defaults.get(name)) for name in ("bos", "eos", "padding", "eot", "eom")}
+        found = {name: self._id(name, defaults.get(name)) for name in ("bos", "padding", *ENDS)}
         unknown = self._id("unknown")
         self._frame(backend, found["bos"], found["eos"], begins)
         named = {"bos_token": found["bos"], "eos_token": found["eos"], "pad_token": found["padding"]}
         named["unk_token"] = unknown
         template = self._file.metadata.get("tokenizer.chat_template")
-        ends = [token for name in ("eos", "eot", "eom") if (token := found[name]) is not None]
+        ends = [token for name in ENDS if (token := found[name]) is not None]
         return GGUFTokenizer(
             tokenizer_object=backend,
             end_ids=list(dict.fromkeys(ends)),
-            unused_ids=[token for token, kind in enumerate(self._kinds) if kind == _UNUSED],
+            unused_ids=[token for token, kind in enumerate(self._kinds) if kind == TokenType.UNUSED],
             chat_template=template if isinstance(template, str) else None,
             clean_up_tokenization_spaces=False,
             **{name: self._tokens[token] for name, token in named.items() if token is not None},
@@ -186,7 +186,7 @@ class _Maker:
         """All pairs of tokens that make a third, best first."""
         found: list[tuple[float, int, str, str]] = []
         for token, text in enumerate(self._tokens):
-            if self._kinds[token] in (_UNKNOWN, _CONTROL, _BYTE):
+            if self._kinds[token] in (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.BYTE):
                 continue
             for at in range(1, len(text)):
                 if text[:at] in self._ids and text[at:] in self._ids:
@@ -218,11 +218,12 @@ class _Maker:
     def _types(self) -> list[int]:
         found = self._file.numbers("tokenizer.ggml.token_type", len(self._tokens))
         if found is None:
-            return [_NORMAL] * len(self._tokens)
-        strange = np.flatnonzero(~np.isin(found, range(_BYTE + 1)))
+            return [TokenType.NORMAL] * len(self._tokens)
+        strange = np.flatnonzero(~np.isin(found, list(TokenType)))
         if strange.size:
             token = int(strange[0])
-            raise self._fault(f"tokenizer.ggml.token_type of token {token:,} is {found[token]}; 0 to {_BYTE} are known")
+            known = f"0 to {max(TokenType)} are known"
+            raise self._fault(f"tokenizer.ggml.token_type of token {token:,} is {found[token]}; {known}")
         return found.astype(int).tolist()
 
     def _id(self, name: str, default: int | None = None) -> int | None:

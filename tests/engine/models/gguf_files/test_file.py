@@ -157,6 +157,13 @@ def test_what_is_wrong_is_said_with_its_place(case: str, tmp_path: Path) -> None
     assert said in str(raised.value)
 
 
+def test_tokens_that_are_not_utf8_are_refused_by_their_number(model: Path, tmp_path: Path) -> None:
+    data = model.read_bytes()
+    path = written(tmp_path, data.replace("Ġthe".encode(), b"\xff\xfethe", 1))
+    with pytest.raises(ModelError, match=r"damaged\.gguf: .*'tokenizer\.ggml\.tokens' has a text, number 258, that"):
+        load_gguf(path)
+
+
 def test_no_file_and_a_folder_of_several(model: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"none\.gguf: cannot be read"):
         load_gguf(tmp_path / "none.gguf")

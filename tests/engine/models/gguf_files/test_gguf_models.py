@@ -11,7 +11,7 @@ import torch
 from trellm import ModelError, OptionError, generate, models
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.gguf_files.loading import load_gguf
-from trellm.engine.models.gguf_files.modules import QuantizedEmbedding, QuantizedLinear
+from trellm.engine.models.quantized.modules import QuantizedEmbedding, QuantizedLinear
 from trellm.engine.models.stock import strangeness
 
 from .tiny import KINDS, SIZES, network_of, write_model

@@ -126,3 +126,13 @@ def test_a_chat_template_comes_with_the_tokens(tmp_path: Path) -> None:
     template = "{% for message in messages %}<turn>{{ message.content }}{% endfor %}"
     tokenizer = made(tmp_path, {**words_of(288), "chat_template": template})
     assert tokenizer.apply_chat_template([{"role": "user", "content": "on"}], tokenize=False) == "<turn>on"
+
+
+@pytest.mark.parametrize("words", [words_of(288), sentences()], ids=["bytes", "sentences"])
+def test_tokens_spell_what_the_vocabulary_of_the_file_says(words: dict[str, Any], tmp_path: Path) -> None:
+    """The tokenizer is for texts; `Vocabulary` reads a file for other engines by itself."""
+    tokenizer = made(tmp_path, words)
+    expected = Vocabulary.from_tokenizer(tmp_path / "words.gguf", eos_ids=tokenizer.end_ids)
+    found = Vocabulary.from_tokenizer(tokenizer, len(words["tokens"]), tokenizer.end_ids)
+    assert found.tokens == expected.tokens
+    assert set(found.eos_ids) == set(tokenizer.end_ids)

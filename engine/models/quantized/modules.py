@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -28,6 +29,11 @@ class QuantizedLinear(nn.Module):
         self.matrix = matrix
         self.in_features, self.out_features = matrix.width, len(matrix.data)
         self.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
+
+    @property
+    def weight(self) -> Tensor:
+        """float32 [out, in] of NaN, of which architectures ask for the type and the device; it takes no memory."""
+        return _unusable(self.matrix)
 
     def forward(self, states: Tensor) -> Tensor:
         """float32 [..., out] of states [..., in]."""
@@ -67,9 +73,19 @@ class QuantizedEmbedding(nn.Module):
         self._unpack = unpack
         self.scale = scale
 
+    @property
+    def weight(self) -> Tensor:
+        """float32 [rows, width] of NaN, as of `QuantizedLinear`."""
+        return _unusable(self.matrix)
+
     def forward(self, ids: Tensor) -> Tensor:
         """float32 [..., width] of ids [...]."""
         rows = self._unpack(self.matrix.data[ids.reshape(-1).numpy()])
         if self.scale != 1:
             rows *= np.float32(self.scale)
         return torch.as_tensor(rows).reshape(*ids.shape, self.embedding_dim)
+
+
+def _unusable(matrix: QuantizedMatrix) -> Tensor:
+    """What would be computed with it shows: logits of NaN are refused when a model is wrapped."""
+    return torch.full((1, 1), math.nan).expand(len(matrix.data), matrix.width)

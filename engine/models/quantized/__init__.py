@@ -1,0 +1,1 @@
+"""Models of transformers with quantized weights: modules < conversion < saved < loading."""

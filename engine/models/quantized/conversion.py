@@ -1,0 +1,239 @@
+"""Weights of a model, those of its linear layers and embedding quantized as in GGUF files, and how modules get them."""
+
+# torch does not say of what its arguments are.
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from ....errors import ModelError, OptionError
+from ....kernels.quantized.formats import FORMATS, GROUP
+from ....kernels.quantized.products import QuantizedMatrix
+from .modules import QuantizedEmbedding, QuantizedLinear
+
+KINDS: Mapping[str, tuple[str, str]] = {"q8": ("Q8_0", "Q8_0"), "q4": ("Q4_1", "Q8_0")}
+"""By what a caller asks for: the format of linear layers of the body, and that of embedding and head."""
+_FEWEST_ROWS = 32
+"""Smaller layers save nothing that counts, and their outputs weigh on whole layers: gates of shared experts."""
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_MOST = 65_504.0
+"""The largest number of a float16, which scales and offsets are."""
+_LINEAR = (
+    "torch.nn.modules.linear.Linear", "transformers.pytorch_utils.Conv1D",
+    "transformers.models.falcon.modeling_falcon.FalconLinear",
+)  # fmt: skip
+_IS_TENSOR = re.compile(r"isinstance\(self\.\w+\.weight, torch\.Tensor\)")
+_SOME = 1 << 20
+"""Weights that a thread quantizes at once."""
+
+
+class QuantizedLayer(NamedTuple):
+    """A layer with a quantized weight. tensor: its name; scale: what an embedding multiplies its rows by"""
+
+    tensor: str
+    kind: str
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class QuantizedWeights:
+    """All that a model computes with.
+
+    tensors: by name; quantized ones are uint8 [rows, bytes of a row], and of the others those of floats are float32
+    layers: modules with quantized weights, by path; several may have one tensor
+    names: the tensors of all other parameters, and of buffers, by path
+    """
+
+    tensors: Mapping[str, Tensor]
+    layers: Mapping[str, QuantizedLayer]
+    names: Mapping[str, str]
+
+
+def quantized(model: Any, form: str) -> QuantizedWeights:
+    """The weights of a model, which stays as it is. form: a key of KINDS
+
+    Quantized are linear layers (Conv1D of GPT-2 too), the embedding of tokens and the head. As they are stay: layers
+    whose width is no multiple of 32; those with fewer than 32 outputs, or one for each expert (routers); those that the
+    architecture keeps in float32; weights that other modules use as well, or with which the architecture computes
+    itself; and all that is no such layer: norms, biases, convolutions, embeddings of positions, and experts whose
+    weights are one parameter of three dimensions.
+    Raises ModelError for weights that are no numbers or too large, OptionError where no layer can be quantized.
+    """
+    body, ends = KINDS[form]
+    chosen = _chosen(model)
+    if not chosen:
+        raise OptionError(
+            f"weights={form!r}: {type(model).__name__} has no linear layer or embedding that can be quantized; leave "
+            "the option out"
+        )
+    ends_of = model.get_input_embeddings(), model.get_output_embeddings()
+    at_ends = {id(getattr(end, "weight", None)) for end in ends_of}
+    tensors: dict[str, Tensor] = {}
+    layers: dict[str, QuantizedLayer] = {}
+    known: dict[int, str] = {}
+    for path, module in chosen.items():
+        weight: Tensor = module.weight
+        kind = ends if id(weight) in at_ends else body
+        name = known.setdefault(id(weight), f"{path}.weight")
+        if name not in tensors:
+            tensors[name] = _quantized(weight.detach().T if isinstance(module, Conv1D) else weight.detach(), kind, name)
+        layers[path] = QuantizedLayer(name, kind, _scale_of(module) or 1.0)
+    names: dict[str, str] = {}
+    for path, tensor in _tensors_of(model):
+        owner, _, leaf = path.rpartition(".")
+        if owner in chosen and (leaf != "bias" or isinstance(chosen[owner], nn.Embedding)):
+            continue
+        names[path] = known.setdefault(id(tensor), path)
+        tensors.setdefault(names[path], _plain(tensor))
+    return QuantizedWeights(tensors, layers, names)
+
+
+def fill(model: Any, weights: QuantizedWeights) -> Any:
+    """Put weights into a model of this architecture, and modules for the quantized ones; the model.
+
+    Raises ValueError, with the path, where weights do not fit the model, or are missing.
+    """
+    unpack = import_module("gguf").quants.dequantize
+    kinds = import_module("gguf").GGMLQuantizationType
+    matrices: dict[str, QuantizedMatrix] = {}
+    for path, layer in weights.layers.items():
+        module = model.get_submodule(path)
+        if isinstance(module, (QuantizedLinear, QuantizedEmbedding)):  # of a part that stands in several places
+            continue
+        parent, leaf = model.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2]
+        matrix = matrices.setdefault(layer.tensor, _matrix(weights.tensors[layer.tensor], layer.kind))
+        rows, width = reversed(module.weight.shape) if isinstance(module, Conv1D) else module.weight.shape
+        if (len(matrix.data), matrix.width) != (rows, width):
+            raise ValueError(f"{path} has weights of another size")
+        if isinstance(module, nn.Embedding):
+            made: nn.Module = QuantizedEmbedding(matrix, partial(unpack, qtype=kinds[layer.kind]), layer.scale)
+        else:
+            bias = None if module.bias is None else weights.tensors[weights.names[f"{path}.bias"]]
+            made = QuantizedLinear(matrix, bias)
+        setattr(parent, leaf, made)
+    parameters: dict[str, nn.Parameter] = {}
+    for path, tensor in list(_tensors_of(model)):
+        name = weights.names.get(path)
+        if name is None or weights.tensors[name].shape != tensor.shape:
+            raise ValueError(f"{path} has no weights of its size")
+        owner, leaf = model.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2]
+        if leaf in owner._parameters:
+            found = parameters.setdefault(name, nn.Parameter(weights.tensors[name], requires_grad=False))
+            owner._parameters[leaf] = found
+        else:
+            owner._buffers[leaf] = weights.tensors[name]
+    return model.eval()
+
+
+def _chosen(model: Any) -> dict[str, Any]:
+    """Modules whose weights are to be quantized, by path, those that share weights included."""
+    words, config = getattr(model.get_input_embeddings(), "weight", None), model.config.get_text_config()
+    experts = {getattr(config, name, None) for name in _EXPERTS}
+    lists = [getattr(model, name, None) or () for name in ("_keep_in_fp32_modules", "_keep_in_fp32_modules_strict")]
+    kept = [f".{name}." for name in chain(*lists)]
+    found: dict[str, Any] = {}
+    for path, module in _modules_of(model):
+        if any(name in f".{path}.weight." for name in kept):
+            continue
+        if f"{type(module).__module__}.{type(module).__name__}" in _LINEAR:
+            rows, width = reversed(module.weight.shape) if isinstance(module, Conv1D) else module.weight.shape
+            is_meant = rows >= _FEWEST_ROWS and rows not in experts and not _is_read(model, path)
+        elif isinstance(module, nn.Embedding):
+            width, is_meant = module.embedding_dim, module.weight is words and _scale_of(module) is not None
+        else:
+            continue
+        if is_meant and width % GROUP == 0:
+            found[path] = module
+    owned = {id(module.weight) for module in found.values()}
+    others = [
+        id(tensor) for path, tensor in _tensors_of(model)
+        if id(tensor) in owned and path.removesuffix(".weight") not in found
+    ]  # fmt: skip
+    return {path: module for path, module in found.items() if id(module.weight) not in others}
+
+
+def _is_read(model: Any, path: str) -> bool:
+    """Whether the code of the module that has a layer does more with the layer's weight than to ask for its type."""
+    owner, _, leaf = path.rpartition(".")
+    holder: type[Any] = model.get_submodule(owner).__class__
+    source = _source_of(holder)
+    return source is None or re.search(rf"\.{leaf}\.weight\b(?!\.(dtype|shape)\b)", source) is not None
+
+
+@cache
+def _source_of(kind: type[Any]) -> str | None:
+    """The code of a class of modules; None where it has no file."""
+    try:
+        return _IS_TENSOR.sub("", inspect.getsource(kind))
+    except (OSError, TypeError):
+        return None
+
+
+def _modules_of(model: Any) -> Iterator[tuple[str, Any]]:
+    return model.named_modules(remove_duplicate=False)
+
+
+def _tensors_of(model: Any) -> Iterator[tuple[str, Tensor]]:
+    """All parameters and buffers by path, those that several modules have as often as they do."""
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _scale_of(module: Any) -> float | None:
+    """What an embedding multiplies its rows by; None for one that does more than that."""
+    if type(module) is nn.Embedding:
+        return 1.0 if module.max_norm is None else None
+    scale = getattr(module, "embed_scale", None)
+    is_scaled = type(module).__name__.endswith("ScaledWordEmbedding") and len(list(module.parameters())) == 1
+    return float(scale) if is_scaled and scale is not None else None
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """A tensor that stays, in float32 if it has floats."""
+    found = tensor.detach()
+    return (found.float() if found.is_floating_point() else found).contiguous()
+
+
+def _quantized(weight: Tensor, kind: str, name: str) -> Tensor:
+    """uint8 [rows, bytes] of weights [rows, width], by several threads. Raises ModelError."""
+    library: Any = import_module("gguf")
+    quantize, number = library.quants.quantize, library.GGMLQuantizationType[kind]
+    rows, width = weight.shape
+    out = np.empty((rows, FORMATS[kind].row_bytes(width)), np.uint8)
+    step = max(1, _SOME // width)
+
+    def convert(begin: int) -> None:
+        some: NDArray[np.float32] = weight[begin : begin + step].float().contiguous().numpy()
+        if not np.abs(some).max() < _MOST:  # NaN is not smaller either
+            raise ModelError(f"{name} has weights that are infinite, NaN, or beyond {_MOST:,}; fetch the model again")
+        out[begin : begin + step] = quantize(some, number)
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(convert, range(0, rows, step)))
+    return torch.as_tensor(out)
+
+
+def _matrix(tensor: Tensor, kind: str) -> QuantizedMatrix:
+    """Raises ValueError for what are no rows of this format."""
+    form = FORMATS[kind]
+    if tensor.dtype != torch.uint8 or tensor.ndim != 2 or tensor.shape[1] % form.size:
+        raise ValueError(f"a tensor of shape {tuple(tensor.shape)} is none of {kind}")
+    data = tensor.numpy()
+    data.flags.writeable = False
+    return QuantizedMatrix(kind, tensor.shape[1] // form.size * form.weights, data)

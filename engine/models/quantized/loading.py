@@ -1,0 +1,96 @@
+"""Models by name or folder, and models that are loaded already, with quantized weights."""
+
+# torch and transformers do not say of what their arguments are.
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import copy
+import json
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+import transformers
+
+from ....errors import OptionError
+from ..load_options import LoadOptions
+from ..wrapped import is_spread
+from .conversion import fill, quantized
+from .saved import Source, load_saved, save, say_unfit
+
+
+def load_quantized(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
+    """The model of a name or folder, whose weights are mapped from the cache; they are made and saved if need be.
+
+    config: as it was read; auto: the class of transformers that loads such models
+    Raises OptionError where that cannot be, and whatever transformers raises.
+    """
+    form: str = options.weights
+    _check(form, config)
+    if getattr(config, "quantization_config", None) is not None:
+        raise OptionError(f"weights={form!r}: the weights of {path!r} are quantized already; leave the option out")
+    source = Source.of(path, config, form)
+    found = None if source is None else _of_file(source, config, auto, options)
+    if found is not None:
+        return found
+    model = auto.from_pretrained(path, **{**options.of_weights, "dtype": torch.float32})
+    weights, generation = quantized(model, form), getattr(model, "generation_config", None)
+    source = Source.of(path, config, form)  # of files that may have been fetched only now
+    said: Any = None if generation is None else json.loads(generation.to_json_string(use_diff=False))
+    if source is not None and save(source, weights, said):
+        found = _of_file(source, config, auto, options)
+    return fill(model, weights) if found is None else found
+
+
+def quantized_copy(model: Any, form: str) -> Any:
+    """A model that is loaded, with quantized weights; the given one stays as it is, and shares the weights that stay.
+
+    Raises OptionError for a model whose weights cannot be taken.
+    """
+    _check(form, model.config)
+    places = {tensor.device.type for tensor in (*model.parameters(), *model.buffers())}
+    elsewhere = ", ".join(sorted(places - {"cpu"}))
+    causes = {
+        "is in training; products with quantized weights are not differentiated: call eval()": model.training,
+        f"has weights on {elsewhere}; quantized ones are multiplied on a CPU": bool(elsewhere),
+        "is spread by accelerate": is_spread(model),
+        "has quantized weights already": getattr(model, "hf_quantizer", None) is not None,
+        "has an adapter of PEFT; merge it into the weights first": hasattr(model, "peft_config"),
+    }
+    if (cause := next((cause for cause, holds in causes.items() if holds), None)) is not None:
+        raise OptionError(f"weights={form!r}: the {type(model).__name__} {cause}; or leave the option out")
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    return fill(copy.deepcopy(model, shared), quantized(model, form))
+
+
+def _check(form: str, config: Any) -> None:
+    """Raise OptionError where the package gguf is absent, and for models that are not decoder-only."""
+    if find_spec("gguf") is None:
+        raise OptionError(
+            f"weights={form!r} needs the package gguf, which is not installed: pip install 'trellm[gguf]'"
+        )
+    if getattr(config, "is_encoder_decoder", False):
+        raise OptionError(
+            f"weights={form!r}: weights of decoder-only models are quantized, and this is an encoder-decoder model; "
+            "leave the option out"
+        )
+
+
+def _of_file(source: Source, config: Any, auto: Any, options: LoadOptions) -> Any | None:
+    """The model with weights that were saved; None, with a line that is logged, where they are none that fit."""
+    saved = load_saved(source)
+    if saved is None:
+        return None
+    weights, generation = saved
+    library: Any = transformers
+    with torch.device("meta"):
+        model = auto.from_config(copy.deepcopy(config), **options.of_model, dtype=torch.float32)
+    try:
+        fill(model, weights)
+    except (ValueError, KeyError, AttributeError) as error:  # the last one for a module that is not there
+        say_unfit(source, error)
+        return None
+    if generation is not None:
+        model.generation_config = library.GenerationConfig.from_dict(dict(generation))
+    return model
