@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from ...kernels.decoder.products import product_of, products_of_some
 from .blocks.storage import IN_PLACE
-from .gguf_files.modules import QuantizedLinear
 from .nearness import distance, tolerance
+from .quantized.modules import QuantizedLinear
 from .wrapped import is_spread
 
 _CACHED = 1 << 23

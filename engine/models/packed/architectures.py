@@ -8,7 +8,7 @@ from typing import Any
 
 from ....kernels.decoder.plain import Heads
 from ..blocks.reach import layer_reaches
-from ..gguf_files.modules import QuantizedEmbedding, QuantizedLinear
+from ..quantized.modules import QuantizedEmbedding, QuantizedLinear
 from .description import DecoderDescription
 
 LINEAR = (

@@ -79,14 +79,14 @@ class LinearWeights(NamedTuple):
     bias: Tensor | None
 
 
-class QuantizedWeights(NamedTuple):
+class QuantizedProducts(NamedTuple):
     """Matrices that are multiplied with the same states, and the bias [out] of each, if it has one."""
 
     matrices: Sequence[QuantizedMatrix]
     biases: Sequence[Tensor | None]
 
 
-Product = TypeVar("Product", LinearWeights, QuantizedWeights)
+Product = TypeVar("Product", LinearWeights, QuantizedProducts)
 
 
 class Rotary(NamedTuple):

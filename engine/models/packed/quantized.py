@@ -17,7 +17,7 @@ from ....kernels.quantized.products import QuantizedMatrix
 from ..blocks.step import PackedStep
 from ..blocks.storage import LayerBlocks
 from ..threads import run_together, thread_count
-from .description import DecoderDescription, DecoderWeights, LayerWeights, QuantizedWeights
+from .description import DecoderDescription, DecoderWeights, LayerWeights, QuantizedProducts
 from .host import texts_of
 
 _AT_ONCE = 64
@@ -37,7 +37,7 @@ class QuantizedKernels:
     attention: that of up to `FEW` tokens of a sequence is summed in another order than that of more.
     """
 
-    def __init__(self, description: DecoderDescription, weights: DecoderWeights[QuantizedWeights]) -> None:
+    def __init__(self, description: DecoderDescription, weights: DecoderWeights[QuantizedProducts]) -> None:
         self._description = description
         self._weights = weights
         none = weights.last.weight.new_empty(0)
@@ -108,20 +108,20 @@ class QuantizedKernels:
         )  # fmt: skip
 
 
-def _matrices_of(own: LayerWeights[QuantizedWeights], gated: bool) -> list[QuantizedMatrix | None]:
+def _matrices_of(own: LayerWeights[QuantizedProducts], gated: bool) -> list[QuantizedMatrix | None]:
     """The matrices of a layer in the order in which kernels number them; None for gates where there are none."""
     gates = [] if gated else [None]
     return [*own.attention.matrices, *own.out.matrices, *gates, *own.up.matrices, *own.down.matrices]
 
 
-def _biases_of(own: LayerWeights[QuantizedWeights], gated: bool) -> list[int]:
+def _biases_of(own: LayerWeights[QuantizedProducts], gated: bool) -> list[int]:
     """Where their biases lie."""
     gates = [] if gated else [None]
     given = [*own.attention.biases, *own.out.biases, *gates, *own.up.biases, *own.down.biases]
     return [_address(each) for each in given]
 
 
-def _norms_of(own: LayerWeights[QuantizedWeights]) -> list[int]:
+def _norms_of(own: LayerWeights[QuantizedProducts]) -> list[int]:
     """Where weights and biases of the norms lie; those of heads have no biases."""
     heads = (None, None) if own.head_norms is None else own.head_norms[:2]
     return [_address(part) for part in (*own.before, *own.after, heads[0], None, heads[1], None)]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ....kernels.decoder.plain import HeadNorms
-from ..gguf_files.modules import QuantizedEmbedding, QuantizedLinear
+from ..quantized.modules import QuantizedEmbedding, QuantizedLinear
 from ..stock import Links, strangeness_of
 from .architectures import CONV, NotDescribedError, Spec, architecture_of
 from .description import (
@@ -21,7 +21,7 @@ from .description import (
     LayerWeights,
     LinearWeights,
     Norm,
-    QuantizedWeights,
+    QuantizedProducts,
     Rotary,
 )
 
@@ -54,7 +54,7 @@ class ModuleSource:
     @property
     def is_quantized(self) -> bool:
         """Whether products have quantized weights, which all have then."""
-        return isinstance(self.weights.layers[0].out, QuantizedWeights)
+        return isinstance(self.weights.layers[0].out, QuantizedProducts)
 
     @property
     def is_intact(self) -> bool:
@@ -198,10 +198,10 @@ def _norm_of(module: Any) -> Norm:
 
 
 def _product_of(modules: Sequence[Any]) -> Any:
-    """The weights of modules that are multiplied with the same states: `LinearWeights` or `QuantizedWeights`."""
+    """The weights of modules that are multiplied with the same states: `LinearWeights` or `QuantizedProducts`."""
     if isinstance(modules[0], QuantizedLinear):
         biases = [None if module.bias is None else module.bias.data for module in modules]
-        return QuantizedWeights([module.matrix for module in modules], biases)
+        return QuantizedProducts([module.matrix for module in modules], biases)
     if len(modules) == 1:
         _lay_by_rows(modules[0])
         bias: Any = modules[0].bias
