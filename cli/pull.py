@@ -44,10 +44,10 @@ def pull(name: str, revision: str | None, force: bool) -> int:
 
 def _pull(name: str, revision: str | None, force: bool) -> None:
     model, of_hub = REGISTRY.get(name), hub_file(name)
+    bars = sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]
     if model is not None:
         if revision is not None:
             raise click.UsageError(f"--revision is for models of the Hub; {name} is pinned to {model.version}")
-        bars = sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]
         place, is_new = wheels.pull(model, force=force, bars=bars, told=_tell)
         click.echo(f"{name} is {'pulled' if is_new else 'there already, nothing was fetched'}: {place}")
     else:
@@ -57,7 +57,8 @@ def _pull(name: str, revision: str | None, force: bool) -> None:
                 f"{name!r} is no name of a model; there are {', '.join(REGISTRY)}, and owner/repo and "
                 "owner/repo:FILE.gguf of the Hugging Face Hub"
             )
-        click.echo(f"{name} is there: {hub.pull(repository, file, revision=revision, force=force)}")
+        place = hub.pull(repository, file, revision=revision, force=force, bars=bars)
+        click.echo(f"{name} is there: {place}")
     if (model is not None or of_hub is not None) and find_spec("gguf") is None:
         _tell("to run it, the package gguf is needed: pip install 'trellm[gguf]'")
 

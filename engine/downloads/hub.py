@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from ...errors import ModelError, OptionError
@@ -46,12 +48,13 @@ def cached_file(repository: str, file: str) -> str | None:
     return found if isinstance(found, str) else None  # beside None, a mark that the repository has no such file
 
 
-def pull(repository: str, file: str | None, *, revision: str | None, force: bool) -> Path:
+def pull(repository: str, file: str | None, *, revision: str | None, force: bool, bars: bool) -> Path:
     """Where a model is after what is missing of it was fetched: the folder of a snapshot, or one GGUF file of it.
 
     file: a GGUF file; None for safetensors with configuration and tokenizer
     revision: a branch, a tag or a commit, by default the Hub's
     force: fetch again what is there
+    bars: show the progress, on standard error
     Raises ModelError, with what to do, OptionError for what is no name.
     """
     hub: Any = import_module("huggingface_hub")
@@ -60,20 +63,31 @@ def pull(repository: str, file: str | None, *, revision: str | None, force: bool
         there = [entry.rfilename for entry in hub.HfApi().model_info(repository, revision=revision).siblings or ()]
         _check_files(name, file, there)
         options = {"revision": revision, "force_download": force}
-        if file is not None:
-            return Path(hub.hf_hub_download(repository, file, **options))
-        return Path(
-            hub.snapshot_download(
-                repository, allow_patterns=list(PATTERNS), ignore_patterns=list(OMITTED), **options
-            )
-        )  # fmt: skip
+        with _progress(hub.utils, bars):
+            if file is not None:
+                return Path(hub.hf_hub_download(repository, file, **options))
+            options |= {"allow_patterns": list(PATTERNS), "ignore_patterns": list(OMITTED)}
+            return Path(hub.snapshot_download(repository, **options))
     except ModelError:
         raise
     except Exception as error:  # the library and those below it raise whatever they come upon
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:_REASON]}"
+        said = f"{type(error).__name__}: {shorten(str(error), _REASON, placeholder='...')}"
         if isinstance(error, hub.errors.HFValidationError):
             raise OptionError(f"{repository!r} is no name of a model on the Hub ({said})") from None
         raise ModelError(f"{name} cannot be fetched ({said}); {_advice(hub.errors, error, name)}") from error
+
+
+@contextmanager
+def _progress(utils: Any, bars: bool) -> Generator[None]:
+    """A block in which the library shows its progress, or does not: one of its bars does so on any standard error."""
+    if bars or utils.are_progress_bars_disabled():
+        yield
+        return
+    utils.disable_progress_bars()
+    try:
+        yield
+    finally:
+        utils.enable_progress_bars()
 
 
 def _check_files(name: str, file: str | None, there: Sequence[str]) -> None:
