@@ -118,7 +118,7 @@ def cached_models() -> list[CachedModel]:
     """The models with safetensors, and the GGUF files, in the Hub's cache, by name."""
     hub: Any = import_module("huggingface_hub")
     try:
-        cache = hub.scan_cache_dir()
+        cache = hub.scan_cache_dir(hub.constants.HF_HUB_CACHE)
     except hub.errors.CacheNotFound:
         return []
     models = [repository for repository in cache.repos if repository.repo_type == "model"]
