@@ -15,7 +15,7 @@ TrellmError                     catch this for all of them
 ├── GuideFileError              a saved guide that is damaged or was made for something else
 ├── ConversionError             an output that its type refuses; has the results of all prompts
 ├── SamplingError               a search that found no text of the right distribution; has the estimate of their mass
-└── ModelError                  a model that returned something unusable (NaN, wrong shape)
+└── ModelError                  a model that returned something unusable (NaN, wrong shape), is damaged, or is not there
 """
 
 from __future__ import annotations
@@ -176,6 +176,8 @@ class SamplingError(TrellmError):
 
 class ModelError(TrellmError, RuntimeError):
     """A model that returned something unusable; the message names the step and the prompt.
+
+    Also one whose file is damaged, that has not been pulled, or that cannot be; the message says what to do.
 
     finished: of an error in the midst of a call, the results that were there, see `Interrupted`
     """

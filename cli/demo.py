@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import OptionError
+from .models import load_model
+
 if TYPE_CHECKING:
     from ..engine.generator import Generator
     from ..engine.models import Model
@@ -144,26 +147,28 @@ def examples() -> list[Example]:
 
 
 @click.command()
-def demo() -> None:
+@click.option("--model", "-m", "name", help="As of `trellm generate`, such as smollm2. [default: the small one]")
+def demo(name: str | None) -> None:
     """Show constrained generation with the small model in the package: prompt, constraint, output. Offline, in seconds.
 
     The model has 3.6 million parameters. It reads short English passages, and knows nothing of the world.
     """
-    from .. import models
-
     began = time.perf_counter()
-    model = models.small()
+    model = load_model(name, None, None)
     click.echo(f"{model!r}, loaded in {time.perf_counter() - began:.1f} s\n")
     for example in examples():
         generator = example.make(model)
         began = time.perf_counter()
-        result: Any = generator.run(example.prompt, **example.options)
+        try:
+            output = example.show(generator.run(example.prompt, **example.options))
+        except OptionError as error:  # of a model that is named: some chat templates write no tools
+            output = f"refused: {error}"
         spent = time.perf_counter() - began
         options = "".join(f", {name}={_brief(value)}" for name, value in example.options.items())
         click.secho(example.shows, bold=True)
         click.echo(f"  prompt      {example.prompt!r}")
         click.echo(f"  constraint  {example.written}(prompt{options})")
-        click.echo(f"  output      {example.show(result)}")
+        click.echo(f"  output      {output}")
         click.echo(f"  time        {spent:.2f} s\n")
     click.echo("Next: trellm generate --help, with a model of your own.")
 

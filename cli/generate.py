@@ -87,7 +87,7 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
     "--model",
     "-m",
     "name",
-    help="A name or folder for transformers, a GGUF file, or ziplm:FILE. [default: the small one]",
+    help="A name of `trellm models` or the Hub, a folder, a GGUF file, or ziplm:FILE. [default: the small one]",
 )
 @constraint_options
 @click.option("--prompt", "-p", type=TextType(), help="The prompt; the output goes to standard output as it comes.")

@@ -15,6 +15,8 @@ from .ending import INTERRUPTED, TERMINATED, Terminated
 from .explain import explain
 from .flags import in_flags
 from .generate import generate
+from .models import list_models
+from .pull import pull
 from .serve import serve
 from .warmup import warmup
 
@@ -25,8 +27,8 @@ USAGE = 2
 @click.group(
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done; 1 a text does not match, or the model or an output failed; 2 a mistake in what "
-    "was asked for; 130 interrupted, 143 terminated.",
+    epilog="Exit codes: 0 done; 1 a text does not match, or the model, its download or an output failed; 2 a mistake "
+    "in what was asked for; 130 interrupted, 143 terminated.",
 )
 @click.version_option(package_name="trellm", prog_name="trellm", message="%(prog)s %(version)s")
 @click.pass_context
@@ -36,7 +38,7 @@ def command(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for _subcommand in (demo, generate, serve, check, explain, warmup):
+for _subcommand in (demo, generate, serve, pull, list_models, check, explain, warmup):
     command.add_command(_subcommand)
 
 

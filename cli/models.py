@@ -1,12 +1,18 @@
-"""The model that a command line names."""
+"""`trellm models`, which lists the models that are on this machine, and the model that a command line names."""
 
 from __future__ import annotations
 
+import json
+import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ..engine.downloads.cache import kept, pulled_file
+from ..engine.downloads.hub import cached_models
+from ..engine.downloads.registry import REGISTRY
 from ..errors import OptionError
 from .flags import in_flags
 
@@ -17,17 +23,25 @@ ZIP = "ziplm:"
 
 
 def check_model(name: str | None, device: str | None, dtype: str | None, weights: str | None = None) -> None:
-    """Raise UsageError for what no such model can be loaded with, before anything is loaded or begun."""
+    """Raise UsageError for what no such model can be loaded with, before anything is loaded or begun.
+
+    Raises ModelError for a model that has not been pulled.
+    """
     if name is None and dtype:
         raise click.UsageError("--dtype is for models that are named; the small one of the package runs in float32")
     if name is not None and name.startswith(ZIP) and (device or dtype):
         raise click.UsageError("--device and --dtype are for models of transformers; ziplm has neither")
     if weights and (name is None or name.startswith(ZIP)):
         raise click.UsageError("--weights is for models of transformers that are named")
+    if name is not None and not os.path.exists(os.path.expanduser(name)):
+        pulled_file(name)
 
 
 def load_model(name: str | None, device: str | None, dtype: str | None, weights: str | None = None) -> Model:
-    """`ziplm:FILE`, a name, folder or GGUF file, or None for the small model of the package."""
+    """`ziplm:FILE`, a name, folder or GGUF file, or None for the small model of the package.
+
+    A folder comes before a pulled model of its name, and that before one of the Hub.
+    """
     from ..engine import models
 
     check_model(name, device, dtype, weights)
@@ -42,8 +56,9 @@ def load_model(name: str | None, device: str | None, dtype: str | None, weights:
         return models.transformers(name, device=device, dtype=dtype, weights=weights)
     except OptionError as error:
         raise click.UsageError(
-            f"{in_flags(str(error))}; --model takes a name on the Hugging Face Hub, a folder with a model and its "
-            f"tokenizer, a GGUF file, or {ZIP}FILE; the small model of the package runs without --model"
+            f"{in_flags(str(error))}; --model takes a name that `trellm models` lists or the Hugging Face Hub has, a "
+            f"folder with a model and its tokenizer, a GGUF file, or {ZIP}FILE; the small model of the package runs "
+            "without --model"
         ) from None
 
 
@@ -56,3 +71,50 @@ def _zip_model(path: str) -> Model:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise click.UsageError(f"{ZIP}FILE needs a file with text, but {path!r} cannot be read: {reason}") from None
     return models.ziplm(text)
+
+
+@dataclass(frozen=True)
+class ListedModel:
+    """name: as --model takes it, but for the small one, which is the default; source: "package", "pulled" or "hub"
+
+    revision: of the Hub, where it is not that of the name alone; size: bytes; path: a folder or a file
+    """
+
+    name: str
+    source: str
+    revision: str | None
+    size: int
+    path: str
+
+
+@click.command("models")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list of objects: name, source, revision, size, path.")
+def list_models(as_json: bool) -> None:
+    """List the models on this machine: that of the package, pulled ones, and those in the Hugging Face Hub's cache.
+
+    Sizes are megabytes, in JSON bytes.
+    """
+    found = _found()
+    if as_json:
+        click.echo(json.dumps([asdict(model) for model in found], ensure_ascii=False, indent=2))
+        return
+    width = max(len(model.name) for model in found)
+    for model in found:
+        note = "default" if model.source == "package" else model.source
+        revision = f"  (revision {model.revision})" if model.revision else ""
+        click.echo(f"{model.name:{width}}  {model.size / 1e6:10,.1f} MB  {note:7}  {model.path}{revision}")
+    pulled = {model.name for model in found}
+    for row in REGISTRY.values():
+        if row.name not in pulled:
+            click.echo(f"trellm pull {row.name} fetches {row.about}: {row.size / 1e6:,.0f} MB, {row.licence}")
+
+
+def _found() -> list[ListedModel]:
+    small = Path(__file__).parents[1] / "engine" / "models" / "small"  # found without loading what would run it
+    size = sum(file.stat().st_size for file in small.iterdir())
+    pulled = [(row, place) for row in REGISTRY.values() if (place := kept(row)) is not None]
+    return [
+        ListedModel("small", "package", None, size, str(small)),
+        *(ListedModel(row.name, "pulled", None, row.size, str(place)) for row, place in pulled),
+        *(ListedModel(each.name, "hub", each.revision, each.size, str(each.path)) for each in cached_models()),
+    ]

@@ -14,7 +14,7 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
     ("Options", "Given by name to a call, `run`, `stream` and `generate.batch`.", "trellm.engine.options", ["Options"]),
     ("Engines", "[The engine](engine.md) shows these at work.", "trellm.engine.engine", ["Engine"]),
     ("Handles", "What `Engine.submit` gives.", "trellm.engine.handle", ["Handle", "Piece"]),
-    ("Models", "", "trellm.engine.models", ["transformers", "gguf", "small", "ziplm", "from_function"]),
+    ("Models", "", "trellm.engine.models", ["transformers", "gguf", "pulled", "small", "ziplm", "from_function"]),
     ("Searches", "How the next token is chosen among the allowed ones.", "trellm", ["Greedy", "Sample", "Beam"]),
     (
         "Goals",

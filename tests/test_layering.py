@@ -103,8 +103,8 @@ ROOMS: dict[Module, tuple[str, ...]] = {
         *("pictures", "healing", "goals", "tagged"),
     ),
     ("engine",): (
-        *("memory", "sending", "search", "models", "prompts", "decode", "drawing", "drafts", "diagnostics", "device"),
-        "schedule",
+        *("memory", "sending", "search", "downloads", "models", "prompts", "decode", "drawing", "drafts"),
+        *("diagnostics", "device", "schedule"),
     ),
     ("guides", "json_schema"): ("read", "algebra", "automata", "witness", "compiled", "lower", "quoting", "outline"),
 }

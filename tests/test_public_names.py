@@ -18,7 +18,7 @@ PUBLIC = {
         AlignedGuide ByteGuide CFGGuide ChoiceGuide DEAD FSMGuide FreeGuide GoalGuide Guide JSONGuide RegexGuide
         RowGuide SubstringGuide TaggedGuide mask_of mask_within tokens_of
     """,
-    "trellm.engine.models": "Model Tokenizer from_function gguf small transformers ziplm",
+    "trellm.engine.models": "Model Tokenizer from_function gguf pulled small transformers ziplm",
 }
 
 

@@ -1,4 +1,6 @@
-"""Models: `transformers` for Hugging Face models, `gguf` for files, `small` and `ziplm` for play, `from_function` else.
+"""Models: `transformers` for Hugging Face models, `gguf` for files, `pulled` by a name, `small` and `ziplm` for play.
+
+`from_function` is for any other.
 
 Bringing your own model takes a vocabulary and a function from token ids to logits:
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from .function import FunctionModel
     from .zip_model import ZipModel
 
-__all__ = ["Model", "Tokenizer", "from_function", "gguf", "small", "transformers", "ziplm"]
+__all__ = ["Model", "Tokenizer", "from_function", "gguf", "pulled", "small", "transformers", "ziplm"]
 
 
 def transformers(
@@ -92,7 +94,8 @@ def transformers(
 def gguf(path: Any, tokenizer: Any = None, *, cache: bool = True) -> DecoderModel | EncoderDecoderModel:
     """The model in a GGUF file, whose weights stay packed as they are there, and mapped: on a CPU, without a network.
 
-    `models.transformers` takes such a path too. Needs the package gguf; docs/models.md says which files are read.
+    `models.transformers` takes such a path too, and `pulled` the name of a file that was pulled. Needs the package
+    gguf; docs/models.md says which files are read.
     path: of the file
     tokenizer: another one than that of the file
     cache: as for `models.transformers`
@@ -109,6 +112,33 @@ def gguf(path: Any, tokenizer: Any = None, *, cache: bool = True) -> DecoderMode
     place = path_of_file(path)
     asked = {"path": place, "tokenizer": tokenizer, "cache": cache}
     return loaded_gguf(place, tokenizer, cache=cache).made_by(gguf, asked)
+
+
+def pulled(name: str, tokenizer: Any = None, *, cache: bool = True) -> DecoderModel | EncoderDecoderModel:
+    """A model that `trellm pull` has fetched, such as "smollm2": a GGUF file, loaded without a network as by `gguf`.
+
+    `models.transformers` takes such a name too, where no folder has it; this looks nowhere but among pulled models.
+    name: as `trellm pull` takes it, or `owner/repo:FILE.gguf` of a file in the Hugging Face Hub's cache
+    tokenizer, cache: as for `gguf`
+
+    Raises ModelError for a model that has not been pulled, OptionError for a name that is none, and as `gguf` does.
+    """
+    from ...checks import brief, switch
+
+    switch(cache, "cache")
+    from ..downloads.cache import pulled_file
+    from ..downloads.registry import REGISTRY
+
+    place = pulled_file(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if place is None:
+        raise OptionError(
+            f"name={brief(name)}: no name of a pulled model; there are {', '.join(map(repr, REGISTRY))}, and "
+            "'owner/repo:FILE.gguf' of the Hugging Face Hub; models.transformers takes other names, and folders"
+        )
+    from .loading import loaded_gguf
+
+    asked = {"name": name, "tokenizer": tokenizer, "cache": cache}
+    return loaded_gguf(place, tokenizer, cache=cache).made_by(pulled, asked)
 
 
 def from_function(

