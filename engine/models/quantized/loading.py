@@ -14,10 +14,14 @@ import torch
 import transformers
 
 from ....errors import OptionError
+from ....guides.locks import new_lock
 from ..load_options import LoadOptions
 from ..wrapped import is_spread
 from .conversion import fill, quantized
 from .saved import Source, load_saved, save, say_unfit
+
+_LOADING = new_lock()
+"""Held while a model is made: transformers and torch change functions of their own meanwhile, for all threads."""
 
 
 def load_quantized(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
@@ -30,6 +34,12 @@ def load_quantized(path: str, config: Any, auto: Any, options: LoadOptions) -> A
     _check(form, config)
     if getattr(config, "quantization_config", None) is not None:
         raise OptionError(f"weights={form!r}: the weights of {path!r} are quantized already; leave the option out")
+    with _LOADING:
+        return _loaded(path, config, auto, options)
+
+
+def _loaded(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
+    form: str = options.weights
     source = Source.of(path, config, form)
     found = None if source is None else _of_file(source, config, auto, options)
     if found is not None:
