@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 from trellm import ModelError, OptionError, generate, models
 from trellm.cli import main
-from trellm.engine.downloads.cache import kept, models_folder
+from trellm.engine.cache_folder import cache_folder
+from trellm.engine.downloads.cache import kept
 from trellm.engine.downloads.registry import REGISTRY, RegisteredModel
 from trellm.engine.sending.origin import origin_of
 
@@ -368,7 +369,7 @@ def test_where_models_are_kept(given: dict[str, str], expected: str, monkeypatch
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    assert models_folder() == Path(expected)
+    assert cache_folder("models") == Path(expected)
 
 
 def test_every_row_of_the_table_is_whole() -> None:

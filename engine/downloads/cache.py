@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from ...errors import ModelError
+from ..cache_folder import cache_folder
 from .hub import cached_file
 from .registry import REGISTRY, RegisteredModel
 
 _HUB_FILE = re.compile(r"([\w.-]+/[\w.-]+):(.+\.gguf)")
 
 
-def models_folder() -> Path:
-    """`models` in $TRELLM_HOME, or else in `trellm` of the user's cache: $XDG_CACHE_HOME or ~/.cache.
-
-    Raises ModelError where none of them is known.
-    """
-    home, cache = os.environ.get("TRELLM_HOME"), os.environ.get("XDG_CACHE_HOME")
-    if home:
-        return Path(os.path.abspath(os.path.expanduser(home)), "models")
-    if not cache or not os.path.isabs(cache):  # a relative one is void, says the XDG specification
-        cache = os.path.expanduser("~/.cache")
-    if not os.path.isabs(cache):
-        raise ModelError("pulled models lie in the home directory, which is unknown here; set TRELLM_HOME to a folder")
-    return Path(cache, "trellm", "models")
-
-
 def place_of_model(model: RegisteredModel) -> Path:
     """Where its file is kept; another version has another place."""
-    return models_folder() / f"{model.name}-{model.version}" / model.file
+    return cache_folder("models") / f"{model.name}-{model.version}" / model.file
 
 
 def kept(model: RegisteredModel) -> Path | None:

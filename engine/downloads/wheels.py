@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ...errors import ModelError
-from .cache import kept, models_folder, place_of_model
+from .cache import kept, place_of_model
 from .registry import RegisteredModel
 
 _PART = 1 << 20
@@ -38,7 +38,7 @@ def pull(model: RegisteredModel, *, force: bool, bars: bool, told: Callable[[str
     told: is called with what takes long
     Raises ModelError, with what to do, where it cannot be fetched or kept.
     """
-    folder = models_folder()
+    folder = cache_folder("models")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _lock(folder / f".{model.name}.lock", model.name, told):

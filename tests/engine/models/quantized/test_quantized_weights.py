@@ -417,14 +417,3 @@ def test_the_package_gguf_is_asked_for(words: Any, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("trellm.engine.models.quantized.loading.find_spec", absent)
     with pytest.raises(OptionError, match=r"pip install 'trellm\[gguf\]'"):
         models.transformers(network_of("llama", words), words, weights="q8")
-
-
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("TRELLM_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_folder("weights") == tmp_path / ".cache" / "trellm" / "weights"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
-    assert cache_folder("weights") == tmp_path / "x" / "trellm" / "weights"
-    monkeypatch.setenv("TRELLM_HOME", "~/own")
-    assert cache_folder("weights") == tmp_path / "own" / "weights"
