@@ -25,6 +25,7 @@ from trellm.cli import main
 from trellm.engine.cache_folder import cache_folder
 from trellm.engine.models.quantized.conversion import quantized
 from trellm.engine.models.quantized.modules import QuantizedEmbedding, QuantizedLinear
+from trellm.engine.models.quantized.saved import Source, load_saved, save
 from trellm.engine.models.stock import strangeness
 
 gguf = pytest.importorskip("gguf")
@@ -299,6 +300,23 @@ def test_several_at_once_do_no_harm(words: Any, home: Path, tmp_path: Path, capl
     first, *others = (logits(inner(model)) for model in made)
     assert len(others) == 2 and all(torch.equal(other, first) for other in others)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    file_of(home)
+
+
+def test_several_that_write_one_file_do_no_harm(words: Any, home: Path, tmp_path: Path) -> None:
+    """As processes do: whoever reads meanwhile sees a whole file."""
+    network = network_of("llama", words)
+    source = Source.of(str(saved_model(tmp_path, network, words)), network.config, "q8")
+    assert source is not None
+    weights, found = quantized(network, "q8"), list[Any]()
+    save(source, weights, None)
+    threads = [Thread(target=save, args=(source, weights, None)) for _ in range(4)]
+    threads += [Thread(target=lambda: found.append(load_saved(source))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and all(each is not None for each in found)
     file_of(home)
 
 
