@@ -265,9 +265,9 @@ class DecoderModel(HeadedModel, Sendable):
 
     @property
     def parts(self) -> tuple[PackedRunner, Head] | None:
-        """What reads packed steps, and the head, where they are apart, and on one device."""
+        """What reads packed steps, and the head, where they are apart, on one device, and not quantized."""
         head, runner = None if self._spread else self._head, self._now()
-        return (runner, head) if head is not None and isinstance(runner, PackedRunner) else None
+        return (runner, head) if isinstance(head, Head) and isinstance(runner, PackedRunner) else None
 
     def _run(self, body: Any, ids: Tensor, *, cache: Any = None, **arguments: Any) -> Tensor:
         """States of the body, or logits of the whole model where the head is not apart."""

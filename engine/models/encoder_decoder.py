@@ -17,7 +17,7 @@ from ..sending.origin import Sendable
 from .body.passes import Pass, by_cut, in_passes
 from .body.sources import Source, SourceInputs, SourceStorage
 from .generation_config import eos_ids, forces_end, suppressed_of
-from .head import Head, HeadedModel, find_head
+from .head import Head, HeadedModel, QuantizedHead, find_head
 from .nearness import check_numbers
 from .protocol import Memory
 from .stock import cache_argument
@@ -63,7 +63,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         self.text_prefix = _text_prefix(tokenizer, self.vocabulary)
 
     @torch.inference_mode()
-    def _probe(self) -> Head:
+    def _probe(self) -> Head | QuantizedHead:
         """Run a few tokens, to learn the width of the logits, and the head by which they follow from hidden states.
 
         With the cache, also read the same tokens one by one, and compare.

@@ -130,7 +130,9 @@ def test_logits_are_near_those_of_the_numbers_that_weights_stand_for(
     made = [models.transformers(folder, weights=form), models.transformers(str(folder), weights=form)]
     made.append(models.transformers(network, words, weights=form))
     first, *others = (logits(inner(model)) for model in made)
-    assert all(torch.equal(other, first) for other in others)
+    # Last bits of torch's own products, of experts, depend on where in memory weights begin.
+    near = 0.01 * first.std() if kind == "qwen2-moe" else 0
+    assert all((other - first).abs().max() <= near for other in others)
     expected = logits(unpacked(network, form))
     assert (first - expected).abs().mean() < 0.05 * expected.std()
     after = network.state_dict()
