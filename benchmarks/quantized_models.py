@@ -9,7 +9,7 @@ the median of rounds, by the clock on the wall. llama.cpp is that of the package
 free-N      N texts of 64 tokens, greedy: tokens a second
 json-N      N records of a schema, greedy, by its grammar and by `generate.json`: tokens a second
 prompt      a prompt of about 512 tokens that begins like no other, and one token: tokens of the prompt a second
-load        seconds from the imports to the first text, once, and MB that the process has grown by then
+load        seconds from the imports to the first token, once, and MB that the process has grown by then
 
 With a text, prompts are cut from it, llama.cpp writes 16 tokens behind each, and trellm reads the same tokens: how
 often it would have written another one, by how much it likes that better (difference of log probabilities), and how
@@ -60,7 +60,7 @@ def prompts_of(kind: str, seed: int) -> list[str]:
     asked = "Write down a person as JSON." if kind.startswith("json") else "Tell me a story."
     return [
         f"<|im_start|>user\n{pick.choice(WORDS)} {pick.randrange(1000)}: {asked}<|im_end|>\n<|im_start|>assistant\n"
-        for _ in range(int(kind.split("-")[1]))
+        for _ in range(int(kind.split("-")[1]) if "-" in kind else 1)
     ]
 
 
@@ -86,7 +86,7 @@ def llama_cpp(path: str, threads: int, parallel: int) -> Callable[[str, int], tu
         if kind.startswith("json"):
             options |= {"json_schema": SCHEMA, "n_predict": LONGEST}
         else:
-            options |= {"n_predict": 1 if kind == "prompt" else WRITTEN, "ignore_eos": True}
+            options |= {"n_predict": WRITTEN if kind.startswith("free") else 1, "ignore_eos": True}
         asked = [{"prompt": prompt, **options} for prompt in prompts_of(kind, seed)]
         begin = time.perf_counter()
         found: list[Any] = list(pool.map(server.handle_completions, asked))
@@ -103,15 +103,17 @@ def trellm(path: str, threads: int, parallel: int) -> Callable[[str, int], tuple
 
     torch.set_num_threads(threads)
     model: Any = models.gguf(path)
-    free, record = generate.text(model), generate.json(model, SCHEMA)
+    free = generate.text(model)
 
     def run(kind: str, seed: int) -> tuple[int, float]:
         prompts = prompts_of(kind, seed)
         begin = time.perf_counter()
         if kind.startswith("json"):
-            found: Any = record.run(prompts, search=Greedy(), max_tokens=LONGEST, batch_size=parallel)
+            found: Any = generate.json(model, SCHEMA).run(
+                prompts, search=Greedy(), max_tokens=LONGEST, batch_size=parallel
+            )
         else:
-            count = 1 if kind == "prompt" else WRITTEN
+            count = WRITTEN if kind.startswith("free") else 1
             found = free.run(prompts, search=Greedy(), max_tokens=count, min_tokens=count, batch_size=parallel)
         taken = time.perf_counter() - begin
         if kind == "prompt":
@@ -165,7 +167,7 @@ def work(engine: str, path: str, threads: int, parallel: int) -> None:
     assert package
     before, begin = resident(), time.perf_counter()
     run = (trellm if engine == "trellm" else llama_cpp)(path, threads, parallel)
-    run("free-1", 0)
+    run("first", 0)
     loaded = time.perf_counter() - begin
     print(json.dumps([loaded, resident() - before]), flush=True)
     for line in sys.stdin:

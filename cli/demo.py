@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import OptionError
-from .models import load_model
+from .models import load_model, threads_option
 
 if TYPE_CHECKING:
     from ..engine.generator import Generator
@@ -147,6 +147,7 @@ def examples() -> list[Example]:
 
 
 @click.command()
+@threads_option
 @click.option("--model", "-m", "name", help="As of `trellm generate`, such as smollm2. [default: the small one]")
 def demo(name: str | None) -> None:
     """Show constrained generation with the small model in the package: prompt, constraint, output. Offline, in seconds.

@@ -17,7 +17,7 @@ from .constraint import ConstraintOptions, constraint_options
 from .ending import Interruption, ending
 from .files import Output, Prompt, Resumed, StandardOutput, plain_lines, read_prompts, report_page, result_line, writing
 from .flags import SizeType, TextType
-from .models import load_model
+from .models import load_model, threads_option
 from .search import Searching, search_options
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 2GiB; by default half of what is free.")
 @click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
+@threads_option
 @click.option(
     "--weights", metavar="q8|q4", help="Quantize the model's weights, for a CPU; they are saved for next time."
 )

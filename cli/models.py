@@ -14,7 +14,7 @@ from ..engine.downloads.cache import kept, pulled_file
 from ..engine.downloads.hub import cached_models
 from ..engine.downloads.registry import REGISTRY
 from ..errors import OptionError
-from .flags import in_flags
+from .flags import Command, in_flags
 
 if TYPE_CHECKING:
     from ..engine.models import Model
@@ -35,6 +35,21 @@ def check_model(name: str | None, device: str | None, dtype: str | None, weights
         raise click.UsageError("--weights is for models of transformers that are named")
     if name is not None and not os.path.exists(os.path.expanduser(name)):
         pulled_file(name)
+
+
+def threads_option(command: Command) -> Command:
+    """A decorator for commands that run a model."""
+    return click.option(
+        "--threads", type=click.IntRange(1), metavar="N", expose_value=False, callback=_use_threads,
+        help="Threads of the model on a CPU. [default: as many as there are physical cores]",
+    )(command)  # fmt: skip
+
+
+def _use_threads(context: click.Context, option: click.Parameter, count: int | None) -> None:
+    if count is not None:
+        import torch
+
+        torch.set_num_threads(count)
 
 
 def load_model(name: str | None, device: str | None, dtype: str | None, weights: str | None = None) -> Model:

@@ -14,7 +14,7 @@ import click
 
 from .ending import ending
 from .flags import NumberType, SizeType
-from .models import ZIP, check_model, load_model
+from .models import ZIP, check_model, load_model, threads_option
 from .warmup import warm
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 20GB; by default half of what is free.")
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
 @click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
+@threads_option
 @click.option(
     "--weights", metavar="q8|q4", help="Quantize the model's weights, for a CPU; they are saved for next time."
 )

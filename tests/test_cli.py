@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from trellm import SMC, Beam, Exact, Importance, Sample, Vocabulary, models
 from trellm.cli import demo as demo_module
 from trellm.cli import main
@@ -79,6 +80,16 @@ def test_demo_keeps_to_its_constraints(capsys: pytest.CaptureFixture[str]) -> No
     assert re.fullmatch(r"'\d{4}-\d{2}-\d{2}'", outputs[3])
     assert ast.literal_eval(outputs[4])["name"] in [tool["name"] for tool in demo_module.TOOLS]
     assert all(word in outputs[6] for word in demo_module.WORDS)
+
+
+def test_threads_of_the_model_are_chosen() -> None:
+    before = torch.get_num_threads()
+    try:
+        assert main(["generate", "-r", "[ab]{2}", "-p", "x", "--threads", "3"]) == 0
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert main(["generate", "-r", "a", "-p", "x", "--threads", "0"]) == 2
 
 
 def test_demo_names_the_constraints_that_it_uses() -> None:

@@ -88,9 +88,18 @@ class DecoderModel(HeadedModel, Sendable):
         """Run a few tokens, to learn the width of the logits and whether the head can be called apart."""
         text = _LONGER_TEXT if self._keeps_states else _TEXT
         ids = torch.tensor([text], device=self.device)
-        logits: Tensor = self.model(input_ids=ids, use_cache=False).logits[0]
+        found: list[Any] = []
+
+        def keep(body: Any, given: Any, states: Any) -> None:
+            found.append(states)
+
+        hook = self._body.register_forward_hook(keep)
+        try:
+            logits: Tensor = self.model(input_ids=ids, use_cache=False).logits[0]
+        finally:
+            hook.remove()
         check_numbers(self.model, logits)
-        hidden: Any = getattr(self._body(input_ids=ids, use_cache=False), "last_hidden_state", None)
+        hidden: Any = getattr(found[-1], "last_hidden_state", None) if found else None
         self._width = logits.shape[-1]
         self._head = None if hidden is None else find_head(self.model, hidden[0], logits)
         # On an accelerator, several small launches cost more than one over all tokens.

@@ -27,8 +27,16 @@ if hasattr(os, "register_at_fork"):
 
 
 def thread_count() -> int:
-    """How many threads a step may have: those of torch, and not more than there are cores."""
-    return min(torch.get_num_threads(), os.cpu_count() or 1)
+    """How many threads a step may have: those of torch, and not more than there are cores for this process.
+
+    Threads that wait for one another keep their cores busy meanwhile: more of them would be slower than fewer.
+    """
+    return min(torch.get_num_threads(), _core_count())
+
+
+def _core_count() -> int:
+    cores = os.cpu_count() or 1
+    return min(cores, len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else cores
 
 
 def run_all(calls: Sequence[Callable[[], None]]) -> None:

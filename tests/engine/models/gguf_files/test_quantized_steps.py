@@ -38,6 +38,7 @@ def use_threads(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Let steps have so many threads, however small they are and however few cores there are."""
     threads._crew.cache_clear()
     monkeypatch.setattr(threads.os, "cpu_count", lambda: count)
+    monkeypatch.setattr(threads, "_core_count", lambda: count)
     monkeypatch.setattr(torch, "get_num_threads", lambda: count)
     monkeypatch.setattr(quantized, "_WORTH", 1)
 
