@@ -13,6 +13,7 @@ SCRIPT = """
     from pathlib import Path
     import trellm.kernels
     from trellm.cli.warmup import warm
+    from trellm.kernels.logits import warmup
 
     folder = Path(trellm.kernels.__file__).parent
     called = set()
@@ -34,6 +35,10 @@ SCRIPT = """
     assert len(kernels) > 50
     # A kernel is compiled with each that mentions it.
     compiled = [name for name, (file, _) in kernels.items() if (file, name) in called]
+    for name in compiled:
+        compiled += [other for other in kernels[name][1] if other in kernels and other not in compiled]
+    # Those on quantized weights are nothing but what is compiled.
+    compiled += [name for name, _ in warmup.quantized_thunks()]
     for name in compiled:
         compiled += [other for other in kernels[name][1] if other in kernels and other not in compiled]
     print(sorted(set(kernels) - set(compiled)))

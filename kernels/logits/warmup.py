@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
+from numba.core import config
 
 
 def thunks() -> list[tuple[str, Callable[[], object]]]:
@@ -79,6 +81,33 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ("step_selective", lambda: recurrent.step_selective(logits, states, logits, logits, square, logits, logits)),
         ("step_heads", lambda: recurrent.step_heads(token, heads, token, single, single, token, token)),
         ("step_delta", lambda: recurrent.step_delta(token, heads, token, token, token, single, single)),
+        # Without the JIT nothing is there that they could call.
+        *([] if cast("Any", config).DISABLE_JIT else quantized_thunks()),
+    ]
+
+
+def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
+    """Those on quantized weights: a matrix of eight rows, and a decoder without layers."""
+    from ..attention.paged import AttentionRows
+    from ..decoder.stacks import Texts
+    from ..quantized import layers, products
+
+    weights = np.frombuffer(bytes(8 * 34), np.uint8).reshape(8, 34)  # that cannot be written to, as those of files
+    matrix = products.QuantizedMatrix("Q8_0", 32, weights)
+    states, out, ids = np.zeros((1, 32), np.float32), np.zeros((1, 8), np.float32), np.zeros(8, np.int64)
+    rounded = products.RoundedStates.of(1, 32)
+    given = matrix.number, matrix.data, matrix.blocks, *rounded.arrays, 1
+    none, one, heads, zero = states[0, :0], np.ones(1, np.int32), states[None], np.zeros(1, np.int32)
+    nothing, whole = np.zeros((0, 4), np.int64), np.zeros(7, np.int64)
+    stack = layers.QuantizedStack(nothing, whole, nothing, nothing, np.zeros((0, 3)))
+    texts = Texts(nothing, whole, nothing, *(AttentionRows(zero, zero, zero, one, zero) for _ in range(2)))
+    room = layers.QuantizedRoom(states, states, *rounded.arrays, np.zeros(1, np.int64))
+    work = states, heads, heads, zero, states, states, stack, texts, states[0], none, 1.0, none, heads, room
+    return [
+        ("round_states", lambda: products.round_states(*rounded.arrays, states, 1)),
+        ("multiply_quantized", lambda: products.multiply_quantized(out, *given, 0, 8)),
+        ("multiply_rows_of", lambda: products.multiply_rows_of(out, *given, ids, 0, 8)),
+        ("read_quantized_layers", lambda: layers.read_quantized_layers(*work, 0, 0, 1, 0)),
     ]
 
 
