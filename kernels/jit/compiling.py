@@ -181,7 +181,7 @@ def _announce() -> None:
         if _State.kept
         else "in every process, because no folder for them can be written to; set NUMBA_CACHE_DIR to one that can"
     )
-    how_long = "some minutes in all" if PORTABLE else "about half a minute in all"
+    how_long = "some minutes in all" if PORTABLE else "about a minute in all"
     if MISSING:
         how_long += f", since numba {numba.__version__} lacks {MISSING}"
     print(f"trellm: compiling kernels {how_often}; {how_long} ...", file=sys.stderr, flush=True)
