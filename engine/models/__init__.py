@@ -91,14 +91,18 @@ def transformers(
     return adapted(model, tokenizer, cache=cache, weights=options.weights)
 
 
-def gguf(path: Any, tokenizer: Any = None, *, cache: bool = True) -> DecoderModel | EncoderDecoderModel:
-    """The model in a GGUF file, whose weights stay packed as they are there, and mapped: on a CPU, without a network.
+def gguf(
+    path: Any, tokenizer: Any = None, *, cache: bool = True, device: Any = None, dtype: Any = None
+) -> DecoderModel | EncoderDecoderModel:
+    """The model in a GGUF file, whose weights stay quantized as they are, and mapped: on a CPU, without a network.
 
     `models.transformers` takes such a path too, and `pulled` the name of a file that was pulled. Needs the package
     gguf; docs/models.md says which files are read.
     path: of the file
     tokenizer: another one than that of the file
     cache: as for `models.transformers`
+    device, dtype: where it runs instead, such as "cuda", and in which type, there bfloat16 unless given; then all
+        weights are unpacked into that type
 
     Raises ModelError, with the path, for a file that is not there, is damaged, or has another model than those that are
     read; OptionError for what is no path and where the package is absent, VocabularyError for a tokenizer.
@@ -106,20 +110,22 @@ def gguf(path: Any, tokenizer: Any = None, *, cache: bool = True) -> DecoderMode
     from ...checks import switch
 
     switch(cache, "cache")
-    from .load_options import path_of_file
+    from .load_options import LoadOptions, path_of_file
     from .loading import loaded_gguf
 
-    place = path_of_file(path)
-    asked = {"path": place, "tokenizer": tokenizer, "cache": cache}
-    return loaded_gguf(place, tokenizer, cache=cache).made_by(gguf, asked)
+    place, options = path_of_file(path), LoadOptions(device=device, dtype=dtype)
+    asked = {"path": place, "tokenizer": tokenizer, "cache": cache, **options.asked}
+    return loaded_gguf(place, tokenizer, options, cache=cache).made_by(gguf, asked)
 
 
-def pulled(name: str, tokenizer: Any = None, *, cache: bool = True) -> DecoderModel | EncoderDecoderModel:
+def pulled(
+    name: str, tokenizer: Any = None, *, cache: bool = True, device: Any = None, dtype: Any = None
+) -> DecoderModel | EncoderDecoderModel:
     """A model that `trellm pull` has fetched, such as "smollm2": a GGUF file, loaded without a network as by `gguf`.
 
     `models.transformers` takes such a name too, where no folder has it; this looks nowhere but among pulled models.
     name: as `trellm pull` takes it, or `owner/repo:FILE.gguf` of a file in the Hugging Face Hub's cache
-    tokenizer, cache: as for `gguf`
+    tokenizer, cache, device, dtype: as for `gguf`
 
     Raises ModelError for a model that has not been pulled, OptionError for a name that is none, and as `gguf` does.
     """
@@ -135,10 +141,12 @@ def pulled(name: str, tokenizer: Any = None, *, cache: bool = True) -> DecoderMo
             f"name={brief(name)}: no name of a pulled model; there are {', '.join(map(repr, REGISTRY))}, and "
             "'owner/repo:FILE.gguf' of the Hugging Face Hub; models.transformers takes other names, and folders"
         )
+    from .load_options import LoadOptions
     from .loading import loaded_gguf
 
-    asked = {"name": name, "tokenizer": tokenizer, "cache": cache}
-    return loaded_gguf(place, tokenizer, cache=cache).made_by(pulled, asked)
+    options = LoadOptions(device=device, dtype=dtype)
+    asked = {"name": name, "tokenizer": tokenizer, "cache": cache, **options.asked}
+    return loaded_gguf(place, tokenizer, options, cache=cache).made_by(pulled, asked)
 
 
 def from_function(

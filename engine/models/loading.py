@@ -63,17 +63,22 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
 
 
 def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
-    """The model of a GGUF file. Raises OptionError for what is not for such files, ModelError for the file."""
+    """The model of a GGUF file. Raises OptionError for what is not for such files, ModelError for the file.
+
+    It stays quantized on a CPU with states in float32; for another device or type its weights are unpacked.
+    """
     for name in options.given:
-        value = getattr(options, name)
-        is_usual = name in ("device", "dtype") and str(value) in ("cpu", "float32", "torch.float32")
-        if not is_usual and name != "trust_remote_code":
+        if name not in ("device", "dtype", "trust_remote_code"):
             raise OptionError(
-                f"{name}={brief(value)}: a model of a GGUF file runs on a CPU, with states in float32 and its weights "
-                "as they are in the file; leave the option out"
+                f"{name}={brief(getattr(options, name))}: a model of a GGUF file has its weights, configuration and "
+                "tokenizer from the file; leave the option out"
             )
-    model, own = load_gguf(path)
-    return model, own if tokenizer is None else tokenizer
+    device = torch.device("cpu") if options.device is None else options.device
+    usual = "float32" if device.type == "cpu" else "bfloat16"
+    dtype = str(usual if options.dtype == "auto" else options.dtype).removeprefix("torch.")
+    stays = (device.type, dtype) == ("cpu", "float32")
+    model, own = load_gguf(path, None if stays else getattr(torch, dtype))
+    return model.to(device), own if tokenizer is None else tokenizer
 
 
 def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
@@ -106,10 +111,9 @@ def adapted(
         raise OptionError(said) from error
 
 
-def loaded_gguf(path: str, tokenizer: Any, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
+def loaded_gguf(path: str, tokenizer: Any, options: LoadOptions, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
     """The model in a GGUF file, whatever that is called. Raises as `load_gguf` and `adapted` do."""
-    model, own = load_gguf(path)
-    return adapted(model, own if tokenizer is None else tokenizer, cache=cache)
+    return adapted(*_of_gguf(path, tokenizer, options), cache=cache)
 
 
 def _adapter(place: str) -> Any:

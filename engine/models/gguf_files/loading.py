@@ -31,9 +31,10 @@ _EXPONENT = 0x7C00
 """Bits that are all set in a float16 that is infinite or NaN."""
 
 
-def load_gguf(path: str | Path) -> tuple[Any, GGUFTokenizer]:
+def load_gguf(path: str | Path, dtype: torch.dtype | None = None) -> tuple[Any, GGUFTokenizer]:
     """The model and the tokenizer of a file, whose weights are mapped.
 
+    dtype: into which all weights are unpacked instead
     Raises ModelError for the file, OptionError where the package gguf is absent.
     """
     path = Path(path)
@@ -49,15 +50,16 @@ def load_gguf(path: str | Path) -> tuple[Any, GGUFTokenizer]:
             "`llama-gguf-split --merge` first"
         )
     tokenizer = tokenizer_of(file)
-    return _Loader(file, tokenizer).model(), tokenizer
+    return _Loader(file, tokenizer, dtype).model(), tokenizer
 
 
 class _Loader:
     """Puts the tensors of a file into the modules of its architecture, and keeps account of those that it took."""
 
-    def __init__(self, file: GGUFFile, tokenizer: GGUFTokenizer) -> None:
+    def __init__(self, file: GGUFFile, tokenizer: GGUFTokenizer, dtype: torch.dtype | None) -> None:
         self._file = file
         self._tokenizer = tokenizer
+        self._dtype = dtype
         self._taken: set[str] = set()
         self._quants: Any = import_module("gguf.quants")
 
@@ -81,7 +83,7 @@ class _Loader:
         self._check_all_taken()
         if is_absent(model) or any(buffer.device.type == "meta" for buffer in model.buffers()):
             raise self._fault(f"{architecture.network} of this version of transformers has parts that no tensor fills")
-        return model.eval()
+        return (model if self._dtype is None else model.to(self._dtype)).eval()
 
     def _empty(self, architecture: Architecture, options: dict[str, Any]) -> Any:
         """The model without values."""
@@ -133,10 +135,10 @@ class _Loader:
 
     def _embedding(self, empty: Any, words: GGUFTensor) -> nn.Module:
         scale = float(getattr(empty, "scalar_embed_scale", 1.0))
-        if words.kind in FORMATS:
+        if self._stays(words):
             kind = import_module("gguf").GGMLQuantizationType[words.kind]
             return QuantizedEmbedding(_matrix(words, words.data), partial(self._quants.dequantize, qtype=kind), scale)
-        empty.weight = _parameter(words.reals())
+        empty.weight = self._unpacked(words, words.data)
         if "embed_scale" in empty._buffers:
             empty.embed_scale = torch.tensor(scale)
         return empty
@@ -160,13 +162,27 @@ class _Loader:
             order = _halves(rows, heads)
             data, bias = data[order], None if bias is None else bias[order]
         added = None if bias is None else torch.as_tensor(bias)
-        if found.kind in FORMATS:
+        if self._stays(found):
             return QuantizedLinear(_matrix(found, data), added)
         made = nn.Linear(width, rows, bias=False, device="meta")
-        made.weight = _parameter(GGUFTensor(name, found.kind, found.shape, data).reals())
+        made.weight = self._unpacked(found, data)
         if added is not None:
             made.bias = nn.Parameter(added, requires_grad=False)
         return made
+
+    def _stays(self, tensor: GGUFTensor) -> bool:
+        """Whether a tensor is quantized, and is to stay so."""
+        return tensor.kind in FORMATS and self._dtype is None
+
+    def _unpacked(self, tensor: GGUFTensor, data: NDArray[np.uint8]) -> nn.Parameter:
+        """The numbers of a tensor, of which these are the rows."""
+        if tensor.kind in FORMATS:
+            kind = import_module("gguf").GGMLQuantizationType[tensor.kind]
+            numbers = self._quants.dequantize(data, kind)
+        else:
+            numbers = GGUFTensor(tensor.name, tensor.kind, tensor.shape, data).reals()
+        found = torch.as_tensor(numbers)
+        return nn.Parameter(found if self._dtype is None else found.to(self._dtype), requires_grad=False)
 
     def _norm(self, name: str, module: nn.Module, added: float) -> None:
         for own, empty in list(module.named_parameters(recurse=False)):

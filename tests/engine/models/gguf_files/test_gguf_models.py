@@ -63,6 +63,20 @@ def test_all_products_stay_quantized_and_mapped(tmp_path: Path) -> None:
             assert not module.matrix.data.flags.writeable
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(("kind", "weights"), [("llama", "Q4_1"), ("gemma3", "Q8_0"), ("phi3", "F16")])
+def test_weights_are_unpacked_for_other_types(kind: str, weights: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    """As they are for a GPU: transformers' own modules, with the numbers that quantized weights stand for."""
+    network = network_of(kind)
+    write_model(tmp_path / "m.gguf", kind, network, weights)
+    model = models.gguf(tmp_path / "m.gguf", dtype=dtype)
+    assert isinstance(model, DecoderModel)
+    assert {weights.dtype for weights in model.model.parameters()} == {dtype}
+    assert not any(isinstance(module, QuantizedLinear) for module in model.model.modules())
+    expected = logits(network.to(dtype)).double()
+    assert (logits(model.model) - expected).abs().max() < (1e-4 if dtype == torch.float64 else 0.1) * expected.std()
+
+
 @pytest.mark.parametrize("weights", ["F32", "Q8_0"])
 def test_texts_are_those_of_the_same_network(weights: str, tmp_path: Path) -> None:
     """However it is given, and with a cache or without; of plain weights, beside transformers' own modules."""
@@ -91,12 +105,12 @@ def test_what_ends_a_text_and_begins_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "match"),
-    [({"dtype": "bfloat16"}, "dtype='bfloat16'"), ({"revision": "main"}, "revision='main'"),
+    [({"revision": "main"}, "revision='main'"), ({"quantization_config": {}}, "quantization_config"),
      ({"attn_implementation": "eager"}, "attn_implementation"), ({"device_map": "auto"}, "device_map")],
 )  # fmt: skip
 def test_options_that_are_not_for_files_are_refused(options: dict[str, Any], match: str, tmp_path: Path) -> None:
     write_model(tmp_path / "m.gguf", "llama", network_of("llama"))
-    with pytest.raises(OptionError, match=f"{match}.*runs on a CPU"):
+    with pytest.raises(OptionError, match=f"{match}.*from the file"):
         models.transformers(tmp_path / "m.gguf", **options)
 
 
