@@ -30,10 +30,11 @@ pytest.importorskip("gguf")
 needs_pip = pytest.mark.skipif(find_spec("pip") is None, reason="this environment has no pip, which fetches wheels")
 NAME, MEMBER = "tiny", "trellm_tiny/tiny.gguf"
 PULL = """
-import json, sys
+import json, signal, sys
 from trellm.cli import main
 from trellm.engine.downloads.registry import REGISTRY, RegisteredModel
 REGISTRY["tiny"] = RegisteredModel(**json.loads(sys.argv[1]))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored below a shell's background job
 sys.exit(main(["pull", "tiny", *sys.argv[2:]]))
 """
 

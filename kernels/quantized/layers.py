@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..attention.paged import attend_blocks
-from ..attention.panels import attend_panels
 from ..decoder.layers import add, bend, gate, normalise, place_heads
 from ..decoder.products import FAST
 from ..decoder.stacks import Texts, stored_at
@@ -258,16 +257,11 @@ def attend_share(
     settings: Reals,
     scratch: Reals,
 ) -> None:
-    """A thread's part of the attention of one layer."""
+    """A thread's part of the attention of one layer.
+
+    Each token is read by itself, from all its text: so it makes no difference with which others it is read.
+    """
     window, chunk, none = texts.reaches[layer, 0], texts.reaches[layer, 1], settings[:0]
-    short, long = texts.short, texts.long
-    heads = short.firsts.size * keys.shape[1]
-    low, high = heads * thread // threads, heads * (thread + 1) // threads
-    attend_blocks(mixed, queries, keys, values, short, low, high, window, chunk, none, settings, scratch)
-    for row in range(long.firsts.size):
-        first, blocks = long.firsts[row], long.blocks[long.tables[row] :]
-        end = first + long.widths[row]
-        attend_panels(
-            mixed[first:end], queries[first:end], keys, values, blocks, long.starts[row], window, chunk, none, settings,
-            thread, threads,
-        )  # fmt: skip
+    rows = texts.short
+    for head in range(thread, rows.firsts.size * keys.shape[1], threads):
+        attend_blocks(mixed, queries, keys, values, rows, head, head + 1, window, chunk, none, settings, scratch)

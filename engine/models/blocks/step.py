@@ -120,6 +120,16 @@ class PackedStep:
             blocks.extend(self._chunks[chunk].table.blocks)
         return self._packed(blocks, tables, self.long)
 
+    def rows_of(self, width: int) -> AttentionRows:
+        """All chunks, cut into pieces of up to so many tokens."""
+        blocks, pieces = array("i"), array("i")
+        for first, count, start, chunk in zip(self.firsts, self.widths, self.starts, self._chunks, strict=True):
+            for at in range(0, count, width):
+                pieces.extend((len(blocks), first + at, min(width, count - at), start + at))
+            blocks.extend(chunk.table.blocks)
+        columns = np.frombuffer(pieces, np.int32).reshape(-1, 4).T
+        return AttentionRows(np.frombuffer(blocks, np.int32), *(np.ascontiguousarray(column) for column in columns))
+
     @property
     def limits(self) -> NDArray[np.int64]:
         """How far back each layer looks [layers, 2]: window and chunk, 0 without limit."""

@@ -71,7 +71,8 @@ class GGUFFile:
         except OSError as error:
             raise ModelError(f"{path}: cannot be read as a GGUF file: {error}") from error
         except GGUFError as error:
-            raise ModelError(f"{path}: {error}") from error
+            what_to_do = "" if ";" in str(error) else "; fetch the file again, or convert the model again"
+            raise ModelError(f"{path}: {error}{what_to_do}") from error
         return cls(path, header.metadata, found)
 
     def need(self, key: str, kind: type | tuple[type, ...]) -> Any:

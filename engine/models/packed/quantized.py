@@ -22,6 +22,8 @@ from .host import texts_of
 
 _AT_ONCE = 64
 """Tokens that are multiplied together: their states stay near while weights pass by."""
+_PIECE = 8
+"""Tokens of a sequence whose attention a thread computes, before it takes those of others."""
 _MUCH = 1 << 29
 """Products of a thread in one call: some 100 ms. Between calls Ctrl-C is seen."""
 _READ = 4
@@ -33,8 +35,8 @@ _WORTH = 1 << 20
 class QuantizedKernels:
     """Decoders whose weights are in formats of GGUF, with norms and what lies between products in float32.
 
-    A token's states are the same to the last bit on any number of threads, and whatever is read beside it, but for
-    attention: that of up to `FEW` tokens of a sequence is summed in another order than that of more.
+    A token's states are the same to the last bit on any number of threads, whatever is read beside it, and whether its
+    text is read at once or in parts. Roundings to 8 bits would magnify a difference in the last bits.
     """
 
     def __init__(self, description: DecoderDescription, weights: DecoderWeights[QuantizedProducts]) -> None:
@@ -82,10 +84,10 @@ class QuantizedKernels:
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
         work = max(len(states), _READ) * self._numbers
         threads = min(thread_count(), max(1, work * description.layers // _WORTH))
-        longest = max((step.ends[row] for row in step.short), default=0)
-        scratch = np.empty((threads, heads.queries, longest), np.float32)
+        scratch = np.empty((threads, heads.queries, max(step.ends)), np.float32)
         settings, _ = step.settings(description.scale, None, states.dtype)
-        texts, room = texts_of(step, heads, residual), self._room(len(states))
+        rows = step.rows_of(_PIECE)
+        texts, room = texts_of(step, heads, residual, rows, rows), self._room(len(states))
         some = max(1, _MUCH * threads // work)
         for begin in range(0, description.layers, some):
             room.arrivals[0] = 0

@@ -99,7 +99,7 @@ def load_saved(source: Source) -> tuple[QuantizedWeights, Mapping[str, Any] | No
         return QuantizedWeights(tensors, layers, json.loads(facts["names"])), json.loads(facts["generation"])
     except FileNotFoundError:
         return None
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         _LOG.warning("%s is damaged (%s): it is made again", file, error)
         return None
 

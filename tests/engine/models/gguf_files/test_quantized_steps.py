@@ -72,6 +72,18 @@ def test_threads_change_no_bit(much: int, at_once: int, tmp_path: Path, monkeypa
             assert torch.equal(one[0], two[0]) and torch.equal(one[1], two[1])
 
 
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_a_text_read_in_parts_is_that_read_at_once(kind: str, tmp_path: Path) -> None:
+    """Its first blocks may lie in the cache, and the last tokens come alone: no bit changes."""
+    model = model_of(tmp_path, kind, "Q4_1")
+    generator = generate.text(model)
+    options: Any = {"search": Greedy(), "max_tokens": 6, "heal": False, "logprobs": True}
+    for length in (17, 20, 33, 100):
+        ids = [7 * place % 250 for place in range(length)]
+        first, second = (generator.run(ids, **options) for _ in range(2))
+        assert first.token_ids == second.token_ids and first.logprobs == second.logprobs
+
+
 def test_company_changes_no_token(tmp_path: Path) -> None:
     model = model_of(tmp_path)
     for generator in (generate.text(model), generate.regex(model, r"[a-z]+ \d{3}( [a-z]+)*")):
