@@ -124,7 +124,7 @@ def trellm(path: str, threads: int, parallel: int) -> Callable[[str, int], tuple
 
 
 def agree(path: str, text: Path, count: int) -> dict[str, Any]:
-    """How far both are from one another."""
+    """Differences between both on the same tokens: a row."""
     import torch
     import xllamacpp
     from trellm import models

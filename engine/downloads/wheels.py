@@ -24,7 +24,7 @@ from .registry import RegisteredModel
 
 _PART = 1 << 20
 _REASON = 300
-"""How many characters of pip's message are told."""
+"""Characters of pip's message that are told."""
 _MISMATCH = "DO NOT MATCH THE HASHES"
 _DAMAGED = (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, zlib.error)
 

@@ -82,11 +82,6 @@ class QuantizedHead:
         self._linear = linear
         self._finish = finish
         self.sparse_head_limit = linear.out_features // 32
-        self.baked: tuple[int, ...] = ()  # weights of a file stay where they are
-
-    def raw(self, hidden: Tensor) -> Tensor:
-        """float32 logits [n, V]."""
-        return self(hidden, None)
 
     def __call__(self, hidden: Tensor, ids: Tensor | None) -> Tensor:
         """float32 [n, V] or [n, len(ids)] from hidden states [n, hidden size]."""
@@ -162,20 +157,16 @@ def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | QuantizedHea
     if type(linear) not in (nn.Linear, QuantizedLinear) or linear.in_features != hidden.shape[-1]:
         return None
     added: Tensor | None = getattr(model, "final_logits_bias", None)
-    finishes = _finishes(model.config.get_text_config())
-    heads: list[Head | QuantizedHead]
-    if isinstance(linear, QuantizedLinear):
-        kind = hidden.dtype
-        heads = [QuantizedHead(linear, finish) for finish in finishes]
-    else:
-        kind = linear.weight.dtype
-        bias = None if added is None else added[0].to(linear.weight)
-        heads = [Head(linear, finish, bias) for finish in finishes]
+    bias = None if added is None else added[0].to(linear.weight)
+    heads = [
+        QuantizedHead(linear, finish) if isinstance(linear, QuantizedLinear) else Head(linear, finish, bias)
+        for finish in _finishes(model.config.get_text_config())
+    ]
     found = [head(hidden, None) for head in heads]
     # Where logits are small a soft cap hardly shows: the nearest it is, not the first that is near.
     far = [distance(each, logits) if each.shape == logits.shape else math.inf for each in found]
     best = far.index(min(far))
-    return heads[best] if far[best] <= tolerance(model, kind) else None
+    return heads[best] if far[best] <= tolerance(model, linear.weight.dtype) else None
 
 
 def _finishes(config: Any) -> Sequence[Finish]:

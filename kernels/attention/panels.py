@@ -39,8 +39,6 @@ def attend_panels(
     chunk: Int,
     sinks: Reals,
     settings: Reals,
-    share: Int,
-    shares: Int,
 ) -> None:
     """Attention of tokens that lie at `start` ... of a text, each to the tokens of the text up to itself.
 
@@ -48,7 +46,6 @@ def attend_panels(
     keys, values: [blocks, heads, BLOCK, size]
     blocks: [n] where the text lies; what no token looks at is not read
     window, chunk, sinks, settings: as `attend_blocks` has them
-    share, shares: the part of the work that is done, of so many; 0 of 1 is all. What comes of it is the same to the bit
     """
     lanes = 2 * VECTOR // keys.itemsize
     heads, size, depth, kind = keys.shape[1], keys.shape[3], values.shape[3], keys.dtype
@@ -61,8 +58,6 @@ def attend_panels(
     scores, factors = np.empty((_PANEL, lanes), kind), np.empty(lanes, kind)
     for head in range(heads):
         for low in range(0, count, _TILES * lanes):
-            if (head + low // (_TILES * lanes)) % shares != share:
-                continue
             tiles = (min(count - low, _TILES * lanes) + lanes - 1) // lanes
             for tile in range(tiles):
                 first = low + tile * lanes

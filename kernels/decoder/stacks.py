@@ -128,9 +128,8 @@ def attend_texts(
         first, blocks = long.firsts[row], long.blocks[long.tables[row] :]
         end = first + long.widths[row]
         attend_panels(
-            mixed[first:end], queries[first:end], keys, values, blocks, long.starts[row], window, chunk, none, settings,
-            0, 1,
-        )  # fmt: skip
+            mixed[first:end], queries[first:end], keys, values, blocks, long.starts[row], window, chunk, none, settings
+        )
 
 
 @inner_njit

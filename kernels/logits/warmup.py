@@ -73,9 +73,7 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ),
         (
             "attend_panels",
-            lambda: panels.attend_panels(
-                token, token, stored, stored, zero, 0, 0, 0, logits[0, :0], logits[0, :2], 0, 1
-            ),
+            lambda: panels.attend_panels(token, token, stored, stored, zero, 0, 0, 0, logits[0, :0], logits[0, :2]),
         ),
         ("step_convolution", lambda: recurrent.step_convolution(logits, states, logits, square, none, True)),
         ("step_selective", lambda: recurrent.step_selective(logits, states, logits, logits, square, logits, logits)),
@@ -105,8 +103,7 @@ def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
     work = states, heads, heads, zero, states, states, stack, texts, states[0], none, 1.0, none, heads, room
     return [
         ("round_states", lambda: products.round_states(*rounded.arrays, states, 1)),
-        ("multiply_quantized", lambda: products.multiply_quantized(out, *given, 0, 8)),
-        ("multiply_rows_of", lambda: products.multiply_rows_of(out, *given, ids, 0, 8)),
+        ("multiply_quantized", lambda: products.multiply_quantized(out, *given, ids, 0, 8)),
         ("read_quantized_layers", lambda: layers.read_quantized_layers(*work, 0, 0, 1, 0)),
     ]
 

@@ -17,6 +17,7 @@ from .tiles import product_of
 Reals = NDArray[np.float32]
 _NUMBERS = {name: number for number, name in enumerate(FORMATS)}
 _product = product_of()
+_ALL = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +54,7 @@ class QuantizedMatrix:
     def multiply(self, out: Reals, states: RoundedStates, ids: NDArray[np.int64] | None, first: int, last: int) -> None:
         """out[:, i] = the products of row ids[i], or of row i where no ids are given, for i in range(first, last)."""
         given = self.number, self.data, self.blocks, *states.arrays, len(out)
-        if ids is None:
-            multiply_quantized(out, *given, first, last)
-        else:
-            multiply_rows_of(out, *given, ids, first, last)
+        multiply_quantized(out, *given, _ALL if ids is None else ids, first, last)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,35 +139,16 @@ def multiply_quantized(
     scales: Reals,
     totals: Reals,
     tokens: Int,
+    ids: NDArray[np.int64],
     first: Int,
     last: Int,
 ) -> None:
-    """out[t, row] = weight[row] @ states[t], of the rows from `first` on and before `last`.
+    """out[t, i] = weight[ids[i]] @ states[t], for i from `first` on and before `last`.
 
     out: [n, rows]; weight: uint8 [rows, bytes], of the format of that number; states, scales, totals: `round_states`
+    ids: none for the rows i themselves
     """
     multiply_at(
         number, address(out), out.shape[1], address(weight), weight.shape[1], blocks, address(states),
-        address(scales), address(totals), tokens, 0, first, last,
-    )  # fmt: skip
-
-
-@njit(error_model="numpy")
-def multiply_rows_of(
-    out: Reals,
-    number: Int,
-    weight: NDArray[np.uint8],
-    blocks: Int,
-    states: NDArray[np.int8],
-    scales: Reals,
-    totals: Reals,
-    tokens: Int,
-    rows: NDArray[np.int64],
-    first: Int,
-    last: Int,
-) -> None:
-    """out[t, i] = weight[rows[i]] @ states[t], for i from `first` on and before `last`."""
-    multiply_at(
-        number, address(out), out.shape[1], address(weight), weight.shape[1], blocks, address(states),
-        address(scales), address(totals), tokens, address(rows), first, last,
+        address(scales), address(totals), tokens, address(ids) if ids.size > 0 else np.int64(0), first, last,
     )  # fmt: skip

@@ -62,16 +62,16 @@ class Case:
             attend_blocks(out, self.queries, self.keys, self.values, rows, lo, hi, window, chunk, sinks, how, scratch)
         return out
 
-    def by_panels(self, window: int, chunk: int, cap: float, with_sinks: bool, shares: int = 1) -> Any:
-        """What the kernel for long chunks answers, a row at a time, each in so many shares."""
+    def by_panels(self, window: int, chunk: int, cap: float, with_sinks: bool) -> Any:
+        """What the kernel for long chunks answers, a row at a time."""
         out = np.full((*self.queries.shape[:2], self.values.shape[3]), np.nan, self.kind)
         sinks, how = self.sinks if with_sinks else self.sinks[:0], np.array([0.3, cap], self.kind)
         first = 0
         for table, (start, width) in zip(self.tables, self.rows, strict=True):
             part = slice(first, first + width)
-            where = out[part], self.queries[part], self.keys, self.values, table, start
-            for share in range(shares):
-                attend_panels(*where, window, chunk, sinks, how, share, shares)
+            attend_panels(
+                out[part], self.queries[part], self.keys, self.values, table, start, window, chunk, sinks, how
+            )
             first += width
         return out
 
@@ -128,7 +128,6 @@ def test_the_kernel_for_long_chunks_is_attention(
         case.freed(reach[0])
     found = case.by_panels(*reach, cap, with_sinks)
     assert np.allclose(found, case.expected(*reach, cap, with_sinks), rtol=0, atol=TOLERANCES[kind])
-    assert np.array_equal(case.by_panels(*reach, cap, with_sinks, shares=3), found)
 
 
 def test_many_rows_in_parts() -> None:

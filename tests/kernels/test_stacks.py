@@ -64,7 +64,7 @@ class Step:
         long = self.long
         for first, width, start, table in zip(long.firsts, long.widths, long.starts, long.tables, strict=True):
             part = slice(first, first + width)
-            attend_panels(mixed[part], queries[part], *self.stored[layer], long.blocks[table:], start, *limits, 0, 1)
+            attend_panels(mixed[part], queries[part], *self.stored[layer], long.blocks[table:], start, *limits)
         return mixed.reshape(len(mixed), -1)
 
 

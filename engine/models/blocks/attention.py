@@ -169,8 +169,7 @@ def _in_place(
         first, start, blocks = step.firsts[chunk], step.starts[chunk], step.blocks_of(chunk)
         for lo, hi in pairwise(_pieces(step.widths[chunk], start, reach, queries[0].numel())):
             part = slice(first + lo, first + hi)
-            own = written[part], asked[part]
-            calls.append(partial(attend_panels, *own, keys, values, blocks, start + lo, *limits, 0, 1))
+            calls.append(partial(attend_panels, written[part], asked[part], keys, values, blocks, start + lo, *limits))
     run_all(calls)
 
 

@@ -171,7 +171,7 @@ class _Loader:
         return made
 
     def _stays(self, tensor: GGUFTensor) -> bool:
-        """Whether a tensor is quantized, and is to stay so."""
+        """True of a tensor that is quantized and is to stay so."""
         return tensor.kind in FORMATS and self._dtype is None
 
     def _unpacked(self, tensor: GGUFTensor, data: NDArray[np.uint8]) -> nn.Parameter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -32,6 +33,9 @@ _WORTH = 1 << 20
 """Products that are worth another thread."""
 
 
+Part = TypeVar("Part")
+
+
 class QuantizedKernels:
     """Decoders whose weights are in formats of GGUF, with norms and what lies between products in float32.
 
@@ -44,8 +48,9 @@ class QuantizedKernels:
         self._weights = weights
         none = weights.last.weight.new_empty(0)
         self._last = weights.last.weight.numpy(), (none if weights.last.bias is None else weights.last.bias).numpy()
-        gated = description.gated
-        layers = [_matrices_of(own, gated) for own in weights.layers]
+        products = [(own.attention, own.out, own.up, own.down) for own in weights.layers]
+        layers = [_in_order(*(part.matrices for part in own)) for own in products]
+        biases = [_in_order(*(part.biases for part in own)) for own in products]
         rows = [0 if each is None else len(each.data) for each in layers[0]]
         self._most_rows = max(sum(rows[: VALUES + 1]), rows[GATES] + rows[UP])
         self._most_columns = max(each.width for each in layers[0] if each is not None)
@@ -54,7 +59,7 @@ class QuantizedKernels:
         self._stack = QuantizedStack(
             np.array([_place_of(each) for own in layers for each in own], np.int64),
             np.array(rows, np.int64),
-            np.array([_biases_of(own, gated) for own in weights.layers], np.int64),
+            np.array([[_address(each) for each in own] for own in biases], np.int64),
             np.array([_norms_of(own) for own in weights.layers], np.int64),
             np.full((len(layers), 3), description.norm_eps),
         )
@@ -86,7 +91,7 @@ class QuantizedKernels:
         threads = min(thread_count(), max(1, work * description.layers // _WORTH))
         scratch = np.empty((threads, heads.queries, max(step.ends)), np.float32)
         settings, _ = step.settings(description.scale, None, states.dtype)
-        rows = step.rows_of(_PIECE)
+        rows = step.rows_of(_PIECE)  # of which none are long: these would be summed in another order
         texts, room = texts_of(step, heads, residual, rows, rows), self._room(len(states))
         some = max(1, _MUCH * threads // work)
         for begin in range(0, description.layers, some):
@@ -110,17 +115,12 @@ class QuantizedKernels:
         )  # fmt: skip
 
 
-def _matrices_of(own: LayerWeights[QuantizedProducts], gated: bool) -> list[QuantizedMatrix | None]:
-    """The matrices of a layer in the order in which kernels number them; None for gates where there are none."""
-    gates = [] if gated else [None]
-    return [*own.attention.matrices, *own.out.matrices, *gates, *own.up.matrices, *own.down.matrices]
-
-
-def _biases_of(own: LayerWeights[QuantizedProducts], gated: bool) -> list[int]:
-    """Where their biases lie."""
-    gates = [] if gated else [None]
-    given = [*own.attention.biases, *own.out.biases, *gates, *own.up.biases, *own.down.biases]
-    return [_address(each) for each in given]
+def _in_order(
+    attention: Sequence[Part], out: Sequence[Part], up: Sequence[Part], down: Sequence[Part]
+) -> list[Part | None]:
+    """A layer's matrices or biases in the order in which kernels number them; None for gates where there are none."""
+    gates = [None] if len(up) == 1 else []
+    return [*attention, *out, *gates, *up, *down]
 
 
 def _norms_of(own: LayerWeights[QuantizedProducts]) -> list[int]:

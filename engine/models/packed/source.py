@@ -111,8 +111,8 @@ def _check(body: Any, found: Roles, layers: Sequence[Roles], description: Decode
         _need(attention.head_dim == description.heads.size, f"layer {number}: heads of another size")
         _need(attention.scaling == description.scale, f"layer {number}: scaling of attention")
         for name, (count, width) in _products_of(parts, description).items():
-            shape, bias = _shape_of(parts[name]), parts[name].bias
-            _need(shape == (count, width), f"layer {number}: {name} of shape {shape}")
+            weight, bias = _by_rows(parts[name]), parts[name].bias
+            _need(tuple(weight.shape) == (count, width), f"layer {number}: {name} of shape {tuple(weight.shape)}")
             has_bias = name in description.biases or name == "queries_keys_values"
             _need((bias is not None) == has_bias, f"layer {number}: biases of {name}")
             _need(bias is None or tuple(bias.shape) == (count,), f"layer {number}: a bias of {name}")
@@ -125,7 +125,8 @@ def _check(body: Any, found: Roles, layers: Sequence[Roles], description: Decode
         given = getattr(norm, "bias", None)
         _need(norm.weight is not None and tuple(norm.weight.shape) == (width,), "a norm of another size")
         _need((given is not None) == biased and eps == description.norm_eps, "a norm of another kind")
-    _need(_shape_of(found["embedding"])[1] == description.hidden, "embeddings of another size")
+    words = found["embedding"].weight
+    _need(words.shape[1] == description.hidden, "embeddings of another size")
     _need(getattr(found["embedding"], "scale", 1.0) == 1.0, "embeddings that are scaled")
     if description.positions == "learned":
         _need(found["positions"].weight.shape[1] == description.hidden, "embeddings of several sizes")
@@ -137,7 +138,7 @@ def _check(body: Any, found: Roles, layers: Sequence[Roles], description: Decode
         isinstance(parts[name], QuantizedLinear) for parts in layers for name in _products_of(parts, description)
     ]
     _need(all(products) or not any(products), "products of which some are quantized")
-    _check_parameters(body, found["last"].weight)
+    _check_parameters(body, words)
 
 
 def _products_of(parts: Roles, description: DecoderDescription) -> dict[str, tuple[int, int]]:
@@ -208,14 +209,6 @@ def _product_of(modules: Sequence[Any]) -> Any:
         return LinearWeights(_by_rows(modules[0]).data, None if bias is None else bias.data)
     weight = _joined([module.weight for module in modules])
     return LinearWeights(weight, None if modules[0].bias is None else _joined([module.bias for module in modules]))
-
-
-def _shape_of(module: Any) -> tuple[int, int]:
-    """Rows and columns of a product or an embedding."""
-    if isinstance(module, QuantizedLinear | QuantizedEmbedding):
-        return len(module.matrix.data), module.matrix.width
-    rows, columns = _by_rows(module).shape
-    return rows, columns
 
 
 def _by_rows(module: Any) -> Tensor:
