@@ -158,7 +158,7 @@ def counted(results: Iterable[Any]) -> Counts:
 
 def ours(model: Any, kind: str, batch: int, tokens: int) -> Run:
     from trellm import Engine, generate
-    from trellm.engine.device import batch
+    from trellm.engine.device import batch as launches
 
     prompts = [PROMPT.format(number) for number in range(batch)]
     if kind == "schemas":
@@ -181,14 +181,14 @@ def ours(model: Any, kind: str, batch: int, tokens: int) -> Run:
         "compact": lambda: generate.json(model, records(), whitespace="compact"),
     }
     generator = makers["compact" if kind in ("forced", "narrow") else kind]()
-    few = 0 if kind == "narrow" else batch.FEW
+    few = 0 if kind == "narrow" else launches.FEW
 
     def together() -> Counts:
-        before, batch.FEW = batch.FEW, few
+        before, launches.FEW = launches.FEW, few
         try:
             return counted(generator.run(prompts, max_tokens=tokens, batch_size=batch, draft=kind != "forced"))
         finally:
-            batch.FEW = before
+            launches.FEW = before
 
     return together
 
