@@ -14,6 +14,7 @@ from . import guides
 from .checks import items_of, mapping_of, one_of, switch, text_of, texts_of, whole
 from .engine.arguments import check_model
 from .engine.decode.after import After
+from .engine.decode.frames import Frame
 from .engine.extraction import Extractor
 from .engine.formats import format_of, values_of_type
 from .engine.generator import Generator, run_together, values_of
@@ -37,14 +38,19 @@ T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
 
 
-class AfterOptions(TypedDict, total=False):
-    """Types of the options of all constraints that are about free text before them."""
+Around = tuple[str, str]
+"""Text before an answer and behind it."""
+
+
+class AroundOptions(TypedDict, total=False):
+    """Types of the options of all constraints that are about text around them."""
 
     after: str | int | None
     thinking: int | None
+    frame: Around | None
 
 
-class JSONOptions(AfterOptions, total=False):
+class JSONOptions(AroundOptions, total=False):
     """Types of the options of `json`."""
 
     order: Order
@@ -60,9 +66,12 @@ class JSONOptions(AfterOptions, total=False):
     limits: Limits | None
 
 
-class QuoteOptions(AfterOptions, total=False):
+class QuoteOptions(TypedDict, total=False):
     """Types of the options of `extract` that do not change what type its values have."""
 
+    after: str | int | None
+    thinking: int | None
+    frame: Around | Literal["auto"] | None
     boundary: Boundary
     min_chars: int
     max_chars: int | None
@@ -71,10 +80,13 @@ class QuoteOptions(AfterOptions, total=False):
     limits: Limits | None
 
 
-def text(model: Model, *, limits: Limits | None = None) -> Generator[str]:
-    """Free text, up to EOS, a stop string or max_tokens. Value: str. limits: of what `include` asks for."""
+def text(model: Model, *, limits: Limits | None = None, frame: Around | None = None) -> Generator[str]:
+    """Free text, up to EOS, a stop string or max_tokens. Value: str. limits: of what `include` asks for.
+
+    frame: see `regex`; its mark ends the text as a stop string does
+    """
     check_model(model, "generate.text")
-    return Generator(model, limits=limits)
+    return Generator(model, limits=limits, frame=Frame.of(frame))
 
 
 def regex(
@@ -84,13 +96,15 @@ def regex(
     *,
     dialect: Literal["python", "ecma"] = "python",
     limits: Limits | None = None,
-    **thinking: Unpack[AfterOptions],
+    **around: Unpack[AroundOptions],
 ) -> Generator[str]:
     """Text that matches the whole pattern. Value: str.
 
     flags: of Python's `re`; dialect: "python" or "ecma"; limits: of work and memory, see `Limits`
     after, thinking: a marker such as "</think>", up to which there is free text first, of at most so many tokens, by
         default 1024; what comes of it is `Generation.thought`. max_tokens counts both. Without healing and `include`.
+    frame: text before the answer, which the model reads as the beginning of it, and a mark behind, which ends it in
+        place of EOS, such as ('The answer is "', '"'); no part of the value, nor of `Generation.text`
     Raises PatternError, LanguageError, LimitError.
     """
     check_model(model, "generate.regex", pattern)
@@ -98,29 +112,29 @@ def regex(
     whole(flags, "flags", 0)
     one_of(dialect, "dialect", ("python", "ecma"))
     guide = guides.RegexGuide(pattern, model.vocabulary, flags=flags, dialect=dialect, limits=limits)
-    return Generator(model, guide, limits=limits, after=_after(thinking))
+    return Generator(model, guide, limits=limits, **_around(around))
 
 
 @overload
 def choice(
-    model: Model, choices: type[E], *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+    model: Model, choices: type[E], *, limits: Limits | None = None, **around: Unpack[AroundOptions]
 ) -> Generator[E]: ...
 @overload
 def choice(  # pyright: ignore[reportOverlappingOverload]
-    model: Model, choices: Mapping[str, T], *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+    model: Model, choices: Mapping[str, T], *, limits: Limits | None = None, **around: Unpack[AroundOptions]
 ) -> Generator[T]: ...
 @overload
 def choice(
-    model: Model, choices: Iterable[str], *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+    model: Model, choices: Iterable[str], *, limits: Limits | None = None, **around: Unpack[AroundOptions]
 ) -> Generator[str]: ...
 @overload
 def choice(
-    model: Model, choices: Any, *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+    model: Model, choices: Any, *, limits: Limits | None = None, **around: Unpack[AroundOptions]
 ) -> Generator[Any]: ...
 def choice(
-    model: Model, choices: Any, *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+    model: Model, choices: Any, *, limits: Limits | None = None, **around: Unpack[AroundOptions]
 ) -> Generator[Any]:
-    """One of the texts. Value: what it stands for. after, thinking: see `regex`.
+    """One of the texts. Value: what it stands for. after, thinking, frame: see `regex`.
 
     choices: texts, which stand for themselves; a dict of values by text, such as {"yes": True, "no": False}; an Enum
         class or a Literal, whose values are written as `str` does and stand for the members, or the values
@@ -137,16 +151,14 @@ def choice(
     texts = texts_of(choices if written is None else list(written), "choices", "choice")
     guide = guides.ChoiceGuide(texts, model.vocabulary, limits=limits)
     convert = None if written is None else written.__getitem__
-    return Generator(model, guide, convert, limits=limits, after=_after(thinking))
+    return Generator(model, guide, convert, limits=limits, **_around(around))
 
 
-def fsm(
-    model: Model, machine: Any, *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
-) -> Generator[str]:
-    """Text that an `interegular` FSM accepts. Value: str. after, thinking: see `regex`."""
+def fsm(model: Model, machine: Any, *, limits: Limits | None = None, **around: Unpack[AroundOptions]) -> Generator[str]:
+    """Text that an `interegular` FSM accepts. Value: str. after, thinking, frame: see `regex`."""
     check_model(model, "generate.fsm", machine)
     guide = guides.FSMGuide(machine, model.vocabulary, limits=limits)
-    return Generator(model, guide, limits=limits, after=_after(thinking))
+    return Generator(model, guide, limits=limits, **_around(around))
 
 
 def cfg(
@@ -157,9 +169,9 @@ def cfg(
     *,
     contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
     limits: Limits | None = None,
-    **thinking: Unpack[AfterOptions],
+    **around: Unpack[AroundOptions],
 ) -> Generator[str]:
-    """A text of a context-free grammar. Value: str. after, thinking: see `regex`.
+    """A text of a context-free grammar. Value: str. after, thinking, frame: see `regex`.
 
     grammar: in Lark's language or llama.cpp's GBNF, as `syntax` says, or read already; start: the rule that the
     whole text must match, "start" (Lark) or "root" (GBNF) if not given.
@@ -177,7 +189,7 @@ def cfg(
     one_of(syntax, "syntax", ("lark", "gbnf"))
     _check_contexts(contexts)
     guide = guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts, limits=limits)
-    return Generator(model, guide, limits=limits, after=_after(thinking))
+    return Generator(model, guide, limits=limits, **_around(around))
 
 
 @overload
@@ -219,7 +231,9 @@ def extract(
     spans: int = 1,
     order: Literal["document", "score"] = "document",
     limits: Limits | None = None,
-    **thinking: Unpack[AfterOptions],
+    after: str | int | None = None,
+    thinking: int | None = None,
+    frame: Around | Literal["auto"] | None = "auto",
 ) -> Generator[Any]:
     """A piece of a context, letter for letter, with its place. Value: Span. after, thinking: see `regex`.
 
@@ -232,6 +246,8 @@ def extract(
         though not in `iter`, `generate.batch` and `Engine.submit`, where they are what was drawn.
     order: of several spans: "document", or "score", by what the model's own probabilities say of each text
     limits: of work and memory, see `Limits`
+    frame: see `regex`; "auto" puts the answer to a chat into quotation marks, or other marks where the context has
+        these, behind "The answer is", unless there is `after`; None for none
     Where a text stands several times in the context, the span is the place around which the most words of the prompt
     stand (see `engine.extraction.Extractor`), and `Span.occurrences` has all places.
     Raises OptionError, and LanguageError where there is nothing to quote.
@@ -253,23 +269,22 @@ def extract(
         none_text=none_text,
         limits=limits,
     )
-    return Extractor(model, guide, spans, order, limits, _after(thinking))
+    framed: Any = frame if frame == "auto" else Frame.of(frame)
+    return Extractor(model, guide, spans, order, limits, After.of(after, thinking), framed)
 
 
 @overload
 def format(
-    model: Model, kind: type[T], *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+    model: Model, kind: type[T], *, limits: Limits | None = None, **around: Unpack[AroundOptions]
 ) -> Generator[T]: ...
 @overload
 def format(
-    model: Model, kind: Any, *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
+    model: Model, kind: Any, *, limits: Limits | None = None, **around: Unpack[AroundOptions]
 ) -> Generator[Any]: ...
-def format(
-    model: Model, kind: Any, *, limits: Limits | None = None, **thinking: Unpack[AfterOptions]
-) -> Generator[Any]:
+def format(model: Model, kind: Any, *, limits: Limits | None = None, **around: Unpack[AroundOptions]) -> Generator[Any]:
     """A value of a Python type: int, float, bool, date, time, datetime, UUID, an Enum class or Literal[...].
 
-    Value: of that type. after, thinking: see `regex`. Raises OptionError for other types.
+    Value: of that type. after, thinking, frame: see `regex`. Raises OptionError for other types.
     """
     check_model(model, "generate.format", kind)
     written = format_of(kind)
@@ -277,7 +292,7 @@ def format(
         guide = guides.ChoiceGuide(written.choices, model.vocabulary, limits=limits)
     else:
         guide = guides.RegexGuide(written.pattern, model.vocabulary, limits=limits)
-    return Generator(model, guide, written.convert, limits, _after(thinking))
+    return Generator(model, guide, written.convert, limits, **_around(around))
 
 
 @overload
@@ -305,9 +320,9 @@ def json(
     contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
     unenforced: Unenforced = "refuse",
     limits: Limits | None = None,
-    **thinking: Unpack[AfterOptions],
+    **around: Unpack[AroundOptions],
 ) -> Generator[Any]:
-    """JSON text that satisfies a schema, parsed. Value: of the type asked for. after, thinking: see `regex`.
+    """JSON text that satisfies a schema, parsed. Value: of the type asked for. after, thinking, frame: see `regex`.
 
     schema: a JSON Schema as a dict, as JSON text, or True (the value is what `json.loads` gives); a pydantic
         model, dataclass, TypedDict or other type that pydantic knows (an instance of it); a function (a dict of
@@ -345,7 +360,7 @@ def json(
         unenforced=unenforced,
         limits=limits,
     )
-    return Generator(model, guide, structure.convert, limits, _after(thinking))
+    return Generator(model, guide, structure.convert, limits, **_around(around))
 
 
 def batch(pairs: Iterable[tuple[Generator[Any], Prompt]], **options: Unpack[CallOptions]) -> list[Any]:
@@ -370,12 +385,17 @@ def _pairs(pairs: Any) -> list[tuple[Generator[Any], Prompt]]:
     return found
 
 
-def _after(given: AfterOptions) -> After | None:
-    """What is said of free text before a constraint. Raises OptionError for other options."""
+def _around(given: AroundOptions) -> dict[str, Any]:
+    """Options of a generator about text around its answers. Raises OptionError, TypeError for others."""
     for name in given:
-        if name not in AfterOptions.__annotations__:
-            raise TypeError(f"{name!r} is no option of this constraint; after= and thinking= are options of all")
-    return After.of(given.get("after"), given.get("thinking"))
+        if name not in AroundOptions.__annotations__:
+            raise TypeError(
+                f"{name!r} is no option of this constraint; after=, thinking= and frame= are options of all"
+            )
+    return {
+        "after": After.of(given.get("after"), given.get("thinking")),
+        "frame": Frame.of(given.get("frame")),
+    }
 
 
 def _check_contexts(contexts: Any) -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 import click
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chatting:
-    """is_on: whether a text is what a user says; after, thinking: as options of constraints.
+    """is_on: whether a text is what a user says; after, thinking, frame: as options of constraints.
 
     tools, documents: what the file of that option holds.
     """
@@ -37,6 +37,7 @@ class Chatting:
     thinking: int | None
     tools: list[Any] | None
     documents: list[Any] | None
+    frame: tuple[str, str] | Literal["auto"] | None
 
     def options(self) -> dict[str, Any]:
         """As options of a call."""
@@ -58,12 +59,23 @@ def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--chat", is_flag=True, help="A text is what a user says: the tokenizer's chat template writes it.")
     @click.option("--after", type=TextType(), metavar="TEXT", help="Free text up to this comes before the constraint.")
     @click.option("--thinking", type=click.IntRange(0), help="Most tokens of that text. [default: 1024]")
+    @click.option(
+        "--frame",
+        type=(TextType(), TextType()),
+        metavar="BEFORE BEHIND",
+        help="Text that the model reads before its answer, and a mark that ends it; no part of the answer.",
+    )
+    @click.option("--no-frame", is_flag=True, help="No quotation marks around answers to chats with --extract.")
     @click.option("--tools", callback=_read_list, metavar="FILE", help="Of chats: a JSON list of tools.")
     @click.option("--documents", "of_chats", callback=_read_list, metavar="FILE", help="Of chats: a JSON list.")
     @functools.wraps(command)
-    def with_chats(*args: Any, chat: bool, of_chats: list[Any] | None, **others: Any) -> Any:
+    def with_chats(*args: Any, chat: bool, of_chats: list[Any] | None, no_frame: bool, **others: Any) -> Any:
         given = {name: others.pop(name) for name in ("after", "thinking", "tools")}
-        return command(*args, chatting=Chatting(chat, documents=of_chats, **given), **others)
+        frame = others.pop("frame")
+        if no_frame and frame is not None:
+            raise click.UsageError("--frame asks for a frame, and --no-frame for none; leave one of them out")
+        framed = None if no_frame else frame or "auto"
+        return command(*args, chatting=Chatting(chat, documents=of_chats, frame=framed, **given), **others)
 
     return with_chats
 
@@ -266,6 +278,7 @@ def make_generator(
     weights: how to quantize them
     """
     from ..engine.decode.after import After, special_token
+    from ..engine.decode.frames import Frame
     from ..engine.engine import Engine
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
@@ -278,9 +291,11 @@ def make_generator(
     guide = None if constraint.is_free else constraint.guide(model.vocabulary, special=special)
     limits = constraint.limits
     after = None if chatting is None else After.of(chatting.after, chatting.thinking)
+    around: Any = "auto" if chatting is None else chatting.frame
+    frame = None if around == "auto" else Frame.of(around)
     if isinstance(guide, SubstringGuide):
-        return Extractor(model, guide, limits=limits, after=after)
-    return Generator(model, guide, limits=limits, after=after)
+        return Extractor(model, guide, limits=limits, after=after, frame=around if around == "auto" else frame)
+    return Generator(model, guide, limits=limits, after=after, frame=frame)
 
 
 def _given(prompts: TextIO | None) -> TextIO:

@@ -22,6 +22,7 @@ from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.marked import without_markers
 from .arguments import check_guide, check_model
 from .decode.after import After
+from .decode.frames import Frame
 from .decode.guide_cache import GuideCache
 from .decode.healing import is_known
 from .decode.requests import Job
@@ -63,6 +64,7 @@ class Generator(Copied, Generic[T]):
         convert: None = None,
         limits: Limits | None = None,
         after: After | None = None,
+        frame: Frame | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -72,6 +74,7 @@ class Generator(Copied, Generic[T]):
         convert: Convert[T],
         limits: Limits | None = None,
         after: After | None = None,
+        frame: Frame | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -80,10 +83,12 @@ class Generator(Copied, Generic[T]):
         convert: Convert[T] | None = None,
         limits: Limits | None = None,
         after: After | None = None,
+        frame: Frame | None = None,
     ) -> None:
         """guide: None for free text; convert: from a complete text to its value; limits: of what `include` adds.
 
         after: free text that comes first, up to a marker; the guide's text is what follows, and the value is of that
+        frame: text before and behind the guide's
         Raises OptionError.
         """
         check_model(model, "Generator")
@@ -95,8 +100,12 @@ class Generator(Copied, Generic[T]):
         self.model = model
         self.limits = None if limits is None else Limits.of(limits)
         self._behind = after
+        self.frame = frame
         if after is not None:
-            guide = after.before(guide, model, self.limits)
+            around = guide if guide is None or frame is None else frame.around(guide, self.limits)
+            guide = after.before(around, model, self.limits)
+        elif guide is not None and frame is not None:
+            guide = frame.closed(guide, self.limits)
         self._take(guide)
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
@@ -110,9 +119,20 @@ class Generator(Copied, Generic[T]):
             None if guide is None else GuideCache(guide, self.model.sparse_head_limit, limits=self.limits)
         )
         self._after = guide if isinstance(guide, AfterGuide) else None
-        said = guide if self._after is None else self._after.child
-        self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(said, "spans", None)
-        self._unenforced_in: Callable[[str], Mapping[str, bool | None]] | None = getattr(said, "unenforced_in", None)
+        self._inner = self._bare(guide)
+        self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(self._inner, "spans", None)
+        self._unenforced_in: Callable[[str], Mapping[str, bool | None]] | None = getattr(
+            self._inner, "unenforced_in", None
+        )
+
+    def _bare(self, guide: Any) -> Any:
+        """The guide of the answer alone, without what stands before and behind it."""
+        bare: Any = guide.child if isinstance(guide, AfterGuide) else guide
+        if self.frame is None or bare is None:
+            return bare
+        if self._behind is not None and self.frame.before:
+            bare = bare.child
+        return bare.child if self.frame.behind else bare
 
     @overload
     def __call__(self, prompts: Prompt, **options: Unpack[CallOptions]) -> T: ...  # pyright: ignore[reportOverlappingOverload]
@@ -209,9 +229,8 @@ class Generator(Copied, Generic[T]):
         return arrived, (self._described() if unmade is None else unmade,)
 
     def _described(self) -> Description:
-        guide = self.guide if self._after is None else self._after.child
-        options = {"convert": self._convert, "limits": self.limits, "after": self._behind}
-        return Description.of(type(self), self.model, guide, options)
+        options = {"convert": self._convert, "limits": self.limits, "after": self._behind, "frame": self.frame}
+        return Description.of(type(self), self.model, self._inner, options)
 
     def __repr__(self) -> str:
         return f"<Generator of {'free text' if self.guide is None else repr(self.guide)} with {self.model!r}>"
@@ -227,13 +246,20 @@ class Generator(Copied, Generic[T]):
             with self._lock:
                 if self.guide.is_worn:
                     self._take(self.guide.renewed())
-        return Job(prompt, self._including(goals) if goals else self._guide_cache)
+        guide_cache, frame = self._including(goals) if goals else self._guide_cache, self.frame
+        if frame is None or self._after is not None:
+            return Job(prompt, guide_cache)
+        if isinstance(prompt, str):
+            return Job(prompt + frame.before, guide_cache, closing=frame.behind)
+        return Job(prompt, guide_cache, lead=frame.before, closing=frame.behind)
 
     def knows(self, ids: Sequence[int], *, heal: bool = True) -> bool:
         """Whether a prompt with these tokens asks nothing of the constraint that was not asked before, so that to enter
         it waits for nobody who is at the constraint. heal: as in the options"""
         if self._guide_cache is None:
             return True
+        if self.frame is not None:
+            return False
         return is_known(self.model, tuple(ids), self._guide_cache, heal=heal)
 
     def _including(self, goals: tuple[Goal, ...]) -> GuideCache:
@@ -257,7 +283,10 @@ class Generator(Copied, Generic[T]):
         text_prefix = b"" if sequence.request.start.guide_cache else self.text_prefix
         text = bytes(sequence.text).removeprefix(text_prefix).decode(errors="replace")
         thought = None if self._after is None else self._after.split(sequence.tokens[sequence.inside :])
+        text = text.removesuffix(sequence.request.closing.decode())
         said = text if thought is None else thought.said
+        if thought is not None and self.frame is not None:
+            said = self.frame.within(said)
         value, error = self._converted(said, sequence)
         spans, unenforced, fault = self._looked_up(said, sequence)
         drawn = sequence.drawn

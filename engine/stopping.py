@@ -22,6 +22,10 @@ class StopStrings:
     def __bool__(self) -> bool:
         return bool(self.strings)
 
+    def also(self, string: str) -> StopStrings:
+        """These and another one; the same where that is empty."""
+        return StopStrings([*(each.decode() for each in self.strings), string]) if string else self
+
     def find(self, text: bytes | bytearray, known: int) -> int:
         """Where the first stop string in `text` begins, -1 if there is none.
 

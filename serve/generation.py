@@ -14,13 +14,13 @@ from starlette.requests import Request
 
 from ..checks import conforms
 from ..engine.decode.randomness import fresh_bits
-from ..engine.decode.requests import Job, requests_of
+from ..engine.decode.requests import requests_of
 from ..engine.decode.sequence import Request as RowRequest
 from ..engine.generator import Generator as TextGenerator
 from ..engine.handle import QUICK, Handle, Piece, Task
 from ..engine.models.protocol import SourceModel
 from ..engine.options import Options, RunOptions
-from ..engine.prompts.given import Prompt, is_chat, prompt_of
+from ..engine.prompts.given import Prompt
 from ..engine.results import Generation
 from ..engine.search import Beam, Greedy
 from ..errors import BudgetError, TrellmError
@@ -169,7 +169,7 @@ class GenerationRequest:
     async def enter(self) -> None:
         """Let the texts run. Raises ApiError, before anything runs."""
         ids: tuple[int, ...] | None = None
-        if self._is_short:
+        if self._is_short and not self._is_led:
             with self._told():
                 ids = self._ids(self.prompts[0], 0)
             if self._is_known(ids):
@@ -218,6 +218,11 @@ class GenerationRequest:
             return len(prompt) < SHORT
         return not is_large((prompt, self.options.extras), SHORT)
 
+    @property
+    def _is_led(self) -> bool:
+        """True where a text before the answer joins the prompt, with which it is made tokens of."""
+        return isinstance(self.prompts[0], str) and getattr(self.task, "frame", None) is not None
+
     def _is_known(self, ids: tuple[int, ...]) -> bool:
         """True where it enters the engine as quickly: the constraint, which another thread may be at, is not asked."""
         task: Any = self.task
@@ -241,12 +246,14 @@ class GenerationRequest:
         found: list[RowRequest] = []
         total = 0
         for number, prompt in enumerate(self.prompts):
-            ids = self._ids(prompt, number) if known is None else known
-            total += len(ids)
-            job = self.task.job(ids if is_chat(prompt_of(prompt, "the prompt")) else prompt, self.options.include)
+            job = self.task.job(prompt, self.options.include)
+            ids = self._ids(job.prompt, number) if known is None else known
+            job = replace(job, ids=ids)
+            size = len(job.encoded(self.service.model, self.options, number))
+            total += size
             needed = 0 if job.guide_cache is None else job.guide_cache.distance
-            options = self.options.within(self._budget(len(ids), needed))
-            made = requests_of(self.service.model, [Job(job.prompt, job.guide_cache, ids)], options)
+            options = self.options.within(self._budget(size, needed))
+            made = requests_of(self.service.model, [job], options)
             found += [replace(each, number=number) for each in made] if number else made
         return found, total
 

@@ -553,6 +553,16 @@ class TestGenerate:
         assert result["thought_cut"] is True
         assert "--thinking 3 without --after" in refused(capsys, *command, "--thinking", "3")
 
+    def test_text_around_an_answer(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["generate", "-m", model, "-r", "[a-z]{2,4}", "-p", "On "]
+        assert main([*command, "--frame", 'she said "', '"', "--out", "-"]) == 0
+        assert re.fullmatch("[a-z]{2,4}", json.loads(capsys.readouterr().out)["output"])
+        assert main([*command, "--frame", "", "."]) == 0
+        assert re.fullmatch("[a-z]{2,4}\n", capsys.readouterr().out)
+        assert "leave one of them out" in refused(capsys, *command, "--frame", "", ".", "--no-frame")
+        loose = [*command[:3], "-r", ".*", "-p", "On ", "--frame", "", "."]
+        assert "can itself go on with the closing mark" in refused(capsys, *loose)
+
     def test_results_with_samples_and_logprobs(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
         command = ["generate", "-m", model, "-r", "[ab]{2}", "-p", "x", "-n", "3", "--logprobs", "--out", "-"]
         assert main(command) == 0

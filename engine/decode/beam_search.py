@@ -60,8 +60,8 @@ class BeamSearch:
 
     def certain(self, group: BeamGroup) -> CommittedPrefix:
         """What the prompt's text will begin with, whichever hypothesis wins."""
-        running = [beam.text[: group.request.stop.safe(beam.text)] for beam in group.beams]
-        texts = [*running, *(one.text for _, one in group.finished.best)]
+        running = [beam.text[: group.request.safe(beam.text)] for beam in group.beams]
+        texts = [*running, *(one.text[: group.request.safe(one.text)] for _, one in group.finished.best)]
         least, most = min(texts), max(texts)  # all others lie between them
         return CommittedPrefix(least[: common(least, most)])
 

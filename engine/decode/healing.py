@@ -35,17 +35,20 @@ class HealedPrompt:
         return len(self.prompt) + self.tail
 
 
-def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None) -> HealedPrompt | None:
+def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int | None = None) -> HealedPrompt | None:
     """The prompt without the tokens that a token of the output may cross into; None if there are none.
 
     A prompt that is cut away completely begins with the token that begins a text (BOS), as an empty one does;
     where the tokenizer has none, its first token stays. A constraint by tokens rather than by bytes, and a model
     that reads its prompt apart from its output, have nothing to heal.
+    most: how many bytes at its end may be cut away; None for all
     """
     behind = _free(model) if guide_cache is None else guide_cache
     if behind.crossings is None or getattr(model, "is_encoder_decoder", False):
         return None
     kept = behind.crossings.cut(prompt)
+    while most is not None and len(model.vocabulary.decode(prompt[kept:])) > most:
+        kept += 1
     begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
     first = prompt[:kept] or (prompt[:1] if begin is None else (begin,))
     tail = _tail(model, prompt, kept)

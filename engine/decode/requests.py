@@ -11,7 +11,7 @@ from ...guides.tagged.after_guide import AfterGuide
 from ..models.generation_config import NOTHING, Suppressed
 from ..models.protocol import BEGIN, DraftedModel, Model, SourceModel
 from ..options import Options
-from ..prompts.encoding import Ids, ids_of
+from ..prompts.encoding import Ids, continued, ids_of
 from ..prompts.given import Prompt
 from ..search import Beam, Target
 from ..stopping import StopStrings
@@ -26,15 +26,23 @@ DEFAULT_TOKENS = 256
 
 @dataclass(frozen=True)
 class Job:
-    """One prompt, as `prompt_of` knows them, with its constraint. ids: its tokens, where they are known already"""
+    """One prompt, as `prompt_of` knows them, with its constraint.
+
+    ids: its tokens, where they are known already
+    lead: what the answer to a chat, or to token ids, begins with, which the model reads behind them
+    closing: the mark at the end of a text, which is no part of the answer; "" for none
+    """
 
     prompt: Prompt
     guide_cache: GuideCache | None
     ids: Ids | None = None
+    lead: str = ""
+    closing: str = ""
 
     def encoded(self, model: Model, options: Options, number: int) -> Ids:
-        """Its tokens. Raises OptionError."""
-        return ids_of(model, self.prompt, number, options.extras) if self.ids is None else self.ids
+        """Its tokens, the lead with them. Raises OptionError."""
+        ids = ids_of(model, self.prompt, number, options.extras) if self.ids is None else self.ids
+        return (*ids, *continued(model, self.lead, number)) if self.lead else ids
 
 
 def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Request]:
@@ -44,7 +52,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Req
 
 def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[Request]:
     check_draft(model, options.draft)
-    stop = StopStrings(options.stop)
+    stops = StopStrings(options.stop)
     stop_ids, bias = frozenset(options.stop_ids), bias_of(model, options.logit_bias)
     for token in stop_ids:
         if not 0 <= token < model.vocabulary.size:
@@ -53,7 +61,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
     spelt = suppressed.of(model.vocabulary)
     forces_end: bool = getattr(model, "forces_end", False)
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
-        if not _is_free(job) and (stop or stop_ids):
+        if not _is_free(job) and (stops or stop_ids):
             raise OptionError(
                 "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
                 "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
@@ -65,6 +73,8 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 "fewer, or raise max_tokens"
             )
         needed = 0 if start.guide_cache is None else start.guide_cache.distance
+        # The mark behind free text ends it as a stop string does.
+        stop, closing = (stops.also(job.closing), "") if _is_free(job) else (stops, job.closing)
         # A text of no token would say nothing, and one that lacks a goal is none.
         is_last = forces_end and _is_free(job) and budget > max(needed, 1)
         for sample in range(1 if isinstance(options.search, (Beam, Target)) else options.search.n):
@@ -88,6 +98,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 draft=options.draft,
                 learns=options.seed is None,
                 forces_end=is_last,
+                closing=closing.encode(),
             )
 
 
@@ -98,11 +109,17 @@ def _is_free(job: Job) -> bool:
 def _start(model: Model, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
     """Where a prompt's text begins, healed where it is to be and there is room for that, and its budget."""
     if conforms(model, SourceModel):
+        if job.lead:
+            raise OptionError(
+                f"frame: {model!r} reads prompts apart from its answers, so that no text can stand before these; give "
+                'only a closing mark, as in frame=("", "."), or leave it out'
+            )
         return _decoder_start(model, job, options, number)
     prompt, asked = _encode(model, job, options, number), options.max_tokens
     needed = 0 if job.guide_cache is None else job.guide_cache.distance
-    has_end = isinstance(job.prompt, str) and prompt != (BEGIN,)
-    start = healed(model, prompt, job.guide_cache) if options.heal and has_end else None
+    has_end = (isinstance(job.prompt, str) or job.lead) and prompt != (BEGIN,)
+    most = None if isinstance(job.prompt, str) else len(job.lead.encode())
+    start = healed(model, prompt, job.guide_cache, most) if options.heal and has_end else None
     if start is not None and start.guide_cache is not None:
         # A token that begins in the prompt may save the output one or more.
         fewest = start.guide_cache.distance if asked is not None and asked < needed else needed

@@ -125,7 +125,7 @@ class Sampler:
 
     def certain(self, sequence: SequenceState) -> CommittedPrefix:
         """The certain beginning of the text, whatever comes, and how many of its tokens spell no more."""
-        safe = sequence.request.stop.safe(sequence.text)
+        safe = sequence.request.safe(sequence.text)
         text = bytes(sequence.text[:safe])
         if sequence.done:
             return CommittedPrefix(text)

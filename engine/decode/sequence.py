@@ -42,6 +42,7 @@ class Request:
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
     trace: whether the beams of every step are
     draft: whether guesses of how it goes on are read along, see engine/drafts; or a smaller model that guesses too
+    closing: the mark that ends the text behind the answer; empty for none
     learns: whether what is learnt of the prompt's texts is kept for further calls
     """
 
@@ -63,6 +64,7 @@ class Request:
     draft: bool | Model = True
     learns: bool = False
     forces_end: bool = False
+    closing: bytes = b""
 
     @property
     def width(self) -> int:
@@ -160,6 +162,12 @@ class Request:
         if not self.controls.may_break(len(tokens), ends):
             return _NONE
         return self.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
+
+    def safe(self, text: bytes | bytearray) -> int:
+        """How many bytes of a text come before anything that may yet turn out a stop string or the closing mark."""
+        longest = min(len(self.closing), len(text))
+        begun = next((count for count in range(longest, 0, -1) if self.closing.startswith(text[-count:])), 0)
+        return min(self.stop.safe(text), len(text) - begun)
 
     @property
     def first_state(self) -> int:

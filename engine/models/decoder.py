@@ -18,7 +18,7 @@ from ..sending.origin import Sendable
 from .blocks.reach import LayerMemory, layer_kinds, unscaled_context
 from .blocks.storage import BlockStorage, NoMemory
 from .body.runner import AttentionMasks, BodyRunner
-from .generation_config import begin_of, eos_ids, forces_end, suppressed_of
+from .generation_config import answers_bare, begin_of, eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, find_head
 from .nearness import check_numbers, distance, is_rounding, tolerance
 from .packed.decoder import DescribedDecoder
@@ -77,6 +77,7 @@ class DecoderModel(HeadedModel, Sendable):
         self.suppressed = suppressed_of(model, self._width)
         self.forces_end = forces_end(model, tokenizer)
         self.begin_id = begin_of(model, self._width)
+        self.answers_bare = answers_bare(model)
 
     def _layer_kinds(self) -> list[LayerMemory]:
         if self._cache_name is None and "state" in inspect.signature(self._body.forward).parameters:

@@ -88,6 +88,11 @@ def begin_of(model: Any, size: int) -> int | None:
     return None
 
 
+def answers_bare(model: Any) -> bool:
+    """Whether the model was trained to answer chats with nothing but the answer, so that quotations need no frame."""
+    return getattr(getattr(model, "generation_config", None), "answers_bare", None) is True
+
+
 def forces_end(model: Any, tokenizer: Any) -> bool:
     """Whether the last token of a free text's budget is EOS, as the model's own `generate` has it."""
     forced = _listed(getattr(getattr(model, "generation_config", None), "forced_eos_token_id", None))
@@ -117,7 +122,7 @@ def warn_of(model: Any, tokenizer: Any) -> None:
     if getattr(config, "cache_implementation", None) == "quantized":
         names.append("cache_implementation")
     known = [] if config is None else list(cast("dict[str, Any]", vars(config)))
-    names += [name for name in known if name not in FIELDS and not name.startswith("_")]
+    names += [name for name in known if name not in FIELDS and name != "answers_bare" and not name.startswith("_")]
     missing = _said(config, names)
     told = [f"give {', '.join(options)} to calls, or leave it"] if options else []
     told += [f"{', '.join(missing)} have no effect"] if missing else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from operator import index
 from typing import Any, cast
 
@@ -38,6 +39,18 @@ def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:
         if token >= size:
             raise OptionError(f"{what}, token {place} is {token}; the model has tokens 0 to {size - 1}")
     return cast("Ids", given)
+
+
+def continued(model: Model, text: str, number: int) -> Ids:
+    """The tokens of a text that goes on where others end: without what the tokenizer puts beside whole texts.
+
+    Raises OptionError.
+    """
+    tokenizer: Any = model.tokenizer
+    options = {"add_special_tokens": False} if "add_special_tokens" in signature(tokenizer.encode).parameters else {}
+    ids = _checked(tokenizer.encode(text, **options), f"the frame of prompt {number}", model, "the tokenizer")
+    begin = getattr(tokenizer, "bos_token_id", None)
+    return ids if options or not isinstance(begin, int) or ids[:1] != (begin,) else ids[1:]
 
 
 def written(model: Model, messages: Any, number: int, extras: Extras) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -68,6 +70,16 @@ class AlignedGuide(StateTableGuide):
 
     def __repr__(self) -> str:
         return f"AlignedGuide({self.child!r}, {self.tail!r})"
+
+    @property
+    def is_worn(self) -> bool:
+        """As that of the child, if it says so."""
+        return bool(getattr(self.child, "is_worn", False))
+
+    def renewed(self) -> AlignedGuide:
+        """Another guide of the same."""
+        child: Any = self.child
+        return AlignedGuide(child.renewed(), self.tail, counts_tail=bool(self._cost), limits=self._meter.limits)
 
     @property
     def start(self) -> int:

@@ -54,6 +54,7 @@ class VocabularyTables:
         self.masks = MaskTable(self.words)
         self.lock = new_lock()
         self.goals: dict[Any, Any] = {}  # the one used longest ago first; see goals/tokens.py
+        self.closing_marks: dict[bytes, Any] = {}  # the first ones go first; see tagged/closed_guide.py
         # How often a loop was walked, until it is divided
         self._slices: OrderedDict[Loop, MaskParts | int] = OrderedDict()
         # What the first masks want is made here, where it does not hold up a text.

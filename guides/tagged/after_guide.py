@@ -16,7 +16,7 @@ from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter, spend
 from ..locks import new_lock
 from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, mask_within
-from .markers import LONGEST
+from .markers import LONGEST, fewest_tokens
 
 MOST_FREE = 1 << 20
 STEPS_PER_TOKEN = 20
@@ -72,7 +72,7 @@ class AfterGuide(StateTableGuide):
         self._made_of = {"child": child, "marker": self.marker, "most": self.free_tokens, "limits": limits}
         with self._meter:
             self._back = _borders(self._text)
-            self._closing = self._fewest_tokens()
+            self._closing = fewest_tokens(self._text, filter(None, self._vocabulary.tokens))[:-1]
         if self._closing[0] >= NEVER:
             raise LanguageError(f"the vocabulary has no tokens that spell the marker {marker!r}")
 
@@ -253,18 +253,6 @@ class AfterGuide(StateTableGuide):
             if place == len(self._text):
                 return place, at + 1
         return place, -1
-
-    def _fewest_tokens(self) -> NDArray[np.int64]:
-        """The fewest tokens that spell the rest of the marker from each place: int64 [len(marker)]."""
-        size = len(self._text)
-        fewest = np.full(size + 1, NEVER, np.int64)
-        fewest[size] = 0
-        spelt = {text for text in self._vocabulary.tokens if text and text in self._text}
-        for place in range(size - 1, -1, -1):
-            for text in spelt:
-                if self._text.startswith(text, place):
-                    fewest[place] = min(fewest[place], 1 + fewest[place + len(text)])
-        return fewest[:-1]
 
 
 def _borders(text: bytes) -> list[int]:

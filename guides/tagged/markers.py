@@ -7,8 +7,11 @@ for is worked out, since of hundreds of markers a text meets a few.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import OptionError
 from ...kernels.chart.rows import FIRST_LEAD
@@ -16,6 +19,7 @@ from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND
 from ...tokenizers_adapter.marked import MARK
 from ..graph.spans import Span, span_of
 from ..limits import spend
+from ..protocol import NEVER
 
 STEPS_PER_BYTE = 20
 LONGEST = 1000
@@ -91,6 +95,21 @@ class Markers:
             spend(STEPS_PER_BYTE * (end - start))
             if text[start:end] in self.numbers:
                 raise _within(text[start:end], text)
+
+
+def fewest_tokens(text: bytes, spelt: Iterable[bytes]) -> NDArray[np.int64]:
+    """The fewest tokens that spell the rest of a text from each place: int64 [len(text) + 1], NEVER where none do.
+
+    spelt: what tokens spell, of which the pieces of the text count
+    """
+    pieces = [each for each in spelt if each and each in text]
+    fewest = np.full(len(text) + 1, NEVER, np.int64)
+    fewest[len(text)] = 0
+    for place in range(len(text) - 1, -1, -1):
+        for piece in pieces:
+            if text.startswith(piece, place):
+                fewest[place] = min(fewest[place], 1 + fewest[place + len(piece)])
+    return fewest
 
 
 def _within(text: bytes, longer: bytes) -> OptionError:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ...engine.decode.frames import Frame
 from ...engine.extraction import Extractor
 from ...engine.generator import Generator
 from ...engine.models.protocol import Model
@@ -23,19 +24,26 @@ Kind = Literal["json", "regex", "choice", "lark", "gbnf", "extract", "structural
 class ConstraintSpec:
     """kind: "" for free text; content: its JSON text; options: those of its kind, as JSON text
 
-    goals: what a text must contain besides; place: where in the request it stands, for errors
+    goals: what a text must contain besides; frame: text before and behind it, "auto" for that of quotations
+    place: where in the request it stands, for errors
     """
 
     kind: Kind | Literal[""] = ""
     content: str = ""
     options: str = "{}"
     goals: tuple[Goal, ...] = ()
+    frame: tuple[str, str] | Literal["auto"] | None = "auto"
     place: tuple[str | int, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, kind: Kind, content: Any, place: tuple[str | int, ...], **options: Any) -> ConstraintSpec:
         """One of a kind."""
         return cls(kind, json.dumps(content), json.dumps(options, sort_keys=True), place=place)
+
+    @property
+    def framed(self) -> tuple[str, str] | None:
+        """The frame that was asked for."""
+        return None if self.frame == "auto" else self.frame
 
     @property
     def is_free(self) -> bool:
@@ -50,8 +58,11 @@ class ConstraintSpec:
     def generator(self, model: Model, limits: Limits) -> Generator[Any]:
         """The generator of such texts, with the mask and distance of its first step worked out. Raises TrellmError."""
         guide = self.guide(model, limits)
-        made = Extractor(model, guide, limits=limits) if isinstance(guide, SubstringGuide) else None
-        generator = made or Generator(model, guide, limits=limits)
+        frame = Frame.of(self.framed)
+        if isinstance(guide, SubstringGuide):
+            generator = Extractor(model, guide, limits=limits, frame="auto" if self.frame == "auto" else frame)
+        else:
+            generator = Generator(model, guide, limits=limits, frame=frame)
         guide_cache = generator.job((0,), self.goals).guide_cache
         if guide_cache is not None:
             guide_cache.allowed(guide_cache.guide.start)

@@ -72,6 +72,8 @@ async def prepared(service: Service, chat: ChatRequest, constraint: ConstraintSp
         if asked.tools or asked.thinking == "on" or asked.budget is not None:
             raise _together(_place(constraint), _other(asked, "in the form 'harmony'"))
         return generator, [(*ids, *service.form.final(ids[-TAIL:]))], None
+    if constraint.framed is not None:
+        raise _together(("trellm", "frame"), _other(asked))
     _check_stops(service, chat, asked, constraint)
     plan, planned = await _planned(service, chat, asked, constraint, generator, ids)
     if not asked.tools and constraint.is_free and is_usual and not chat.stop:

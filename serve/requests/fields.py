@@ -408,6 +408,7 @@ class ExtensionFields(RequestBase, title="Ours"):
     trace: tell what the constraint did to each token; json: how JSON is written
     thinking, thinking_budget: of chats, whether the model thinks before it answers, and in how many tokens
     special_tokens: of chats, whether special tokens that messages name are those, and not text
+    frame: text before and behind the answer, which is no part of it; "auto" puts quotations into quotation marks
     """
 
     extract: ExtractField | None = None
@@ -418,6 +419,7 @@ class ExtensionFields(RequestBase, title="Ours"):
     thinking: Literal["auto", "on", "off"] = "auto"
     thinking_budget: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
     special_tokens: bool | None = None
+    frame: Annotated[list[str], Field(min_length=2, max_length=2)] | Literal["auto"] | None = "auto"
     json_: Annotated[JsonField | None, Field(alias="json")] = None
 
     @property
@@ -455,8 +457,9 @@ class ConstraintFields(RequestBase):
             asked = self._written(asked)
         elif self.trellm.json_ is not None:
             raise ApiError("trellm.json says how JSON is written, and none was asked for", ("trellm", "json"))
-        goals = goals_in(self.trellm.include)
-        return replace(asked, goals=goals) if goals else asked
+        frame = self.trellm.frame
+        framed = (frame[0], frame[1]) if isinstance(frame, list) else frame
+        return replace(asked, goals=goals_in(self.trellm.include), frame=framed)
 
     def _given(self) -> list[tuple[str, Any, str]]:
         """All fields that name a constraint but `trellm.extract`: kind, value, None for none, and place."""

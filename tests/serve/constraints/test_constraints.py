@@ -85,6 +85,48 @@ def test_extraction_has_its_place(server: Running) -> None:
     assert span["occurrences"] == [[0, span["start"], span["end"]]]
 
 
+CHAT = [{"role": "user", "content": f"{PASSAGE}\n\nWho bought it? Quote the text."}]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_text_around_an_answer(server: Running, is_streamed: bool) -> None:
+    """The frame is no part of the answer; the model reads what stands before, and writes the mark."""
+    frame = ["The buyer is (", ")"]
+    for ours, allowed in [
+        ({"extract": {"context": PASSAGE}, "frame": frame}, "[A-Z].*"),
+        ({"frame": frame}, "[^)]*"),
+    ]:
+        body = {"model": "small", "messages": CHAT, "temperature": 0, "max_tokens": 40, "trellm": ours}
+        said = _said(server, body, is_streamed)
+        assert re.fullmatch(allowed, said), said
+    prompt: dict[str, Any] = {"model": "small", "prompt": f"{PASSAGE}\n\nWho bought it?\n", "temperature": 0}
+    prompt["structured_outputs"] = {"regex": "[A-Za-z ]+"}
+    for heal in (False, True):
+        answer = server.post("/v1/completions", prompt | {"trellm": {"frame": frame, "heal": heal}}).json()
+        assert re.fullmatch("[A-Za-z ]+", answer["choices"][0]["text"])
+        alone = server.post("/v1/completions", prompt).json()["usage"]["prompt_tokens"]
+        assert answer["usage"]["prompt_tokens"] > alone
+
+
+def _said(server: Running, body: dict[str, Any], is_streamed: bool) -> str:
+    if not is_streamed:
+        return server.post("/v1/chat/completions", body).json()["choices"][0]["message"]["content"]
+    lines = server.post("/v1/chat/completions", body | {"stream": True}).text.splitlines()
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+    return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks if chunk["choices"])
+
+
+def test_mistakes_of_text_around_an_answer(server: Running) -> None:
+    body: dict[str, Any] = {"model": "small", "messages": CHAT}
+    for ours, said in [({"frame": ["a"]}, "frame"), ({"frame": ["", ""]}, "or both"), ({"frame": "x"}, "frame")]:
+        assert said in server.error("/v1/chat/completions", body | {"trellm": ours})["message"]
+    loose = body | {"structured_outputs": {"regex": ".*"}, "trellm": {"frame": ["", "."]}}
+    assert "can itself go on with the closing mark" in server.error("/v1/chat/completions", loose)["message"]
+    tools = [{"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}]
+    called = server.error("/v1/chat/completions", body | {"tools": tools, "trellm": {"frame": ["a", "b"]}})
+    assert called["param"] == "trellm.frame"
+
+
 def test_spans_of_quoted_strings(server: Running) -> None:
     schema = {"type": "object", "properties": {"who": {"type": "string", "x-quote": "text"}}, "required": ["who"]}
     answer = server.complete(

@@ -1,0 +1,292 @@
+"""A guide before a closing mark, by which a text ends where EOS would else have to end it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...checks import conforms, shown, text_of
+from ...errors import LanguageError, LimitError, OptionError
+from ...tokenizers_adapter import Vocabulary
+from ..explain.expectation import NOTHING, expected
+from ..given import MOST_LEFT, bytes_of, left_of, no_state, state_of, token_of
+from ..lift.table_guide import StateTableGuide
+from ..lift.tables import VocabularyTables
+from ..limits import Limits, Meter, spend
+from ..locks import new_lock
+from ..protocol import DEAD, NEVER, ByteGuide, Mask, Quoting, mask_within
+from .markers import fewest_tokens
+
+MOST_BYTES = 64
+MAX_MARKS = 64
+STEPS_PER_TOKEN = 20
+OFFSET = 1 << 16
+"""States below are met within a mark. One text may meet so many, and a guide whose texts met half of them is worn."""
+
+
+_NOWHERE = frozenset[int]()
+
+
+class Crossing(NamedTuple):
+    """Tokens that end a child's text and begin the mark.
+
+    text: what they spell of the child's text; token: the one that spells just that, -1 if there is none
+    ways: the tokens, each with the place in the mark behind it
+    """
+
+    text: bytes
+    token: int
+    ways: list[tuple[int, int]]
+
+
+class MarkTokens:
+    """The tokens of a vocabulary that spell a closing mark, or parts of it; fetch them with `MarkTokens.of`.
+
+    closing: the fewest tokens that spell the rest of the mark from each place, NEVER where none do
+    within: for each place the tokens that spell more of the mark, each with the place behind it
+    crossings: the tokens that end with a beginning of the mark, by what stands before that
+    """
+
+    def __init__(self, vocabulary: Vocabulary, mark: bytes) -> None:
+        self._mark = mark
+        spend(len(vocabulary.tokens))
+        texts = [(token, text) for token, text in enumerate(vocabulary.tokens) if text]
+        texts = [(token, text) for token, text in texts if token not in vocabulary.eos_ids]
+        self.closing = fewest_tokens(mark, {text for _, text in texts if text in mark}).tolist()
+        self.within = [list(self._within(place, texts)) for place in range(len(mark) + 1)]
+        found: dict[bytes, list[tuple[int, int]]] = {}
+        for token, text in texts:
+            for begin in range(max(0, len(text) - len(mark)), len(text)) if text[-1] in mark else ():
+                place = len(text) - begin
+                if mark.startswith(text[begin:]) and self.closing[place] < NEVER:
+                    spend(STEPS_PER_TOKEN)
+                    found.setdefault(text[:begin], []).append((token, place))
+        spelt = {text: token for token, text in texts if text in found}
+        self.crossings = [Crossing(text, spelt.get(text, -1), ways) for text, ways in found.items()]
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, mark: bytes) -> MarkTokens:
+        """Those of a mark; the last ones of a vocabulary are kept."""
+        known = VocabularyTables.of(vocabulary).closing_marks
+        found = known.get(mark)
+        if found is None:
+            found = known[mark] = cls(vocabulary, mark)
+            if len(known) > MAX_MARKS:
+                known.pop(next(iter(known)), None)
+        return found
+
+    def _within(self, place: int, texts: list[tuple[int, bytes]]) -> Iterator[tuple[int, int]]:
+        for token, text in texts:
+            if self._mark.startswith(text, place) and self.closing[place + len(text)] < NEVER:
+                yield token, place + len(text)
+
+
+class ClosedGuide(StateTableGuide):
+    """A text of a guide, then a mark, in any tokens. See `guides.protocol.Guide` for the methods.
+
+    child: a guide that reads bytes; mark: the text that closes it, of at most 64 bytes
+    limits: what a call may take, see `Limits`
+    The texts are those of the child with the mark behind them. Where a text of the child contains the mark behind
+    another one, both readings are followed, and EOS ends the shorter one.
+    A state is the child's, DEAD where that is over, with the places in the mark that may be reached: each is a
+    beginning of the mark that the text ends with. Without any it is the child's, moved up by `OFFSET`; others are
+    numbered as they are met.
+    Raises OptionError for what is no such guide or mark, LanguageError where no tokens spell the mark.
+    """
+
+    def __init__(self, child: ByteGuide, mark: str, *, limits: Limits | None = None) -> None:
+        if isinstance(child, type) or not conforms(child, ByteGuide):
+            raise OptionError(f"{shown(child)} is no guide before a closing mark: it must read bytes, see ByteGuide")
+        super().__init__(child.vocabulary)
+        self.child, self.mark = child, text_of(mark, "the closing mark")
+        self._text = text = mark.encode()
+        if not 0 < len(text) <= MOST_BYTES:
+            raise OptionError(f"the closing mark has from 1 to {MOST_BYTES} bytes, not {len(text):,}")
+        self._meter = Meter(limits)
+        self._made_of = {"child": child, "mark": mark, "limits": limits}
+        self._quoting = child if conforms(child, Quoting) else None
+        with self._meter:
+            self._marks = MarkTokens.of(child.vocabulary, text)
+        self._closing = self._marks.closing
+        self._met: list[tuple[int, frozenset[int]]] = []
+        self._numbers: dict[tuple[int, frozenset[int]], int] = {}
+        self._lock = new_lock()
+        if self._closing[0] >= NEVER:
+            raise LanguageError(f"the vocabulary has no tokens that spell the closing mark {mark!r}")
+
+    def __repr__(self) -> str:
+        return f"ClosedGuide({self.child!r}, {self.mark!r})"
+
+    @property
+    def start(self) -> int:
+        """The state before the first token."""
+        return self.child.start + OFFSET
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether too many states were met within marks, or the child says so of itself."""
+        return len(self._met) > OFFSET // 2 or bool(getattr(self.child, "is_worn", False))
+
+    def renewed(self) -> ClosedGuide:
+        """Another guide of the same."""
+        child: Any = self.child
+        child = child.renewed() if getattr(child, "is_worn", False) else child
+        return ClosedGuide(child, self.mark, limits=self._meter.limits)
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        state, token = self._check(state), token_of(token, self._vocabulary.size)
+        if state == DEAD or token < 0:
+            return DEAD
+        if token in self._eos:
+            return state if self.is_accepting(state) else DEAD
+        data = self._vocabulary.tokens[token]
+        if not data:
+            return DEAD
+        child, places = self._parts(state)
+        return self._after(child, places, data, DEAD if child == DEAD else self.child.advance(child, token))
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        state, data = self._check(state), bytes_of(data)
+        if state == DEAD or not data:
+            return state
+        child, places = self._parts(state)
+        return self._after(child, places, data, DEAD if child == DEAD else self.child.read(child, data))
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether the text so far ends with a text of the child and the mark."""
+        state = self._check(state)
+        return state != DEAD and len(self._text) in self._parts(state)[1]
+
+    def distance(self, state: int) -> int:
+        """Fewest tokens to an accepting state: those of the mark behind those of the child's text."""
+        state = self._check(state)
+        if state == DEAD:
+            return NEVER
+        child, places = self._parts(state)
+        fewest = min((self._closing[place] for place in places), default=NEVER)
+        return fewest if child == DEAD else min(fewest, self._closing[0] + self.child.distance(child), NEVER)
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `distance(state) <= left`."""
+        state, left = self._check(state), left_of(left)
+        if state == DEAD:
+            return left >= NEVER
+        child, places = self._parts(state)
+        if any(self._closing[place] <= left for place in places):
+            return True
+        quick: Any = getattr(self.child, "fits", None)
+        if child == DEAD or quick is None:
+            return self.distance(state) <= left
+        return left >= NEVER or (left >= self._closing[0] and quick(child, left - self._closing[0]))
+
+    def mask_within(self, state: int, left: int) -> Mask:
+        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        return self._mask(self._check(state), left_of(left))
+
+    def describe(self, state: int) -> str:
+        """What may follow, in words."""
+        state = self._check(state)
+        if state == DEAD:
+            return NOTHING
+        child, places = self._parts(state)
+        rest = [self.mark.encode()[place:].decode(errors="backslashreplace") for place in sorted(places)]
+        said = [] if child == DEAD else [expected(self.child, child)]
+        said += [f"the rest of the closing mark, {each!r}" for each in rest if each]
+        if child != DEAD and self.child.is_accepting(child):
+            said.append(f"the closing mark {self.mark!r}")
+        return ", or ".join(said) or "the end of the text"
+
+    def ahead(self, state: int) -> bytes:
+        """What follows in the document that the child quotes from, where it says so; else nothing."""
+        state = self._check(state)
+        if state == DEAD or self._quoting is None:
+            return b""
+        child, places = self._parts(state)
+        return b"" if places or child == DEAD else self._quoting.ahead(child)
+
+    def without_mark(self, text: str) -> str:
+        """The child's part of a text, which has the mark at its end unless it was cut short."""
+        return text.removesuffix(self.mark)
+
+    def _check(self, state: int) -> int:
+        state = state_of(state, MOST_LEFT)
+        if state >= OFFSET:
+            self.child.is_accepting(state - OFFSET)  # raises StateError for what is no state of the child's
+        elif state >= len(self._met):
+            raise no_state(state)
+        return state
+
+    def _parts(self, state: int) -> tuple[int, frozenset[int]]:
+        """The child's state, and the places in the mark."""
+        return (state - OFFSET, _NOWHERE) if state >= OFFSET else self._met[state]
+
+    def _state(self, child: int, places: frozenset[int]) -> int:
+        """The state of a child's state and places in the mark. Raises LimitError."""
+        if not places:
+            return DEAD if child == DEAD else child + OFFSET
+        state = self._numbers.get((child, places))
+        if state is None:
+            with self._lock:
+                state = self._numbers.get((child, places), len(self._met))
+                if state == OFFSET:
+                    raise LimitError(f"a text of the guide has too many beginnings of the closing mark {self.mark!r}")
+                if state == len(self._met):
+                    self._met.append((child, places))  # before anybody can come to its number
+                    self._numbers[child, places] = state
+        return state
+
+    def _after(self, child: int, places: frozenset[int], data: bytes, after: int) -> int:
+        """The state after some bytes. after: the child's"""
+        mark = self._text
+        found = {place + len(data) for place in places if mark.startswith(data, place)}
+        if child != DEAD:
+            for begin in range(max(0, len(data) - len(mark)), len(data)):
+                if mark.startswith(data[begin:]):
+                    ended = self.child.read(child, data[:begin]) if begin else child
+                    if ended != DEAD and self.child.is_accepting(ended):
+                        found.add(len(data) - begin)
+        return self._state(after, frozenset(place for place in found if self._closing[place] < NEVER))
+
+    def _made(self, state: int) -> Mask:
+        return self._mask(state, None)
+
+    def _mask(self, state: int, left: int | None) -> Mask:
+        """The tokens that may follow; with `left`, those after which `left - 1` complete the text."""
+        if state == DEAD:
+            return np.zeros(self._tables.words, np.uint32)
+        child, places = self._parts(state)
+        least = NEVER if left is None else left
+        flags = np.zeros(32 * self._tables.words, np.bool_)
+        for place in places:
+            for token, after in self._marks.within[place]:
+                flags[token] |= self._closing[after] < least
+        mask = np.packbits(flags, bitorder="little").view(np.uint32)
+        if child != DEAD:
+            mask |= self._crossed(child, least)
+            own = self.child.mask(child) if left is None else self._child_mask(child, left)
+            mask |= own & ~self._tables.eos_words
+        if len(self._text) in places:
+            mask |= self._tables.eos_words
+        return mask
+
+    def _child_mask(self, child: int, left: int) -> Mask:
+        """The child's tokens after which `left - 1` complete its text and the mark."""
+        rest = left - self._closing[0]
+        return mask_within(self.child, child, rest) if rest > 0 else np.zeros(self._tables.words, np.uint32)
+
+    def _crossed(self, child: int, least: int) -> Mask:
+        """The tokens from a child's state into the mark, after which less than `least` complete it."""
+        flags = np.zeros(32 * self._tables.words, np.bool_)
+        allowed = self.child.mask(child).copy()
+        for text, spelt, ways in self._marks.crossings:
+            if spelt >= 0 and not allowed[spelt >> 5] >> np.uint32(spelt & 31) & 1:
+                continue  # what is no beginning of a text ends none
+            ended = self.child.read(child, text) if text else child
+            if ended != DEAD and self.child.is_accepting(ended):
+                for token, place in ways:
+                    flags[token] |= self._closing[place] < least
+        return np.packbits(flags, bitorder="little").view(np.uint32)
