@@ -14,7 +14,7 @@ from . import guides
 from .checks import items_of, mapping_of, one_of, switch, text_of, texts_of, whole
 from .engine.arguments import check_model
 from .engine.decode.after import After
-from .engine.decode.frames import Frame
+from .engine.decode.frames import FrameOption, frame_of
 from .engine.extraction import Extractor
 from .engine.formats import format_of, values_of_type
 from .engine.generator import Generator, run_together, values_of
@@ -47,7 +47,7 @@ class AroundOptions(TypedDict, total=False):
 
     after: str | int | None
     thinking: int | None
-    frame: Around | None
+    frame: Around | FrameOption | None
 
 
 class JSONOptions(AroundOptions, total=False):
@@ -71,7 +71,7 @@ class QuoteOptions(TypedDict, total=False):
 
     after: str | int | None
     thinking: int | None
-    frame: Around | Literal["auto"] | None
+    frame: Around | FrameOption | None
     boundary: Boundary
     min_chars: int
     max_chars: int | None
@@ -86,7 +86,7 @@ def text(model: Model, *, limits: Limits | None = None, frame: Around | None = N
     frame: see `regex`; its mark ends the text as a stop string does
     """
     check_model(model, "generate.text")
-    return Generator(model, limits=limits, frame=Frame.of(frame))
+    return Generator(model, limits=limits, frame=frame_of(frame))
 
 
 def regex(
@@ -104,7 +104,9 @@ def regex(
     after, thinking: a marker such as "</think>", up to which there is free text first, of at most so many tokens, by
         default 1024; what comes of it is `Generation.thought`. max_tokens counts both. Without healing and `include`.
     frame: text before the answer, which the model reads as the beginning of it, and a mark behind, which ends it in
-        place of EOS, such as ('The answer is "', '"'); no part of the value, nor of `Generation.text`
+        place of EOS, such as ('The answer is "', '"'); no part of the value, nor of `Generation.text`. "sentence" for a
+        sentence that names the answer; "auto", the default, is for answers to chats, unless there is `after`: choices,
+        numbers and dates in a sentence, patterns of one line in quotation marks. None for the answer alone.
     Raises PatternError, LanguageError, LimitError.
     """
     check_model(model, "generate.regex", pattern)
@@ -233,7 +235,7 @@ def extract(
     limits: Limits | None = None,
     after: str | int | None = None,
     thinking: int | None = None,
-    frame: Around | Literal["auto"] | None = "auto",
+    frame: Around | FrameOption | None = "auto",
 ) -> Generator[Any]:
     """A piece of a context, letter for letter, with its place. Value: Span. after, thinking: see `regex`.
 
@@ -269,8 +271,7 @@ def extract(
         none_text=none_text,
         limits=limits,
     )
-    framed: Any = frame if frame == "auto" else Frame.of(frame)
-    return Extractor(model, guide, spans, order, limits, After.of(after, thinking), framed)
+    return Extractor(model, guide, spans, order, limits, After.of(after, thinking), frame_of(frame))
 
 
 @overload
@@ -292,7 +293,7 @@ def format(model: Model, kind: Any, *, limits: Limits | None = None, **around: U
         guide = guides.ChoiceGuide(written.choices, model.vocabulary, limits=limits)
     else:
         guide = guides.RegexGuide(written.pattern, model.vocabulary, limits=limits)
-    return Generator(model, guide, written.convert, limits, **_around(around))
+    return Generator(model, guide, written.convert, limits, natural=written.natural, **_around(around))
 
 
 @overload
@@ -394,7 +395,7 @@ def _around(given: AroundOptions) -> dict[str, Any]:
             )
     return {
         "after": After.of(given.get("after"), given.get("thinking")),
-        "frame": Frame.of(given.get("frame")),
+        "frame": frame_of(given.get("frame", "auto")),
     }
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
@@ -21,6 +21,7 @@ from .models import load_model, threads_option
 from .search import Searching, search_options
 
 if TYPE_CHECKING:
+    from ..engine.decode.frames import FrameOption
     from ..engine.generator import Generator
     from ..engine.prompts.given import Prompt as GivenPrompt
 
@@ -37,7 +38,7 @@ class Chatting:
     thinking: int | None
     tools: list[Any] | None
     documents: list[Any] | None
-    frame: tuple[str, str] | Literal["auto"] | None
+    frame: tuple[str, str] | FrameOption | None
 
     def options(self) -> dict[str, Any]:
         """As options of a call."""
@@ -65,16 +66,19 @@ def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="BEFORE BEHIND",
         help="Text that the model reads before its answer, and a mark that ends it; no part of the answer.",
     )
-    @click.option("--no-frame", is_flag=True, help="No quotation marks around answers to chats with --extract.")
+    @click.option(
+        "--sentence", is_flag=True, help="The answer is what a sentence names; of chats the default for choices."
+    )
+    @click.option("--no-frame", is_flag=True, help="No sentence or quotation marks around answers to chats.")
     @click.option("--tools", callback=_read_list, metavar="FILE", help="Of chats: a JSON list of tools.")
     @click.option("--documents", "of_chats", callback=_read_list, metavar="FILE", help="Of chats: a JSON list.")
     @functools.wraps(command)
-    def with_chats(*args: Any, chat: bool, of_chats: list[Any] | None, no_frame: bool, **others: Any) -> Any:
+    def with_chats(*args: Any, chat: bool, of_chats: list[Any] | None, **others: Any) -> Any:
         given = {name: others.pop(name) for name in ("after", "thinking", "tools")}
-        frame = others.pop("frame")
-        if no_frame and frame is not None:
-            raise click.UsageError("--frame asks for a frame, and --no-frame for none; leave one of them out")
-        framed = None if no_frame else frame or "auto"
+        frame, is_sentence, is_bare = (others.pop(name) for name in ("frame", "sentence", "no_frame"))
+        if (frame is not None) + is_sentence + is_bare > 1:
+            raise click.UsageError("--frame, --sentence and --no-frame exclude each other; leave all but one out")
+        framed = None if is_bare else "sentence" if is_sentence else frame or "auto"
         return command(*args, chatting=Chatting(chat, documents=of_chats, frame=framed, **given), **others)
 
     return with_chats
@@ -278,7 +282,7 @@ def make_generator(
     weights: how to quantize them
     """
     from ..engine.decode.after import After, special_token
-    from ..engine.decode.frames import Frame
+    from ..engine.decode.frames import frame_of
     from ..engine.engine import Engine
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
@@ -291,10 +295,9 @@ def make_generator(
     guide = None if constraint.is_free else constraint.guide(model.vocabulary, special=special)
     limits = constraint.limits
     after = None if chatting is None else After.of(chatting.after, chatting.thinking)
-    around: Any = "auto" if chatting is None else chatting.frame
-    frame = None if around == "auto" else Frame.of(around)
+    frame = frame_of("auto" if chatting is None else chatting.frame)
     if isinstance(guide, SubstringGuide):
-        return Extractor(model, guide, limits=limits, after=after, frame=around if around == "auto" else frame)
+        return Extractor(model, guide, limits=limits, after=after, frame=frame)
     return Generator(model, guide, limits=limits, after=after, frame=frame)
 
 

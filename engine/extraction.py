@@ -9,31 +9,28 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Literal, Unpack
 
-from ..checks import MOST, conforms, one_of, whole
+from ..checks import MOST, one_of, whole
 from ..errors import OptionError
 from ..guides.limits import Limits
 from ..guides.quoting.source import Occurrence
 from ..guides.substring_guide import SubstringGuide
 from .decode.after import After
-from .decode.frames import Frame
+from .decode.frames import Frame, FrameOption
 from .decode.randomness import row_key
 from .decode.requests import Job
 from .decode.sequence import SequenceState
 from .generator import Generator
-from .models.protocol import Model, SourceModel
+from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions
-from .prompts.given import Prompt, is_chat
+from .prompts.given import Prompt
 from .results import Generation, Interrupted, keep_results
 from .running import Told, listed, run_together
 from .search import Sample
 from .sending.description import Description
 
 Order = Literal["document", "score"]
-Auto = Literal["auto"]
 
 NEARBY = 120
-MARKS = ('"', "**", "`")
-"""Marks around quotations, the first one that is not in the documents; from the best one, by benchmarks/answers."""
 _WORD = re.compile(r"\w+")
 
 
@@ -53,14 +50,13 @@ class Extractor(Generator[Any]):
         order: Order = "document",
         limits: Limits | None = None,
         after: After | None = None,
-        frame: Frame | Auto | None = None,
+        frame: Frame | FrameOption | None = None,
     ) -> None:
         """spans: up to how many spans each prompt gets; above 1 the value is a list. order: of that list.
 
-        after: as of `Generator`; frame: likewise, "auto" for answers to chats in quotation marks, see `frame_for`
+        after, frame: as of `Generator`
         """
-        super().__init__(model, guide, None, limits, after, None if frame == "auto" else frame)
-        self._chosen: Frame | Auto | None = frame
+        super().__init__(model, guide, None, limits, after, frame)
         self._most = whole(spans, "spans", 1, MOST)
         one_of(order, "order", ("document", "score"))
         self._quotations = guide
@@ -78,24 +74,11 @@ class Extractor(Generator[Any]):
         """The prompt with this generator's constraint, and goals besides."""
         if self._most > 1:
             raise OptionError(f"spans={self._most} takes several runs; call the generator itself, or its run()")
-        framed = None if isinstance(prompt, str) or not is_chat(prompt) else self._framed
-        return super().job(prompt, include) if framed is None else framed.job(prompt, include)
-
-    def knows(self, ids: Sequence[int], *, heal: bool = True) -> bool:
-        """As that of `Generator`."""
-        return self._framed is None and super().knows(ids, heal=heal)
-
-    @cached_property
-    def _framed(self) -> Generator[Any] | None:
-        """What answers chats, where they have the frame that is chosen here; None where they have none of their own."""
-        if self._chosen != "auto" or self._behind is not None:
-            return None
-        frame = frame_for(self.model, self._quotations)
-        return None if frame is None else Generator(self.model, self._quotations, None, self.limits, None, frame)
+        return super().job(prompt, include)
 
     def _described(self) -> Description:
         options: dict[str, Any] = {"spans": self._most, "order": self._order, "limits": self.limits}
-        options |= {"after": self._behind, "frame": self._chosen}
+        options |= {"after": self._behind, "frame": self.frame}
         return Description.of(type(self), self.model, self._quotations, options)
 
     def value_of(self, text: str, sequence: SequenceState) -> Any:
@@ -121,7 +104,7 @@ class Extractor(Generator[Any]):
         order = self._order if self._most > 1 else None
         if self._behind is not None:
             raise OptionError("after= with several distinct spans: leave it out, or ask for one span at a time")
-        make = partial(Extractor, self.model, frame=self._chosen)
+        make = partial(Extractor, self.model, frame=self.frame)
         run = _Several(make, self._quotations, prompts, options, max(several, self._most), order, told)
         try:
             run.go_on()
@@ -261,20 +244,6 @@ class _Several:
         if self._given.logprobs:
             return results
         return [replace(result, logprobs=None, raw_logprobs=None, score=None) for result in results]
-
-
-def frame_for(model: Model, guide: SubstringGuide) -> Frame | None:
-    """Quotation marks around the answers of a chat model, or other marks where the documents have those.
-
-    A chat model seldom ends right behind a fragment, and does behind a mark that closes it. None for a model that was
-    trained to answer with nothing else, and where the documents have all marks.
-    """
-    if getattr(model, "answers_bare", False) or conforms(model, SourceModel):
-        return None
-    texts = [*guide.source.documents, guide.source.refusal or ""]
-    free = (mark for mark in MARKS if not any(mark in text for text in texts))
-    mark = next(free, None)
-    return None if mark is None else Frame(f"The answer is {mark}", mark)
 
 
 def _words_of(text: str) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import EnumMeta
 from typing import Any, Literal, get_args, get_origin
@@ -24,12 +25,24 @@ INTEGER = "-?(0|[1-9][0-9]*)"
 
 
 @dataclass(frozen=True)
+class Natural:
+    """How people write values within sentences.
+
+    pattern: of such texts, each of which stands for a value; written: from one to how the format writes that value
+    """
+
+    pattern: str
+    written: Callable[[str], str]
+
+
+@dataclass(frozen=True)
 class Format:
     """Either a regular expression or a list of choices, and the function from text to value."""
 
     pattern: str | None
     choices: tuple[str, ...]
     convert: Callable[[str], Any]
+    natural: Natural | None = None
 
 
 def _whole(text: str) -> int:
@@ -49,6 +62,64 @@ _PATTERNS: dict[Any, tuple[str, Callable[[str], Any]]] = {
 }
 
 
+_MONTHS = tuple(
+    "January February March April May June July August September October November December".split()  # noqa: SIM905
+)
+_YEAR = "[1-9][0-9]{3}"
+_LEAP_YEAR = "([1-9][0-9](0[48]|[2468][048]|[13579][26])|([2468][048]|[13579][26])00)"
+_LAST_DAYS = {28: (2,), 30: (4, 6, 9, 11), 31: (1, 3, 5, 7, 8, 10, 12)}
+_DAYS = {28: "(0?[1-9]|1[0-9]|2[0-8])", 30: "(0?[1-9]|[12][0-9]|30)", 31: "(0?[1-9]|[12][0-9]|3[01])"}
+_GROUPED = "-?(0|[1-9][0-9]*|[1-9][0-9]{0,2}(,[0-9]{3})+)"
+_CLOCK_OF_TWELVE = "(0?[1-9]|1[0-2]):[0-5][0-9] ?([AaPp]\\.?[Mm]\\.?)"
+
+
+def _dates_in_words(form: str) -> str:
+    """A pattern of the days that there are. form: with places for {month}, {day} and {year}"""
+    forms = [
+        form.format(month=f"({'|'.join(_MONTHS[number - 1] for number in months)})", day=_DAYS[last], year=_YEAR)
+        for last, months in _LAST_DAYS.items()
+    ]
+    return "|".join([*forms, form.format(month="February", day="29", year=_LEAP_YEAR)])
+
+
+def _without_groups(text: str) -> str:
+    return text.replace(",", "")
+
+
+def _truth(text: str) -> str:
+    return str(text.lower() in ("true", "yes"))
+
+
+def _iso_date(text: str) -> str:
+    """ISO 8601 of a date in words, or in that already."""
+    month = next((place for place, name in enumerate(_MONTHS, 1) if name in text), None)
+    if month is None:
+        return text
+    day, year = re.findall("[0-9]+", text)
+    return f"{year}-{month:02}-{int(day):02}"
+
+
+def _iso_time(text: str) -> str:
+    """ISO 8601 of a time of twelve hours, or of 24 with or without seconds."""
+    hour, minute, *seconds = re.findall("[0-9]+", text)
+    if text[-2:].lower().strip(".") in ("am", "pm", "m"):
+        return f"{int(hour) % 12 + 12 * ('p' in text.lower()):02}:{minute}:00"
+    return text if seconds else f"{int(hour):02}:{minute}:00"
+
+
+_NATURAL: dict[Any, Natural] = {
+    int: Natural(_GROUPED, _without_groups),
+    float: Natural(rf"{_GROUPED}(\.[0-9]+)?([eE][+-]?[0-9]{{1,2}})?", _without_groups),
+    datetime.date: Natural(
+        f"{DATE}|{_dates_in_words('{month} {day}(st|nd|rd|th)?,? {year}')}"
+        f"|{_dates_in_words('{day}(st|nd|rd|th)?( of)? {month},? {year}')}",
+        _iso_date,
+    ),
+    datetime.time: Natural(f"{TIME}|([01]?[0-9]|2[0-3]):[0-5][0-9]|{_CLOCK_OF_TWELVE}", _iso_time),
+    bool: Natural("[Tt]rue|[Ff]alse|[Yy]es|[Nn]o", _truth),
+}
+
+
 def format_of(kind: Any) -> Format:
     """How values of a Python type are written. Raises OptionError for a type that has no format here.
 
@@ -56,7 +127,7 @@ def format_of(kind: Any) -> Format:
     Enum: `str` of each member's value; Literal: `str` of each value.
     """
     if kind is bool:
-        return _choices({"True": True, "False": False})
+        return replace(_choices({"True": True, "False": False}), natural=_NATURAL[bool])
     if (values := values_of_type(kind)) is not None:
         return _choices(values)
     try:
@@ -66,7 +137,7 @@ def format_of(kind: Any) -> Format:
             f"generate.format cannot write {kind!r}; it knows int, float, bool, date, time, datetime, UUID, "
             "Enum classes and Literal[...]; for structures use generate.json"
         ) from None
-    return Format(pattern, (), convert)
+    return Format(pattern, (), convert, _NATURAL.get(kind))
 
 
 def values_of_type(kind: Any) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
 
 from ..checks import conforms
@@ -22,17 +23,18 @@ from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.marked import without_markers
 from .arguments import check_guide, check_model
 from .decode.after import After
-from .decode.frames import Frame
+from .decode.frames import Frame, FrameOption, Sentence, frame_for
 from .decode.guide_cache import GuideCache
 from .decode.healing import is_known
 from .decode.requests import Job
 from .decode.sequence import SequenceState
 from .diagnostics import Diagnostics
 from .engine import Engine
+from .formats import Natural
 from .handle import Handle, Piece
 from .models.protocol import Model, SourceModel
 from .options import CallOptions, Options, RunOptions, StreamOptions, TextOptions
-from .prompts.given import Prompt, prompts_of
+from .prompts.given import Prompt, is_chat, prompts_of
 from .results import Generation, Scores
 from .running import Told, run_together, values_of
 from .sending.description import UNMADE, Description, arrived, make_here
@@ -64,7 +66,8 @@ class Generator(Copied, Generic[T]):
         convert: None = None,
         limits: Limits | None = None,
         after: After | None = None,
-        frame: Frame | None = None,
+        frame: Frame | FrameOption | None = None,
+        natural: Natural | None = None,
     ) -> None: ...
     @overload
     def __init__(
@@ -74,7 +77,8 @@ class Generator(Copied, Generic[T]):
         convert: Convert[T],
         limits: Limits | None = None,
         after: After | None = None,
-        frame: Frame | None = None,
+        frame: Frame | FrameOption | None = None,
+        natural: Natural | None = None,
     ) -> None: ...
     def __init__(
         self,
@@ -83,12 +87,15 @@ class Generator(Copied, Generic[T]):
         convert: Convert[T] | None = None,
         limits: Limits | None = None,
         after: After | None = None,
-        frame: Frame | None = None,
+        frame: Frame | FrameOption | None = None,
+        natural: Natural | None = None,
     ) -> None:
         """guide: None for free text; convert: from a complete text to its value; limits: of what `include` adds.
 
         after: free text that comes first, up to a marker; the guide's text is what follows, and the value is of that
-        frame: text before and behind the guide's
+        frame: text before and behind the guide's; "sentence" for one that names it; "auto" for what the answers to
+            chats stand in by default, see `frame_for`
+        natural: how people write the guide's texts in sentences
         Raises OptionError.
         """
         check_model(model, "Generator")
@@ -100,12 +107,14 @@ class Generator(Copied, Generic[T]):
         self.model = model
         self.limits = None if limits is None else Limits.of(limits)
         self._behind = after
-        self.frame = frame
+        self.frame: Frame | FrameOption | None = frame
+        self._natural = natural
+        self._frame = self._around(guide)
         if after is not None:
-            around = guide if guide is None or frame is None else frame.around(guide, self.limits)
+            around = guide if guide is None or self._frame is None else self._frame.around(guide, self.limits)
             guide = after.before(around, model, self.limits)
-        elif guide is not None and frame is not None:
-            guide = frame.closed(guide, self.limits)
+        elif guide is not None and self._frame is not None:
+            guide = self._frame.closed(guide, self.limits)
         self._take(guide)
         self._convert = convert
         # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
@@ -125,14 +134,35 @@ class Generator(Copied, Generic[T]):
             self._inner, "unenforced_in", None
         )
 
+    def _around(self, guide: Guide | None) -> Frame | Sentence | None:
+        """What all answers stand in. Raises OptionError, LimitError."""
+        if self.frame == "sentence":
+            return Sentence(guide, self._natural, self.limits)
+        return None if self.frame == "auto" else self.frame
+
+    @cached_property
+    def _framed(self) -> Generator[Any] | None:
+        """The generator of answers to chats, where these stand in something by default."""
+        if self.frame != "auto" or self._behind is not None:
+            return None
+        frame, limits = frame_for(self.model, self.guide), self.limits
+        try:
+            return (
+                None if frame is None else Generator(self.model, self.guide, None, limits, None, frame, self._natural)
+            )
+        except LimitError:  # of what is too large to be named in a sentence
+            return None
+
     def _bare(self, guide: Any) -> Any:
         """The guide of the answer alone, without what stands before and behind it."""
         bare: Any = guide.child if isinstance(guide, AfterGuide) else guide
-        if self.frame is None or bare is None:
+        if self._frame is None or bare is None:
             return bare
-        if self._behind is not None and self.frame.before:
+        if isinstance(self._frame, Sentence):
+            return self._frame.answer
+        if self._behind is not None and self._frame.before:
             bare = bare.child
-        return bare.child if self.frame.behind else bare
+        return bare.child if self._frame.behind else bare
 
     @overload
     def __call__(self, prompts: Prompt, **options: Unpack[CallOptions]) -> T: ...  # pyright: ignore[reportOverlappingOverload]
@@ -229,7 +259,8 @@ class Generator(Copied, Generic[T]):
         return arrived, (self._described() if unmade is None else unmade,)
 
     def _described(self) -> Description:
-        options = {"convert": self._convert, "limits": self.limits, "after": self._behind, "frame": self.frame}
+        options: dict[str, Any] = {"convert": self._convert, "limits": self.limits}
+        options |= {"after": self._behind, "frame": self.frame, "natural": self._natural}
         return Description.of(type(self), self.model, self._inner, options)
 
     def __repr__(self) -> str:
@@ -242,23 +273,26 @@ class Generator(Copied, Generic[T]):
     def job(self, prompt: Prompt, include: Any = ()) -> Job:
         """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`."""
         goals = goals_of(include)
+        framed = None if isinstance(prompt, str) or not is_chat(prompt) else self._framed
+        if framed is not None and not (goals and framed.frame == "sentence"):
+            return framed.job(prompt, include)
         if conforms(self.guide, Renewable) and self.guide.is_worn:
             with self._lock:
                 if self.guide.is_worn:
                     self._take(self.guide.renewed())
-        guide_cache, frame = self._including(goals) if goals else self._guide_cache, self.frame
+        guide_cache, frame = self._including(goals) if goals else self._guide_cache, self._frame
         if frame is None or self._after is not None:
             return Job(prompt, guide_cache)
         if isinstance(prompt, str):
-            return Job(prompt + frame.before, guide_cache, closing=frame.behind)
-        return Job(prompt, guide_cache, lead=frame.before, closing=frame.behind)
+            return Job(prompt + frame.before, guide_cache, frame=frame)
+        return Job(prompt, guide_cache, lead=frame.before, frame=frame)
 
     def knows(self, ids: Sequence[int], *, heal: bool = True) -> bool:
         """Whether a prompt with these tokens asks nothing of the constraint that was not asked before, so that to enter
         it waits for nobody who is at the constraint. heal: as in the options"""
         if self._guide_cache is None:
             return True
-        if self.frame is not None:
+        if self._frame is not None or self._framed is not None:
             return False
         return is_known(self.model, tuple(ids), self._guide_cache, heal=heal)
 
@@ -283,10 +317,12 @@ class Generator(Copied, Generic[T]):
         text_prefix = b"" if sequence.request.start.guide_cache else self.text_prefix
         text = bytes(sequence.text).removeprefix(text_prefix).decode(errors="replace")
         thought = None if self._after is None else self._after.split(sequence.tokens[sequence.inside :])
-        text = text.removesuffix(sequence.request.closing.decode())
+        frame, free = sequence.request.frame, None
+        if frame is not None:
+            free, text = frame.split(text)
         said = text if thought is None else thought.said
-        if thought is not None and self.frame is not None:
-            said = self.frame.within(said)
+        if thought is not None:
+            free, said = thought.free, said if self._frame is None else self._frame.within(said)
         value, error = self._converted(said, sequence)
         spans, unenforced, fault = self._looked_up(said, sequence)
         drawn = sequence.drawn
@@ -315,7 +351,7 @@ class Generator(Copied, Generic[T]):
             distance=None if drawn is None else drawn.distance,
             unenforced=unenforced,
             error=error or fault,
-            thought=None if thought is None else thought.free,
+            thought=free,
             thought_cut=thought is not None and thought.is_cut,
         )
 

@@ -221,7 +221,7 @@ class GenerationRequest:
     @property
     def _is_led(self) -> bool:
         """True where a text before the answer joins the prompt, with which it is made tokens of."""
-        return isinstance(self.prompts[0], str) and getattr(self.task, "frame", None) is not None
+        return isinstance(self.prompts[0], str) and getattr(self.task, "frame", None) not in (None, "auto")
 
     def _is_known(self, ids: tuple[int, ...]) -> bool:
         """True where it enters the engine as quickly: the constraint, which another thread may be at, is not asked."""

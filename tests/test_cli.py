@@ -559,7 +559,12 @@ class TestGenerate:
         assert re.fullmatch("[a-z]{2,4}", json.loads(capsys.readouterr().out)["output"])
         assert main([*command, "--frame", "", "."]) == 0
         assert re.fullmatch("[a-z]{2,4}\n", capsys.readouterr().out)
-        assert "leave one of them out" in refused(capsys, *command, "--frame", "", ".", "--no-frame")
+        assert main([*command, "--sentence", "--out", "-"]) == 0
+        result = json.loads(capsys.readouterr().out)
+        assert re.fullmatch("[a-z]{2,4}", result["output"])
+        assert result["thought"] is not None
+        assert "leave all but one out" in refused(capsys, *command, "--frame", "", ".", "--no-frame")
+        assert "leave all but one out" in refused(capsys, *command, "--sentence", "--no-frame")
         loose = [*command[:3], "-r", ".*", "-p", "On ", "--frame", "", "."]
         assert "can itself go on with the closing mark" in refused(capsys, *loose)
 

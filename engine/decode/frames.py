@@ -1,23 +1,36 @@
-"""Frames: text that stands before and behind an answer, and is no part of it."""
+"""Frames: text that stands before and behind an answer, or around it in a sentence, and is no part of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from ...checks import brief, conforms, items_of, text_of
 from ...errors import LimitError, OptionError
+from ...guides.automata.dfa import Dfa
 from ...guides.healing.aligned_guide import AlignedGuide
 from ...guides.limits import Limits
 from ...guides.protocol import DEAD, ByteGuide, Guide
-from ...guides.regular_guide import RegularGuide
+from ...guides.regular_guide import ChoiceGuide, RegexGuide, RegularGuide
+from ...guides.substring_guide import SubstringGuide
 from ...guides.tagged.closed_guide import ClosedGuide
+from ...guides.tagged.mention_guide import MentionGuide
+from ..formats import Natural
+from ..models.protocol import Model, SourceModel
 
 _EXAMPLE = """frame=('The answer is "', '"')"""
 
 MOST_LOOKED_AT = 2000
+MOST_NAMED = 1000
+"""Choices above which answers stand alone by default: an automaton of free text that may name them is large."""
+MARKS = ('"', "**", "`")
+"""Marks around quotations, the first one that is not in the documents; from the best one, by benchmarks/answers."""
+LEAD = "The answer is"
+
+FrameOption = Literal["auto", "sentence"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +50,6 @@ class Frame:
         if not self.before and not self.behind:
             raise OptionError(f"frame=('', ''): a text before the answer, one behind it, or both: {_EXAMPLE}")
 
-    @classmethod
-    def of(cls, value: Any) -> Frame | None:
-        """That of the option of `generate.X`. Raises OptionError."""
-        if value is None:
-            return None
-        both = None if isinstance(value, str) else items_of(value)
-        if both is None or len(both) != 2:
-            raise OptionError(f"frame={brief(value)}: two texts, before and behind the answer: {_EXAMPLE}")
-        return cls(*both)
-
     def closed(self, guide: Guide, limits: Limits | None) -> Guide:
         """The guide with the closing mark behind it. Raises OptionError, LanguageError."""
         if not self.behind:
@@ -63,9 +66,147 @@ class Frame:
         closed = self.closed(guide, limits)
         return AlignedGuide(_read_by_bytes(closed), self.before.encode(), limits=limits) if self.before else closed
 
+    def safe(self, text: bytes | bytearray) -> int:
+        """How many bytes of a text come before anything that may yet turn out the closing mark."""
+        mark = self.behind.encode()
+        longest = min(len(mark), len(text))
+        return len(text) - next((count for count in range(longest, 0, -1) if mark.startswith(text[-count:])), 0)
+
+    def split(self, text: str) -> tuple[None, str]:
+        """Nothing free, and the answer in a text behind what stands before it."""
+        return None, text.removesuffix(self.behind)
+
     def within(self, text: str) -> str:
         """The answer in a text that has all."""
         return text.removeprefix(self.before).removesuffix(self.behind)
+
+
+class Sentence:
+    """A sentence that begins with "The answer is", which the model reads, and names the answer, which it writes.
+
+    guide: of the answer; natural: how people write such answers
+    Choices count in small letters, capitals and with a capital first letter too, where that is no other choice.
+    Raises OptionError for a guide whose texts cannot be named: see `MentionGuide`.
+    """
+
+    before, behind = LEAD, ""
+
+    def __init__(self, guide: Any, natural: Natural | None = None, limits: Limits | None = None) -> None:
+        if not isinstance(guide, RegularGuide):
+            raise OptionError(
+                'frame="sentence" is for choices, patterns, formats and machines, whose texts a sentence can name, not '
+                f"for {brief(guide)}; give two texts, {_EXAMPLE}, or leave it out"
+            )
+        self.answer, named, self._written = guide, guide, _unchanged
+        if natural is not None:
+            named, self._written = RegexGuide(natural.pattern, guide.vocabulary, limits=limits), natural.written
+        elif isinstance(guide, ChoiceGuide):
+            spellings = _spellings(guide.choices)
+            named, self._written = ChoiceGuide(spellings, guide.vocabulary, limits=limits), spellings.__getitem__
+        self._naming = MentionGuide(named, limits=limits)
+
+    def closed(self, guide: Guide, limits: Limits | None) -> Guide:
+        """The guide of the sentence, behind its beginning."""
+        return self._naming
+
+    def around(self, guide: Guide, limits: Limits | None) -> Guide:
+        """The guide of a sentence, all of which the model writes, with whatever beginning."""
+        return self._naming
+
+    def safe(self, text: bytes | bytearray) -> int:
+        """No byte of a text is sure to be one of the answer before all is there."""
+        return 0
+
+    def split(self, text: str) -> tuple[str, str]:
+        """The free text before the answer in a text, and the answer as it was asked for; nothing where that is not."""
+        data = text.encode()
+        place = self._naming.named(data)
+        if place is None:
+            return text, ""
+        return data[: place[0]].decode(errors="replace"), self._written(data[slice(*place)].decode())
+
+    def within(self, text: str) -> str:
+        """The answer in a text that has all."""
+        return self.split(text)[1]
+
+
+def frame_of(value: Any) -> Frame | FrameOption | None:
+    """What the option of `generate.X` says. Raises OptionError."""
+    if value is None or value == "auto" or value == "sentence":
+        return value
+    both = None if isinstance(value, str) else items_of(value)
+    if both is None or len(both) != 2:
+        raise OptionError(
+            f'frame={brief(value)}: two texts, before and behind the answer, {_EXAMPLE}, or "sentence", "auto" or None'
+        )
+    return Frame(*both)
+
+
+def frame_for(model: Model, guide: Any) -> Frame | FrameOption | None:
+    """What stands around the answers to chats by default; None for nothing.
+
+    Quotations stand in quotation marks, or in other marks where the documents have those: a chat model seldom ends
+    right behind a fragment, and does behind a mark that closes it. Choices, and patterns of one word that has a digit,
+    stand in a sentence; other patterns of one line in quotation marks, unless they match the sentence's beginning.
+    Nothing stands around the answers of a model that was trained to give nothing else, and of encoder-decoders.
+    """
+    if getattr(model, "answers_bare", False) or conforms(model, SourceModel):
+        return None
+    if isinstance(guide, SubstringGuide):
+        texts = [*guide.source.documents, guide.source.refusal or ""]
+        free = (mark for mark in MARKS if not any(mark in text for text in texts))
+        return next((Frame(f"{LEAD} {mark}", mark) for mark in free), None)
+    if isinstance(guide, ChoiceGuide):
+        return "sentence" if _can_be_named(guide.choices) else None
+    return _frame_of_pattern(guide) if isinstance(guide, RegularGuide) else None
+
+
+def _can_be_named(choices: Sequence[str]) -> bool:
+    """Whether a sentence can name each: not letters alone, one of which is an article, nor what has no letter."""
+    return len(choices) <= MOST_NAMED and all(
+        choice.isprintable() and any(map(str.isalnum, choice)) and (len(choice) > 1 or choice.isdigit())
+        for choice in choices
+    )
+
+
+def _frame_of_pattern(guide: RegularGuide) -> Frame | FrameOption | None:
+    try:
+        dfa = guide.dfa(MOST_LOOKED_AT)
+    except LimitError:
+        return None
+    if guide.read(guide.start, LEAD.encode()) != DEAD or dfa.is_accepting(dfa.start):
+        return None
+    read = (dfa.transitions != DEAD).any(0)
+    if not read[list(b"\t\n\r ")].any() and not _ends_without(dfa, b"0123456789"):
+        return "sentence"
+    if read[list(b"\n\r")].any():
+        return None
+    return next((Frame(f"{LEAD} {mark}", mark) for mark in MARKS if not read[mark.encode()[0]]), None)
+
+
+def _ends_without(dfa: Dfa, letters: bytes) -> bool:
+    """Whether a text has none of some bytes."""
+    transitions = dfa.transitions.copy()
+    transitions[:, list(letters)] = DEAD
+    reached, new = {dfa.start}, [dfa.start]
+    while new:
+        after = set(transitions[new].ravel().tolist()) - reached - {DEAD}
+        reached |= after
+        new = list(after)
+    return bool(dfa.accepting[list(reached)].any())
+
+
+def _spellings(choices: Sequence[str]) -> dict[str, str]:
+    """Each choice by the ways in which it may be written, those that two have in common left out but for themselves."""
+    found: dict[str, str | None] = {}
+    for choice in choices:
+        for spelt in {choice.lower(), choice.upper(), choice[:1].upper() + choice[1:]}:
+            found[spelt] = None if found.get(spelt, choice) != choice else choice
+    return {spelt: choice for spelt, choice in found.items() if choice is not None} | {each: each for each in choices}
+
+
+def _unchanged(text: str) -> str:
+    return text
 
 
 def _check_that_it_ends(guide: RegularGuide, mark: str) -> None:

@@ -16,12 +16,15 @@ from ..prompts.given import Prompt
 from ..search import Beam, Target
 from ..stopping import StopStrings
 from .bias import bias_of
+from .frames import Frame, Sentence
 from .guide_cache import GuideCache
 from .healing import HealedPrompt, healed
 from .randomness import row_key
 from .sequence import Request
 
 DEFAULT_TOKENS = 256
+SENTENCE_TOKENS = 48
+"""A sentence that has not named its answer in so many tokens has lost its way."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +33,14 @@ class Job:
 
     ids: its tokens, where they are known already
     lead: what the answer to a chat, or to token ids, begins with, which the model reads behind them
-    closing: the mark at the end of a text, which is no part of the answer; "" for none
+    frame: what the answer stands in, the lead with it
     """
 
     prompt: Prompt
     guide_cache: GuideCache | None
     ids: Ids | None = None
     lead: str = ""
-    closing: str = ""
+    frame: Frame | Sentence | None = None
 
     def encoded(self, model: Model, options: Options, number: int) -> Ids:
         """Its tokens, the lead with them. Raises OptionError."""
@@ -73,8 +76,9 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 "fewer, or raise max_tokens"
             )
         needed = 0 if start.guide_cache is None else start.guide_cache.distance
-        # The mark behind free text ends it as a stop string does.
-        stop, closing = (stops.also(job.closing), "") if _is_free(job) else (stops, job.closing)
+        stop, frame = stops, job.frame
+        if _is_free(job) and frame is not None:  # the mark behind free text ends it as a stop string does
+            stop, frame = stops.also(frame.behind), None
         # A text of no token would say nothing, and one that lacks a goal is none.
         is_last = forces_end and _is_free(job) and budget > max(needed, 1)
         for sample in range(1 if isinstance(options.search, (Beam, Target)) else options.search.n):
@@ -98,7 +102,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 draft=options.draft,
                 learns=options.seed is None,
                 forces_end=is_last,
-                closing=closing.encode(),
+                frame=frame,
             )
 
 
@@ -123,12 +127,11 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
     if start is not None and start.guide_cache is not None:
         # A token that begins in the prompt may save the output one or more.
         fewest = start.guide_cache.distance if asked is not None and asked < needed else needed
-        budget = _budget(model, fewest, len(prompt), asked, number)
+        budget = _budget(model, fewest, len(prompt), asked, number, _more(job))
         room = budget if model.context is None else model.context - start.size
         if room >= (max(fewest, 1) if asked is None else budget):
             return start, min(budget, room)
-    free = _free_tokens(job.guide_cache)
-    return HealedPrompt(prompt, job.guide_cache), _budget(model, needed, len(prompt), asked, number, free)
+    return HealedPrompt(prompt, job.guide_cache), _budget(model, needed, len(prompt), asked, number, _more(job))
 
 
 def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
@@ -146,7 +149,7 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
         guide_cache, tail = guide_cache.behind(model.text_prefix), len(model.text_prefix)
     needed = 0 if guide_cache is None else guide_cache.distance
     start = HealedPrompt(model.start_ids, guide_cache, tail, source=source)
-    return start, _budget(model, needed, start.size, options.max_tokens, number, _free_tokens(guide_cache))
+    return start, _budget(model, needed, start.size, options.max_tokens, number, _more(job))
 
 
 def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int, ...]:
@@ -168,15 +171,19 @@ def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int,
     return ids
 
 
-def _free_tokens(guide_cache: GuideCache | None) -> int:
-    """How many tokens of free text a constraint lets come first, see `AfterGuide`; they are in the default budget."""
-    guide = None if guide_cache is None else guide_cache.guide
-    return guide.free_tokens if isinstance(guide, AfterGuide) else 0
+def _more(job: Job) -> int:
+    """How many tokens more than the shortest output are in the default budget, with free text that may come first."""
+    guide = None if job.guide_cache is None else job.guide_cache.guide
+    most = SENTENCE_TOKENS if isinstance(job.frame, Sentence) else DEFAULT_TOKENS
+    return most + (guide.free_tokens if isinstance(guide, AfterGuide) else 0)
 
 
-def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int, free: int = 0) -> int:
-    """How many tokens the output may take: what was asked for, or the default, within the context."""
-    budget = DEFAULT_TOKENS + needed + free if asked is None else asked
+def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int, more: int) -> int:
+    """How many tokens the output may take: what was asked for, or the default, within the context.
+
+    more: than the shortest output needs, in the default
+    """
+    budget = needed + more if asked is None else asked
     if budget < needed:
         raise BudgetError(
             f"max_tokens={budget} is too small: the shortest output of this constraint takes {needed} tokens",

@@ -21,6 +21,7 @@ from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
 from .bias import NO_BIAS, TokenBias
 from .draft_history import DraftHistory
+from .frames import Frame, Sentence
 from .guide_cache import FREE, GuideCache, StateEntry
 from .healing import HealedPrompt
 from .repetition import Controls, full_mask
@@ -42,7 +43,7 @@ class Request:
     diagnostics: whether traces are too, also of an EOS to which there is no alternative
     trace: whether the beams of every step are
     draft: whether guesses of how it goes on are read along, see engine/drafts; or a smaller model that guesses too
-    closing: the mark that ends the text behind the answer; empty for none
+    frame: what the answer stands in, of which there is no more in the text than what stands behind it
     learns: whether what is learnt of the prompt's texts is kept for further calls
     """
 
@@ -64,7 +65,7 @@ class Request:
     draft: bool | Model = True
     learns: bool = False
     forces_end: bool = False
-    closing: bytes = b""
+    frame: Frame | Sentence | None = None
 
     @property
     def width(self) -> int:
@@ -164,10 +165,9 @@ class Request:
         return self.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
 
     def safe(self, text: bytes | bytearray) -> int:
-        """How many bytes of a text come before anything that may yet turn out a stop string or the closing mark."""
-        longest = min(len(self.closing), len(text))
-        begun = next((count for count in range(longest, 0, -1) if self.closing.startswith(text[-count:])), 0)
-        return min(self.stop.safe(text), len(text) - begun)
+        """How many bytes of a text come before anything that may yet turn out a stop string or not of the answer."""
+        safe = self.stop.safe(text)
+        return safe if self.frame is None else min(safe, self.frame.safe(text))
 
     @property
     def first_state(self) -> int:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from ...checks import brief
 from ...errors import LimitError, OptionError
 from ...tokenizers_adapter import Vocabulary
+from ..automata.charsets import unicode_class
+from ..automata.last_character import OUTSIDE, WORD, last_character
 from ..automata.numbers import Numbers
 from ..limits import spend
-from .machine import ALWAYS, BEFORE_BOUNDARY, OUTSIDE, WORD, Count, GoalMachine, characters
+from .machine import ALWAYS, BEFORE_BOUNDARY, Count, GoalMachine
 from .specs import CustomGoal, Goal
 
 Ints = NDArray[np.int32]
@@ -109,7 +111,7 @@ class NodeSets:
 
     def __init__(self, machine: GoalMachine) -> None:
         self._machine = machine
-        self._characters = characters(machine.has_words).after
+        self._characters = last_character(unicode_class("w") if machine.has_words else ())
         self._classes, self._bytes = _byte_classes(machine)
         self._moved: dict[tuple[Threads, int, int], Threads] = {}
         self._numbers: Numbers[tuple[int, Threads]] = Numbers()

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ...checks import brief
 from ...errors import LanguageError, LimitError
 from ...tokenizers_adapter import Vocabulary
-from ..automata.charsets import unicode_class
-from ..graph.utf8 import CONTINUATION, byte_fragment
+from ..graph.utf8 import CONTINUATION
 from ..limits import spend
 from .specs import AnyOf, Gap, Goal, Ordered, Phrase, Template
 
@@ -184,36 +179,3 @@ def bytes_of(phrase: Phrase, vocabulary: Vocabulary) -> bytes:
                 "special tokens are not part of a text"
             )
     return vocabulary.decode(phrase.text)
-
-
-class Characters(NamedTuple):
-    """An automaton that knows of the last character whether it is of a word (a letter, digit or underscore).
-
-    after: int32 [states, 256]; it starts in OUTSIDE, and is in OUTSIDE or WORD after each whole character. Bytes
-    that are no UTF-8 are characters of no word; right after a character that breaks off no word begins.
-    """
-
-    after: NDArray[np.int32]
-
-
-OUTSIDE, WORD = 0, 1
-
-
-@lru_cache(maxsize=2)
-def characters(has_words: bool) -> Characters:
-    """The automaton, with OUTSIDE as its only state where nobody asks for words."""
-    if not has_words:
-        return Characters(np.zeros((1, 256), np.int32))
-    shape = byte_fragment(unicode_class("w"))
-    # The template's entry is both OUTSIDE and WORD; its other nodes, within a character, come after these.
-    after = np.full((len(shape.ends) + 1, 256), -1, np.int32)
-    begin = 0
-    for node, end in enumerate(shape.ends.tolist()):
-        for low, high, target in shape.edges[begin:end].tolist():
-            after[node + 1 if node else OUTSIDE, low : high + 1] = WORD if target < 0 else target + 1
-        begin = end
-    first = np.where(after[OUTSIDE] < 0, OUTSIDE, after[OUTSIDE])
-    after[OUTSIDE] = after[WORD] = first
-    for state in range(2, len(after)):
-        after[state] = np.where(after[state] < 0, first, after[state])
-    return Characters(after)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...engine.decode.frames import Frame
+from ...engine.decode.frames import FrameOption, frame_of
 from ...engine.extraction import Extractor
 from ...engine.generator import Generator
 from ...engine.models.protocol import Model
@@ -24,7 +24,8 @@ Kind = Literal["json", "regex", "choice", "lark", "gbnf", "extract", "structural
 class ConstraintSpec:
     """kind: "" for free text; content: its JSON text; options: those of its kind, as JSON text
 
-    goals: what a text must contain besides; frame: text before and behind it, "auto" for that of quotations
+    goals: what a text must contain besides; frame: text before and behind it, or a sentence that names it, "auto" for
+        the quotation marks of quotations: clients take other texts, and their tokens, for the answers alone
     place: where in the request it stands, for errors
     """
 
@@ -32,7 +33,7 @@ class ConstraintSpec:
     content: str = ""
     options: str = "{}"
     goals: tuple[Goal, ...] = ()
-    frame: tuple[str, str] | Literal["auto"] | None = "auto"
+    frame: tuple[str, str] | FrameOption | None = "auto"
     place: tuple[str | int, ...] = field(default=(), compare=False)
 
     @classmethod
@@ -41,7 +42,7 @@ class ConstraintSpec:
         return cls(kind, json.dumps(content), json.dumps(options, sort_keys=True), place=place)
 
     @property
-    def framed(self) -> tuple[str, str] | None:
+    def framed(self) -> tuple[str, str] | FrameOption | None:
         """The frame that was asked for."""
         return None if self.frame == "auto" else self.frame
 
@@ -58,11 +59,10 @@ class ConstraintSpec:
     def generator(self, model: Model, limits: Limits) -> Generator[Any]:
         """The generator of such texts, with the mask and distance of its first step worked out. Raises TrellmError."""
         guide = self.guide(model, limits)
-        frame = Frame.of(self.framed)
         if isinstance(guide, SubstringGuide):
-            generator = Extractor(model, guide, limits=limits, frame="auto" if self.frame == "auto" else frame)
+            generator = Extractor(model, guide, limits=limits, frame=frame_of(self.frame))
         else:
-            generator = Generator(model, guide, limits=limits, frame=frame)
+            generator = Generator(model, guide, limits=limits, frame=frame_of(self.framed))
         guide_cache = generator.job((0,), self.goals).guide_cache
         if guide_cache is not None:
             guide_cache.allowed(guide_cache.guide.start)

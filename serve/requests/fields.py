@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from ...engine.decode.frames import FrameOption
 from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from ..bodies import loaded_text
@@ -408,7 +409,8 @@ class ExtensionFields(RequestBase, title="Ours"):
     trace: tell what the constraint did to each token; json: how JSON is written
     thinking, thinking_budget: of chats, whether the model thinks before it answers, and in how many tokens
     special_tokens: of chats, whether special tokens that messages name are those, and not text
-    frame: text before and behind the answer, which is no part of it; "auto" puts quotations into quotation marks
+    frame: text before and behind the answer, which is no part of it; "sentence" for one that names it; "auto" puts
+        quotations into quotation marks
     """
 
     extract: ExtractField | None = None
@@ -419,7 +421,7 @@ class ExtensionFields(RequestBase, title="Ours"):
     thinking: Literal["auto", "on", "off"] = "auto"
     thinking_budget: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
     special_tokens: bool | None = None
-    frame: Annotated[list[str], Field(min_length=2, max_length=2)] | Literal["auto"] | None = "auto"
+    frame: Annotated[list[str], Field(min_length=2, max_length=2)] | FrameOption | None = "auto"
     json_: Annotated[JsonField | None, Field(alias="json")] = None
 
     @property

@@ -1,0 +1,244 @@
+"""A guide of free text up to where it names a text of another guide: sentences that come to an answer."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...checks import shown
+from ...errors import LimitError, OptionError
+from ..automata.charsets import unicode_class
+from ..automata.dfa import Dfa
+from ..automata.last_character import OUTSIDE, WORD, last_character
+from ..automata.minimise import minimise
+from ..automata.numbers import Numbers
+from ..chart.automaton import ChartAutomaton
+from ..explain.expectation import NOTHING, expected
+from ..graph.graph import Graph
+from ..graph.lowering import Lowering
+from ..lift.table_guide import StateTableGuide
+from ..limits import Limits, Meter, spend
+from ..protocol import DEAD, Mask
+from ..regular_guide import RegularGuide
+from ..syntax import Chars, Repeat, Table
+
+MOST_STATES = 10_000
+MOST_OF_CHILD = 2_000
+STEPS_PER_MOVE = 50
+FIRST_UNSPACED = 0x0E00
+"""From Thai on, scripts put no spaces between words, or particles right behind them."""
+SPACED = tuple((low, min(high, FIRST_UNSPACED - 1)) for low, high in unicode_class("w") if low < FIRST_UNSPACED)
+"""Characters of words that have an end that can be seen."""
+NO_TEXT = b"\xff"
+LINE = ((0, 9), (11, 12), (14, 0xD7FF), (0xE000, 0x10FFFF))
+
+
+class Thread(NamedTuple):
+    """A reading of the end of a text as a beginning of one of the child's.
+
+    state: the child's, DEAD where it cannot go on
+    is_named: whether a text of the child was read, and its end behind it
+    is_open: whether a text of the child ends with the last whole character, so that it is named if no word goes on
+    """
+
+    state: int
+    is_named: bool = False
+    is_open: bool = False
+
+
+Threads = tuple[Thread, ...]
+NAMED = Thread(DEAD, is_named=True)
+
+
+class MentionGuide(StateTableGuide):
+    """A line of free text up to where it names a text of a guide. See `guides.protocol.Guide` for the methods.
+
+    child: a guide of a regular language without the empty text
+    limits: what a call may take, see `Limits`
+    A text is named where no letter, digit or underscore stands right before or behind it; for scripts without spaces
+    between words this asks nothing. The first one counts, and of those that begin together the longest. The text is
+    over with the token that shows this, which has the first character behind the name, or a later one where a longer
+    name had begun. What else is in that token is free, so that states depend on tokens and not on bytes alone: there is
+    no `read`.
+    Raises OptionError for what is no such guide, LimitError where the automaton has too many states.
+    """
+
+    def __init__(self, child: RegularGuide, *, limits: Limits | None = None) -> None:
+        if isinstance(child, type) or not isinstance(child, RegularGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"{shown(child)} is no guide of a regular language, which free text could name")
+        if child.is_accepting(child.start):
+            raise OptionError(f"{shown(child)} has the empty text, which free text cannot name")
+        super().__init__(child.vocabulary)
+        self.child = child
+        try:
+            self._child = child.dfa(MOST_OF_CHILD)
+        except LimitError:
+            raise _too_large(MOST_OF_CHILD) from None
+        with Meter(limits):
+            self._line = RegularGuide(_table(self._child), child.vocabulary)
+        self._over: dict[int, bool] = {}
+        self._made_of = {"child": child, "limits": limits}
+
+    def __repr__(self) -> str:
+        return f"MentionGuide({self.child!r})"
+
+    @property
+    def start(self) -> int:
+        """The state before the first token."""
+        return self._line.start
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        after = self._line.advance(state, token)
+        return DEAD if after != DEAD and self._is_over(state) and token not in self._eos else after
+
+    def is_accepting(self, state: int) -> bool:
+        """Whether a text of the child was named."""
+        return self._line.is_accepting(state)
+
+    def distance(self, state: int) -> int:
+        """Fewest tokens to an accepting state."""
+        return self._line.distance(state)
+
+    def fits(self, state: int, left: int) -> bool:
+        """Whether `distance(state) <= left`."""
+        return self._line.fits(state, left)
+
+    def mask_within(self, state: int, left: int) -> Mask:
+        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        mask = self._line.mask_within(state, left)
+        return mask & self._tables.eos_words if self._is_over(state) else mask
+
+    def describe(self, state: int) -> str:
+        """What may follow, in words."""
+        if self._check(state) == DEAD:
+            return NOTHING
+        if self._is_over(state):
+            return "the end of the text"
+        return f"free text, or {expected(self.child, self.child.start)}"
+
+    def _check(self, state: int) -> int:
+        self._line.is_accepting(state)  # raises StateError for what is no state
+        return int(state)
+
+    def _made(self, state: int) -> Mask:
+        mask = self._line.mask(state)
+        return mask & self._tables.eos_words if self._is_over(state) else mask
+
+    def _is_over(self, state: int) -> bool:
+        """Whether a text was named and its end seen: the only state that has bytes which are in no text behind it."""
+        known = self._over.get(state)
+        if known is None:
+            known = self._over[state] = state != DEAD and self._line.read(state, NO_TEXT) != DEAD
+        return known
+
+    def named(self, text: bytes) -> tuple[int, int] | None:
+        """Where the text that is named begins and ends, in bytes; None in what names none."""
+        words, last = last_character(SPACED), OUTSIDE
+        lasts = [last := words.item(last, byte) for byte in text]
+        for begin in range(len(text)):
+            if begin and lasts[begin - 1] != OUTSIDE:
+                continue
+            state, found = self._child.start, None
+            for place in range(begin, len(text)):
+                state = self._child.step(state, text[place])
+                if state == DEAD:
+                    break
+                if self._child.is_accepting(state) and _ends(text, lasts, place + 1):
+                    found = place + 1
+            if found is not None:
+                return begin, found
+        return None
+
+
+def _ends(text: bytes, lasts: list[int], place: int) -> bool:
+    """Whether no character of a word stands at a place of a text."""
+    following = next((last for last in lasts[place:] if last in (OUTSIDE, WORD)), OUTSIDE)
+    return following == OUTSIDE
+
+
+def _table(child: Dfa) -> Table:
+    """The language as a table. Raises LimitError."""
+    line, words, moves = _free_line(), last_character(SPACED), _Moves(child)
+    numbers: Numbers[tuple[int, int, Threads]] = Numbers()
+    over = (DEAD, OUTSIDE, (NAMED,))
+    _ = numbers[line.start, OUTSIDE, _begun([], child.start)]
+    kinds = np.concatenate([line.transitions, words, child.transitions])
+    _, first, kind_of = np.unique(kinds, axis=1, return_index=True, return_inverse=True)
+    kind_of, firsts = kind_of.reshape(-1), first.tolist()
+    rows: list[NDArray[np.int32]] = []
+    accepting: list[bool] = []
+    for number, (place, last, threads) in enumerate(numbers.states):
+        row = [number if place == DEAD else DEAD] * len(firsts)
+        spend(STEPS_PER_MOVE * len(firsts))
+        for kind, byte in enumerate(firsts if place != DEAD else ()):
+            after = line.transitions.item(place, byte)
+            if after != DEAD:
+                current = words.item(last, byte)
+                moved = moves.after(threads, byte, current)
+                row[kind] = numbers[over if moved[:1] == (NAMED,) else (after, current, moved)]
+        rows.append(np.array(row, np.int32)[kind_of])
+        accepting.append(last <= WORD and any(each.is_named or each.is_open for each in threads))
+        if len(numbers) > MOST_STATES:
+            raise _too_large(MOST_STATES)
+    return Table(*minimise(np.stack(rows), np.array(accepting)))
+
+
+def _too_large(most: int) -> LimitError:
+    return LimitError(
+        f"free text that names one of these takes more than {most:,} states, which is fixed; name fewer or shorter "
+        "texts, or ask for them alone, with frame=None"
+    )
+
+
+class _Moves:
+    """Where bytes lead from threads, the earlier begun ones first."""
+
+    def __init__(self, child: Dfa) -> None:
+        self._child = child
+        self._known: dict[tuple[Threads, int, int], Threads] = {}
+
+    def after(self, threads: Threads, byte: int, last: int) -> Threads:
+        """The threads after a byte; last: the state of `last_character` then."""
+        key = threads, byte, last
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._moved(threads, byte, last)
+        return found
+
+    def _moved(self, threads: Threads, byte: int, last: int) -> Threads:
+        child, is_whole, moved = self._child, last <= WORD, list[Thread]()
+        for state, is_named, is_open in threads:
+            after = DEAD if state == DEAD else child.step(state, byte)
+            if is_whole:
+                is_named |= is_open and last == OUTSIDE
+                is_open = after != DEAD and child.is_accepting(after)
+            thread = Thread(after, is_named, is_open)
+            if after == DEAD and not is_named and not is_open:
+                continue
+            if not any(_covers(other, thread) for other in moved):
+                moved.append(thread)
+            if thread == NAMED:
+                return tuple(moved)  # later ones do not count any more
+        return _begun(moved, child.start) if last == OUTSIDE else tuple(moved)
+
+
+def _covers(earlier: Thread, later: Thread) -> bool:
+    """Whether wherever the later thread comes to a name the earlier one does too."""
+    return earlier.state == later.state and earlier.is_named >= later.is_named and earlier.is_open >= later.is_open
+
+
+def _begun(threads: list[Thread], start: int) -> Threads:
+    """The threads and the one that begins here."""
+    begun = Thread(start)
+    return tuple(threads) if any(_covers(each, begun) for each in threads) else (*threads, begun)
+
+
+@lru_cache(maxsize=1)
+def _free_line() -> Dfa:
+    """Any characters but those that end a line."""
+    graph = Graph()
+    return Dfa.of(ChartAutomaton(graph, Lowering(graph).rule(Repeat(Chars(LINE), 0, None))))
