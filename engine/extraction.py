@@ -25,12 +25,15 @@ from .options import CallOptions, Options, RunOptions
 from .prompts.given import Prompt
 from .results import Generation, Interrupted, keep_results
 from .running import Told, listed, run_together
-from .search import Sample
+from .search import Beam, Sample
 from .sending.description import Description
 
 Order = Literal["document", "score"]
 
 NEARBY = 120
+WITHIN_CHATS = Beam(3, length_penalty=0.0)
+"""How quotations are found in answers to chats: greedily, a quotation begins with whatever the document has of what the
+model would rather say, and goes on from there; by benchmarks/answers.py."""
 _WORD = re.compile(r"\w+")
 
 
@@ -74,7 +77,8 @@ class Extractor(Generator[Any]):
         """The prompt with this generator's constraint, and goals besides."""
         if self._most > 1:
             raise OptionError(f"spans={self._most} takes several runs; call the generator itself, or its run()")
-        return super().job(prompt, include)
+        job = super().job(prompt, include)
+        return job if job.frame is None or self.frame != "auto" else replace(job, search=WITHIN_CHATS)
 
     def _described(self) -> Description:
         options: dict[str, Any] = {"spans": self._most, "order": self._order, "limits": self.limits}

@@ -27,8 +27,10 @@ MOST_LOOKED_AT = 2000
 MOST_NAMED = 1000
 """Choices above which answers stand alone by default: an automaton of free text that may name them is large."""
 MARKS = ('"', "**", "`")
-"""Marks around quotations, the first one that is not in the documents; from the best one, by benchmarks/answers."""
+"""Marks around quotations, the first one that is not in the documents; from the best one, by benchmarks/answers.py."""
 LEAD = "The answer is"
+SENTENCE_LEAD = "So the answer is"
+"""What stands before answers by default; from the best ones, by benchmarks/answers.py."""
 
 FrameOption = Literal["auto", "sentence"]
 
@@ -82,14 +84,14 @@ class Frame:
 
 
 class Sentence:
-    """A sentence that begins with "The answer is", which the model reads, and names the answer, which it writes.
+    """A sentence that begins with "So the answer is", which the model reads, and names the answer, which it writes.
 
     guide: of the answer; natural: how people write such answers
     Choices count in small letters, capitals and with a capital first letter too, where that is no other choice.
     Raises OptionError for a guide whose texts cannot be named: see `MentionGuide`.
     """
 
-    before, behind = LEAD, ""
+    before, behind = SENTENCE_LEAD, ""
 
     def __init__(self, guide: Any, natural: Natural | None = None, limits: Limits | None = None) -> None:
         if not isinstance(guide, RegularGuide):

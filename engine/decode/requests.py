@@ -10,10 +10,10 @@ from ...errors import BudgetError, OptionError
 from ...guides.tagged.after_guide import AfterGuide
 from ..models.generation_config import NOTHING, Suppressed
 from ..models.protocol import BEGIN, DraftedModel, Model, SourceModel
-from ..options import Options
+from ..options import GREEDY, Options
 from ..prompts.encoding import Ids, continued, ids_of
 from ..prompts.given import Prompt
-from ..search import Beam, Target
+from ..search import Beam, Search, Target
 from ..stopping import StopStrings
 from .bias import bias_of
 from .frames import Frame, Sentence
@@ -34,6 +34,7 @@ class Job:
     ids: its tokens, where they are known already
     lead: what the answer to a chat, or to token ids, begins with, which the model reads behind them
     frame: what the answer stands in, the lead with it
+    search: how the text is found where the caller does not say
     """
 
     prompt: Prompt
@@ -41,6 +42,7 @@ class Job:
     ids: Ids | None = None
     lead: str = ""
     frame: Frame | Sentence | None = None
+    search: Search | Beam | None = None
 
     def encoded(self, model: Model, options: Options, number: int) -> Ids:
         """Its tokens, the lead with them. Raises OptionError."""
@@ -79,9 +81,10 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
         stop, frame = stops, job.frame
         if _is_free(job) and frame is not None:  # the mark behind free text ends it as a stop string does
             stop, frame = stops.also(frame.behind), None
+        search = options.search if job.search is None or options.search is not GREEDY else job.search
         # A text of no token would say nothing, and one that lacks a goal is none.
         is_last = forces_end and _is_free(job) and budget > max(needed, 1)
-        for sample in range(1 if isinstance(options.search, (Beam, Target)) else options.search.n):
+        for sample in range(1 if isinstance(search, (Beam, Target)) else search.n):
             key = row_key(seed, sample)
             yield Request(
                 number,
@@ -92,7 +95,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 stop,
                 stop_ids,
                 options.controls,
-                options.search,
+                search,
                 bias,
                 suppressed if _is_free(job) else spelt,
                 scores=bool(options.logprobs) or options.diagnostics,
@@ -121,7 +124,8 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
         return _decoder_start(model, job, options, number)
     prompt, asked = _encode(model, job, options, number), options.max_tokens
     needed = 0 if job.guide_cache is None else job.guide_cache.distance
-    has_end = (isinstance(job.prompt, str) or job.lead) and prompt != (BEGIN,)
+    # Behind a mark only other marks could join it in one token, with which no answer begins.
+    has_end = (isinstance(job.prompt, str) or job.lead[-1:].isalnum() or job.lead[-1:].isspace()) and prompt != (BEGIN,)
     most = None if isinstance(job.prompt, str) else len(job.lead.encode())
     start = healed(model, prompt, job.guide_cache, most) if options.heal and has_end else None
     if start is not None and start.guide_cache is not None:

@@ -12,7 +12,7 @@ from trellm import Beam, Engine, Exact, OptionError, Sample, Vocabulary, generat
 
 TEMPLATE = 257
 VOCABULARY = Vocabulary(
-    [*(bytes([byte]) for byte in range(256)), None, None, b'"', b'b"', b' "', b's "a'], [256], [TEMPLATE]
+    [*(bytes([byte]) for byte in range(256)), None, None, b'"', b'b"', b' "', b's "a', b"s a"], [256], [TEMPLATE]
 )
 CHAT = [{"role": "user", "content": "Who sat?"}]
 DOCUMENT = "the cat sat on the mat"
@@ -38,7 +38,7 @@ def answering(text: str, *, bare: bool = False, heard: list[list[int]] | None = 
     def logits(ids: Sequence[int]) -> Any:
         if heard is not None:
             heard.append([*ids])
-        values = np.cos(np.arange(262.0) * (1 + len(ids)))
+        values = np.cos(np.arange(263.0) * (1 + len(ids)))
         said = VOCABULARY.decode(ids)
         begun = max(n for n in range(len(wanted)) if said.endswith(bytes(wanted[:n])))
         values[wanted[begun]] += 8
@@ -123,12 +123,14 @@ def test_the_end_of_what_stands_before_is_healed_and_the_chat_is_not() -> None:
     """A token that begins in the text before the answer may be read; one that begins in the chat may not."""
     heard: list[list[int]] = []
     model = answering("x", heard=heard)
-    result = generate.regex(model, "a[a-z]", frame=('s "', '"')).run(CHAT, logit_bias={261: 20})
+    result = generate.regex(model, "a[a-z]", frame=("s ", '"')).run(CHAT, logit_bias={262: 20})
     assert result.text[0] == "a"
-    assert result.token_ids[0] == 261
-    assert result.overlap == 3
+    assert result.token_ids[0] == 262
+    assert result.overlap == 2
+    behind = generate.regex(model, "a[a-z]", frame=('s "', '"')).run(CHAT, logit_bias={261: 20})
+    assert behind.token_ids[0] == ord("a"), "behind a mark, which only other marks could join"
     heard.clear()
-    generate.regex(model, "a[a-z]", frame=('"', '"')).run([{"role": "user", "content": "as "}], logit_bias={261: 20})
+    generate.regex(model, "a[a-z]", frame=('"', '"')).run([{"role": "user", "content": "as "}], logit_bias={262: 20})
     assert all(ids[:5] == [TEMPLATE, *b"as ", TEMPLATE] for ids in heard)
 
 

@@ -17,13 +17,13 @@ from .test_frames import CHAT, VOCABULARY, answering
 @pytest.mark.parametrize(
     "said, choices, value",
     [
-        ("The answer is yes, it is.", ["yes", "no"], "yes"),
-        ("The answer is: No.", ["yes", "no"], "no"),
-        ("The answer is surely Very Good", {"good": 1, "very good": 2}, 1),
-        ("The answer is very good.", {"good": 1, "very good": 2}, 2),
-        ("The answer is that it is new york", ["York", "New York"], "New York"),
-        ("The answer is in Yorkshire, no, in York", ["York", "Oslo"], "York"),
-        ("The answer is US, not us.", ["us", "US"], "US"),
+        ("So the answer is yes, it is.", ["yes", "no"], "yes"),
+        ("So the answer is: No.", ["yes", "no"], "no"),
+        ("So the answer is surely Very Good", {"good": 1, "very good": 2}, 1),
+        ("So the answer is very good.", {"good": 1, "very good": 2}, 2),
+        ("So the answer is that it is new york", ["York", "New York"], "New York"),
+        ("So the answer is in Yorkshire, no, in York", ["York", "Oslo"], "York"),
+        ("So the answer is US, not us.", ["us", "US"], "US"),
     ],
 )
 def test_choices(said: str, choices: Any, value: Any) -> None:
@@ -33,8 +33,8 @@ def test_choices(said: str, choices: Any, value: Any) -> None:
     assert result.value == value
     assert result.text in choices
     assert result.finish_reason == "complete"
-    assert said.lower().startswith(f"The answer is{result.thought}{result.text}".lower())
-    assert VOCABULARY.decode(result.token_ids).decode() in said.removeprefix("The answer is")
+    assert said.lower().startswith(f"So the answer is{result.thought}{result.text}".lower())
+    assert VOCABULARY.decode(result.token_ids).decode() in said.removeprefix("So the answer is")
     assert "".join(make.stream(CHAT)) == result.text
     assert pickle.loads(pickle.dumps(result)).thought == result.thought
 
@@ -42,15 +42,15 @@ def test_choices(said: str, choices: Any, value: Any) -> None:
 @pytest.mark.parametrize(
     "kind, said, value",
     [
-        (int, "The answer is about 1,250 people.", 1250),
-        (int, "The answer is -5.", -5),
-        (float, "The answer is 1,250.5 m", 1250.5),
-        (bool, "The answer is Yes, it is", True),
-        (datetime.date, "The answer is March 5, 2011.", datetime.date(2011, 3, 5)),
-        (datetime.date, "The answer is the 29th of February 2012.", datetime.date(2012, 2, 29)),
-        (datetime.date, "The answer is 2011-03-05.", datetime.date(2011, 3, 5)),
-        (datetime.time, "The answer is 2:30 PM.", datetime.time(14, 30)),
-        (datetime.time, "The answer is at 14:30 or so", datetime.time(14, 30)),
+        (int, "So the answer is about 1,250 people.", 1250),
+        (int, "So the answer is -5.", -5),
+        (float, "So the answer is 1,250.5 m", 1250.5),
+        (bool, "So the answer is Yes, it is", True),
+        (datetime.date, "So the answer is March 5, 2011.", datetime.date(2011, 3, 5)),
+        (datetime.date, "So the answer is the 29th of February 2012.", datetime.date(2012, 2, 29)),
+        (datetime.date, "So the answer is 2011-03-05.", datetime.date(2011, 3, 5)),
+        (datetime.time, "So the answer is 2:30 PM.", datetime.time(14, 30)),
+        (datetime.time, "So the answer is at 14:30 or so", datetime.time(14, 30)),
     ],
 )
 def test_formats_are_written_as_people_do(kind: Any, said: str, value: Any) -> None:
@@ -75,7 +75,7 @@ def test_each_natural_text_is_one_of_the_format(kind: Any) -> None:
 
 def test_patterns() -> None:
     """By default those of one word with a digit stand in a sentence, others of one line in quotation marks."""
-    year = generate.regex(answering("The answer is that it was in 1931."), "[0-9]{4}").run(CHAT)
+    year = generate.regex(answering("So the answer is that it was in 1931."), "[0-9]{4}").run(CHAT)
     assert (year.value, year.thought) == ("1931", " that it was in ")
     name = generate.regex(answering('The answer is "Ann Lee". Who'), "[A-Z][a-z]+ [A-Z][a-z]+").run(CHAT)
     assert (name.value, name.thought) == ("Ann Lee", None)
@@ -105,7 +105,7 @@ def test_where_answers_stand_alone() -> None:
 
 
 def test_when_it_is_asked_for() -> None:
-    make = generate.choice(answering("The answer is really no."), ["yes", "no"], frame="sentence")
+    make = generate.choice(answering("So the answer is really no."), ["yes", "no"], frame="sentence")
     result = make.run("Is it? ")
     assert (result.text, result.thought) == ("no", " really ")
     thinking = generate.choice(
@@ -126,7 +126,7 @@ def test_when_it_is_asked_for() -> None:
 
 def test_budgets() -> None:
     """A sentence that does not come to its point is led there in time."""
-    model = answering("The answer is " + "well, " * 100)
+    model = answering("So the answer is " + "well, " * 100)
     make = generate.choice(model, ["yes", "no"])
     assert make(CHAT) in ("yes", "no")
     assert len(make.run(CHAT).token_ids) < 60
@@ -136,7 +136,7 @@ def test_budgets() -> None:
 
 
 def test_searches_and_batches() -> None:
-    model = answering("The answer is maybe no, but who knows")
+    model = answering("So the answer is maybe no, but who knows")
     make = generate.choice(model, ["yes", "no"])
     assert make(CHAT, search=Beam(3)) == "no"
     assert make(CHAT, search=Sample(0.1, n=2), seed=1) == ["no", "no"]

@@ -1,0 +1,94 @@
+"""Ways to answer tasks: trellm free, by its defaults and by options; other engines are in peers.py."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from trellm import generate
+
+from .scoring import parsed
+from .tasks import Task
+
+MOST_FREE = 160
+"""Tokens of free answers: of those that are right few are longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """value: what the answer is taken for; text: what was written; tokens: of that; seconds: on the wall's clock"""
+
+    value: Any
+    text: str
+    tokens: int
+    seconds: float
+
+
+Way = Callable[[Any, Task], Answer]
+
+
+def free(model: Any, task: Task) -> Answer:
+    """Without a constraint, by the best parser there is."""
+    began = time.perf_counter()
+    result = generate.text(model).run(_chat(task), max_tokens=MOST_FREE)
+    return Answer(parsed(task, result.text), result.text, len(result.token_ids), time.perf_counter() - began)
+
+
+def constrained(**options: Any) -> Way:
+    """By the generator that a user would take, with options."""
+
+    def answer(model: Any, task: Task) -> Answer:
+        began = time.perf_counter()
+        generator = _generator(model, task, options)
+        result = generator.run(_chat(task))
+        value = result.value
+        if isinstance(value, datetime.date):
+            value = value.isoformat()
+        value = getattr(value, "text", value)
+        return Answer(
+            value, f"{result.thought or ''}|{result.text}", len(result.token_ids), time.perf_counter() - began
+        )
+
+    return answer
+
+
+def _chat(task: Task) -> Any:
+    return [{"role": "user", "content": task.prompt}]
+
+
+def _generator(model: Any, task: Task, options: dict[str, Any]) -> Any:
+    if task.constraint == "json":
+        return generate.json(model, task.argument, **options)
+    if task.constraint == "extract":
+        return generate.extract(model, task.argument, **options)
+    if task.constraint == "choice":
+        return generate.choice(model, task.argument, **options)
+    return generate.format(model, datetime.date if task.constraint == "date" else int, **options)
+
+
+WAYS: dict[str, Way] = {
+    "free": free,
+    "default": constrained(),
+    "alone": constrained(frame=None),
+}
+"""By name; options that a kind does not have are errors, and the way is left out there."""
+OF_KINDS: dict[str, dict[str, Way]] = {
+    "records": {"compact": constrained(whitespace="compact"), "pretty": constrained(whitespace="pretty")},
+    "tools": {"compact": constrained(whitespace="compact"), "pretty": constrained(whitespace="pretty")},
+    "quotations": {"bold": constrained(frame=("The answer is **", "**"))},
+    "choices": {"quoted": constrained(frame=('The answer is "', '"'))},
+    "labels": {"quoted": constrained(frame=('The answer is "', '"'))},
+    "numbers": {"led": constrained(frame=("The answer is", "."))},
+    "problems": {
+        "thinking": constrained(after="answer is", thinking=160, frame=None),
+        "thinking, then a sentence": constrained(after="\n\n", thinking=160, frame="sentence"),
+    },
+}
+
+
+def ways_of(kind: str) -> dict[str, Way]:
+    """All ways of trellm for a kind."""
+    return WAYS | OF_KINDS.get(kind, {})
