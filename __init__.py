@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import generate, guides
-    from .engine import models
+    from .engine import models, prompts
     from .engine.engine import Engine
     from .engine.generator import Generator
     from .engine.results import Generation, Interrupted, TokenLogprob
@@ -86,9 +86,10 @@ __all__ = [
     "generate",
     "guides",
     "models",
+    "prompts",
 ]
 
-_MODULES = {"generate": ".generate", "guides": ".guides", "models": ".engine.models"}
+_MODULES = {"generate": ".generate", "guides": ".guides", "models": ".engine.models", "prompts": ".engine.prompts"}
 _HOMES = {
     **dict.fromkeys(("AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template"), ".guides.goals.specs"),
     **dict.fromkeys(("SMC", "Beam", "Exact", "Greedy", "Importance", "Sample"), ".engine.search"),

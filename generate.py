@@ -20,6 +20,7 @@ from .engine.formats import format_of, values_of_type
 from .engine.generator import Generator, run_together, values_of
 from .engine.models.protocol import Model
 from .engine.options import CallOptions, Options
+from .engine.prompts.description import describe as describe_schema
 from .engine.prompts.given import Prompt, prompt_of
 from .engine.structures import structure_of
 from .errors import OptionError
@@ -63,6 +64,7 @@ class JSONOptions(AroundOptions, total=False):
     max_cases: int
     contexts: Mapping[str, str | Sequence[str] | Quote] | None
     unenforced: Unenforced
+    describe: bool
     limits: Limits | None
 
 
@@ -320,6 +322,7 @@ def json(
     max_cases: int = 4096,
     contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
     unenforced: Unenforced = "refuse",
+    describe: bool = False,
     limits: Limits | None = None,
     **around: Unpack[AroundOptions],
 ) -> Generator[Any]:
@@ -333,6 +336,8 @@ def json(
     whitespace, indent, escapes, resources, formats, max_cases, contexts: see `guides.JSONGuide`; `Generation.spans`
         has the places of quoted strings
     unenforced: "refuse", or "allow" keywords that cannot be enforced: `Generation.unenforced` says whether they hold
+    describe: put the schema as `prompts.describe` writes it behind texts, and behind the last message of a user in
+        chats; token ids are refused. `Generation.prompt` has what the model read
     limits: of work and memory, see `Limits`
     Raises SchemaError, LimitError, OptionError.
     """
@@ -343,6 +348,7 @@ def json(
     one_of(spelling, "spelling", ("plain", "any"))
     one_of(unenforced, "unenforced", ("refuse", "allow"))
     switch(formats, "formats")
+    switch(describe, "describe")
     mapping_of(resources, "resources", "schemas by URI")
     _check_contexts(contexts)
     structure = structure_of(schema)
@@ -361,7 +367,8 @@ def json(
         unenforced=unenforced,
         limits=limits,
     )
-    return Generator(model, guide, structure.convert, limits, **_around(around))
+    description = describe_schema(structure.schema) if describe else ""
+    return Generator(model, guide, structure.convert, limits, description=description, **_around(around))
 
 
 def batch(pairs: Iterable[tuple[Generator[Any], Prompt]], **options: Unpack[CallOptions]) -> list[Any]:

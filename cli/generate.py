@@ -134,6 +134,7 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
 @click.option("--seed", type=int, help="Makes random choice repeatable.")
 @search_options
 @chat_options
+@click.option("--describe", is_flag=True, help="Write the schema of --schema or --pydantic behind prompts.")
 @click.option(
     "--stop", type=TextType(), multiple=True, metavar="TEXT", help="End a free text before this; repeat the option."
 )
@@ -169,6 +170,7 @@ def generate(
     seed: int | None,
     searching: Searching,
     chatting: Chatting,
+    describe: bool,
     stop: tuple[str, ...],
     no_heal: bool,
     no_draft: bool,
@@ -216,6 +218,8 @@ def generate(
         raise click.UsageError(f"--draft {draft} guesses single tokens; leave it out with --beams or --search")
     if resume and (out is None or out == "-" or diagnose is not None):
         raise click.UsageError("--resume goes on with the file of --out; name it, and leave --diagnose out")
+    if describe and constraint.structure is None:
+        raise click.UsageError("--describe belongs to --schema or --pydantic, which are missing")
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
     asked = chatting.prompts(asked)
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
@@ -225,9 +229,8 @@ def generate(
     options["draft"] = not no_draft if draft is None else load_model(draft, device, dtype, weights)
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         with ending():
-            _print_stream(
-                make_generator(name, device, dtype, constraint, memory, chatting, weights), asked[0].given, options
-            )
+            generator = make_generator(name, device, dtype, constraint, memory, chatting, weights, describe)
+            _print_stream(generator, asked[0].given, options)
         return 0
     options |= recorded
     resumed = Resumed.of(asked, out if resume else None, searching.samples)
@@ -242,7 +245,7 @@ def generate(
         report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
         output.begin(resumed.kept)
         end = files.enter_context(ending())
-        generator = make_generator(name, device, dtype, constraint, memory, chatting, weights)
+        generator = make_generator(name, device, dtype, constraint, memory, chatting, weights, describe)
 
         def keep(results: list[Any]) -> None:
             """Write what is finished, in order."""
@@ -275,12 +278,14 @@ def make_generator(
     memory: int | None = None,
     chatting: Chatting | None = None,
     weights: str | None = None,
+    is_described: bool = False,
 ) -> Generator[Any]:
     """The named model, or the small one, under the constraint.
 
     memory: bytes of its engine, None for the default
-    weights: how to quantize them
+    weights: how to quantize them; is_described: whether the schema is written behind prompts
     """
+    from ..engine import prompts
     from ..engine.decode.after import After, special_token
     from ..engine.decode.frames import frame_of
     from ..engine.engine import Engine
@@ -298,7 +303,8 @@ def make_generator(
     frame = frame_of("auto" if chatting is None else chatting.frame)
     if isinstance(guide, SubstringGuide):
         return Extractor(model, guide, limits=limits, after=after, frame=frame)
-    return Generator(model, guide, limits=limits, after=after, frame=frame)
+    description = prompts.describe(constraint.structure) if is_described else ""
+    return Generator(model, guide, limits=limits, after=after, frame=frame, description=description)
 
 
 def _given(prompts: TextIO | None) -> TextIO:

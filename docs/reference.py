@@ -11,6 +11,7 @@ from trellm.guides.lift.lifted_guide import LiftedGuide
 # Headline, what to say under it, the module, and its names (all public ones if none are listed).
 SECTIONS: list[tuple[str, str, str, list[str]]] = [
     ("Generators", "`generate.X(model, ...)` returns a `Generator`.", "trellm.generate", []),
+    ("Prompts", "", "trellm.engine.prompts", []),
     ("Options", "Given by name to a call, `run`, `stream` and `generate.batch`.", "trellm.engine.options", ["Options"]),
     ("Engines", "[The engine](engine.md) shows these at work.", "trellm.engine.engine", ["Engine"]),
     ("Handles", "What `Engine.submit` gives.", "trellm.engine.handle", ["Handle", "Piece"]),

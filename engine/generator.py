@@ -34,8 +34,9 @@ from .formats import Natural
 from .handle import Handle, Piece
 from .models.protocol import Model, SourceModel
 from .options import CallOptions, Options, RunOptions, StreamOptions, TextOptions
+from .prompts.description import with_description
 from .prompts.given import Prompt, is_chat, prompts_of
-from .results import Generation, Scores
+from .results import Generation, ReadPrompt, Scores
 from .running import Told, run_together, values_of
 from .sending.description import UNMADE, Description, arrived, make_here
 from .sending.origin import Copied
@@ -68,6 +69,7 @@ class Generator(Copied, Generic[T]):
         after: After | None = None,
         frame: Frame | FrameOption | None = None,
         natural: Natural | None = None,
+        description: str = "",
     ) -> None: ...
     @overload
     def __init__(
@@ -79,6 +81,7 @@ class Generator(Copied, Generic[T]):
         after: After | None = None,
         frame: Frame | FrameOption | None = None,
         natural: Natural | None = None,
+        description: str = "",
     ) -> None: ...
     def __init__(
         self,
@@ -89,6 +92,7 @@ class Generator(Copied, Generic[T]):
         after: After | None = None,
         frame: Frame | FrameOption | None = None,
         natural: Natural | None = None,
+        description: str = "",
     ) -> None:
         """guide: None for free text; convert: from a complete text to its value; limits: of what `include` adds.
 
@@ -96,6 +100,7 @@ class Generator(Copied, Generic[T]):
         frame: text before and behind the guide's; "sentence" for one that names it; "auto" for what the answers to
             chats stand in by default, see `frame_for`
         natural: how people write the guide's texts in sentences
+        description: what is put behind prompts, see `describe` of `prompts`
         Raises OptionError.
         """
         check_model(model, "Generator")
@@ -109,6 +114,7 @@ class Generator(Copied, Generic[T]):
         self._behind = after
         self.frame: Frame | FrameOption | None = frame
         self._natural = natural
+        self.description = description
         self._frame = self._around(guide)
         if after is not None:
             around = guide if guide is None or self._frame is None else self._frame.around(guide, self.limits)
@@ -261,6 +267,7 @@ class Generator(Copied, Generic[T]):
     def _described(self) -> Description:
         options: dict[str, Any] = {"convert": self._convert, "limits": self.limits}
         options |= {"after": self._behind, "frame": self.frame, "natural": self._natural}
+        options["description"] = self.description
         return Description.of(type(self), self.model, self._inner, options)
 
     def __repr__(self) -> str:
@@ -273,6 +280,8 @@ class Generator(Copied, Generic[T]):
     def job(self, prompt: Prompt, include: Any = ()) -> Job:
         """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`."""
         goals = goals_of(include)
+        if self.description:
+            prompt = with_description(prompt, self.description)
         framed = None if isinstance(prompt, str) or not is_chat(prompt) else self._framed
         if framed is not None and not (goals and framed.frame == "sentence"):
             return framed.job(prompt, include)
@@ -353,6 +362,7 @@ class Generator(Copied, Generic[T]):
             error=error or fault,
             thought=free,
             thought_cut=thought is not None and thought.is_cut,
+            read=ReadPrompt(sequence, self.model.vocabulary),
         )
 
     def said(self, result: Generation[Any], text: str, sequence: SequenceState) -> Generation[T]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from .models.protocol import BEGIN
 from .stopping import FinishReason
 
 if TYPE_CHECKING:
@@ -56,6 +58,31 @@ class Scores(NamedTuple):
         return cls(
             tuple(sequence.tokens[part]), tuple(sequence.scores[part]), tuple(sequence.raw_scores[part]), top, raw_top
         )
+
+
+class ReadPrompt:
+    """The tokens that a model read before a text, made a text when somebody wants it; sent as that text.
+
+    Of an encoder-decoder model they are the encoder's.
+    """
+
+    def __init__(self, sequence: SequenceState, vocabulary: Vocabulary) -> None:
+        start = sequence.request.start
+        self._ids = start.source or start.prompt
+        # A prompt's end that was healed is among what was generated.
+        self._healed = () if start.source else tuple(sequence.tokens[: sequence.inside + 1])
+        self._tail = 0 if start.source else start.tail
+        self._vocabulary = vocabulary
+
+    @cached_property
+    def text(self) -> str:
+        """The text, without tokens that have none."""
+        decode = self._vocabulary.decode
+        read = decode(token for token in self._ids if token != BEGIN)
+        return (read + decode(self._healed)[: self._tail]).decode(errors="replace")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"text": self.text}
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,6 +151,13 @@ class Generation(Generic[T_co]):
     error: Exception | None = None
     thought: str | None = None
     thought_cut: bool = False
+    read: ReadPrompt | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def prompt(self) -> str:
+        """The text that the model read: what a chat's template wrote, a schema that `describe` added, and the text
+        before the answer of a frame, without tokens that have no text, as special ones."""
+        return "" if self.read is None else self.read.text
 
     def __repr__(self) -> str:
         """Text, value where it is another, and how it ended; what was asked for besides is only named."""

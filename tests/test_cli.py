@@ -19,6 +19,7 @@ from trellm.cli import main
 from trellm.cli.flags import in_flags
 from trellm.cli.generate import generate as generate_command
 from trellm.engine import engine
+from trellm.engine.generator import Generator
 from trellm.engine.handle import Handle
 from trellm.engine.models.function import FunctionModel
 
@@ -552,6 +553,26 @@ class TestGenerate:
         assert len(result["thought"]) == 3
         assert result["thought_cut"] is True
         assert "--thinking 3 without --after" in refused(capsys, *command, "--thinking", "3")
+
+    def test_a_schema_in_the_prompt(
+        self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        schema = tmp_path / "named.json"
+        schema.write_text('{"properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": false}')
+        heard: list[str] = []
+        run = Generator.run_texts
+
+        def listening(self: Any, *arguments: Any) -> list[Any]:
+            found = run(self, *arguments)
+            heard.extend(result.prompt for result in found)
+            return found
+
+        monkeypatch.setattr(Generator, "run_texts", listening)
+        command = ["generate", "-m", model, "--schema", str(schema), "-p", "On ", "--describe", "--out", "-"]
+        assert main(command) == 0
+        assert json.loads(json.loads(capsys.readouterr().out)["output"])["a"] in (1, 2)
+        assert heard == ['On \nAnswer with JSON like this:\n{"a": 1 | 2}\n']
+        assert "--describe belongs to" in refused(capsys, *command[:3], "-r", "a", "-p", "x", "--describe")
 
     def test_text_around_an_answer(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
         command = ["generate", "-m", model, "-r", "[a-z]{2,4}", "-p", "On "]

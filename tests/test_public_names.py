@@ -11,13 +11,14 @@ PUBLIC = {
         AllOf AnyOf Beam BudgetError Cancellation Cancelled ConversionError Engine Exact Gap Generation Generator
         GrammarError Greedy GuideFileError Importance Interrupted LanguageError LimitError Limits ModelError OptionError
         Ordered PatternError Phrase Quote SMC Sample SamplingError SchemaError Span StateError Template TextSyntaxError
-        TokenLogprob TrellmError Vocabulary VocabularyError generate guides models
+        TokenLogprob TrellmError Vocabulary VocabularyError generate guides models prompts
     """,
     "trellm.generate": "Generator batch cfg choice extract format fsm json regex text",
     "trellm.guides": """
         AlignedGuide ByteGuide CFGGuide ChoiceGuide DEAD FSMGuide FreeGuide GoalGuide Guide JSONGuide RegexGuide
         RowGuide SubstringGuide TaggedGuide mask_of mask_within tokens_of
     """,
+    "trellm.engine.prompts": "describe",
     "trellm.engine.models": "Model Tokenizer from_function gguf pulled small transformers ziplm",
 }
 

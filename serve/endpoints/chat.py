@@ -20,6 +20,7 @@ from ...errors import OptionError, TrellmError
 from ..bodies import read
 from ..constraints.compiler import weight
 from ..constraints.constraint import ConstraintSpec
+from ..describing import described
 from ..errors import ApiError, of_request, param_of
 from ..generation import REASONS, GenerationRequest, Prepared, begin
 from ..requests.chat import ChatRequest
@@ -64,6 +65,8 @@ async def prepared(service: Service, chat: ChatRequest, constraint: ConstraintSp
     asked = _asked(service, chat)
     messages = chat.chat()
     generator = await service.generator(constraint)
+    if chat.trellm.describe:
+        (messages,) = await described(service, constraint, [messages], ("messages",))
     is_usual = asked.thinking == "auto" and asked.budget is None
     if not asked.tools and is_usual and not service.form.thinks:
         return generator, [messages], None

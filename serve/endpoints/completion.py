@@ -13,6 +13,7 @@ from ...engine.handle import Piece
 from ...engine.results import Generation
 from ..bodies import read
 from ..constraints.constraint import ConstraintSpec
+from ..describing import described
 from ..errors import ApiError
 from ..generation import REASONS, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
@@ -31,7 +32,10 @@ async def completion(request: Request) -> Response:
         raise ApiError(said, ("trellm", "special_tokens"))
 
     async def prepare(constraint: ConstraintSpec) -> Prepared:
-        return await service.generator(constraint), prompts, None
+        generator = await service.generator(constraint)
+        if not asked.trellm.describe:
+            return generator, prompts, None
+        return generator, await described(service, constraint, list(prompts), ("prompt",)), None
 
     beginning = partial(begin, request, asked, len(prompts), ("prompt",), prepare)
     return await answered(request, beginning, _head, _choice, _stream if asked.stream else None)

@@ -411,6 +411,7 @@ class ExtensionFields(RequestBase, title="Ours"):
     special_tokens: of chats, whether special tokens that messages name are those, and not text
     frame: text before and behind the answer, which is no part of it; "sentence" for one that names it; "auto" puts
         quotations into quotation marks
+    describe: put the schema of JSON behind prompts, or the last message of a user
     """
 
     extract: ExtractField | None = None
@@ -423,6 +424,7 @@ class ExtensionFields(RequestBase, title="Ours"):
     special_tokens: bool | None = None
     frame: Annotated[list[str], Field(min_length=2, max_length=2)] | FrameOption | None = "auto"
     json_: Annotated[JsonField | None, Field(alias="json")] = None
+    describe: bool = False
 
     @property
     def beam_search(self) -> Beams | None:
@@ -459,6 +461,8 @@ class ConstraintFields(RequestBase):
             asked = self._written(asked)
         elif self.trellm.json_ is not None:
             raise ApiError("trellm.json says how JSON is written, and none was asked for", ("trellm", "json"))
+        elif self.trellm.describe:
+            raise ApiError("trellm.describe describes JSON, and none was asked for", ("trellm", "describe"))
         frame = self.trellm.frame
         framed = (frame[0], frame[1]) if isinstance(frame, list) else frame
         return replace(asked, goals=goals_in(self.trellm.include), frame=framed)

@@ -108,6 +108,45 @@ def test_text_around_an_answer(server: Running, is_streamed: bool) -> None:
         assert answer["usage"]["prompt_tokens"] > alone
 
 
+NAMED = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+
+
+def test_a_schema_is_written_into_the_prompt(server: Running) -> None:
+    """The model reads what the client could have written itself."""
+    described = 'Who?\nAnswer with JSON like this:\n{"a": integer}'
+    ours = {"structured_outputs": {"json": NAMED}, "trellm": {"describe": True}, "temperature": 0}
+
+    def count(path: str, body: dict[str, Any]) -> int:
+        answer = server.post(path, {"model": "small", **body})
+        assert answer.status_code == 200, answer.text
+        usage = answer.json()["usage"]
+        return usage.get("prompt_tokens", usage.get("input_tokens"))
+
+    for path, field, shown, wrapped in [
+        ("/v1/completions", "prompt", described + "\n", lambda text: text),
+        ("/v1/chat/completions", "messages", described, lambda text: [{"role": "user", "content": text}]),
+    ]:
+        plain = {name: ours[name] for name in ("structured_outputs", "temperature")}
+        assert count(path, {field: wrapped("Who?"), **ours}) == count(path, {field: wrapped(shown), **plain})
+        assert count(path, {field: wrapped("Who?"), **plain}) < count(path, {field: wrapped(shown), **plain})
+    schema = {"type": "json_schema", "name": "x", "schema": NAMED}
+    item = {"text": {"format": schema}, "temperature": 0}
+    asked = count("/v1/responses", {"input": "Who?", "trellm": {"describe": True}, **item})
+    assert asked == count("/v1/responses", {"input": described, **item})
+
+
+def test_schemas_that_cannot_be_written_into_prompts(server: Running) -> None:
+    ours = {"model": "small", "structured_outputs": {"json": NAMED}, "trellm": {"describe": True}}
+    error = server.error("/v1/completions", ours | {"prompt": [72, 105]})
+    assert "the prompt is token ids" in error["message"]
+    assert error["param"] == "prompt"
+    error = server.error("/v1/chat/completions", ours | {"messages": [{"role": "system", "content": "Hi"}]})
+    assert "the chat has none" in error["message"]
+    assert error["param"] == "messages"
+    free = {"model": "small", "prompt": "Who?", "trellm": {"describe": True}}
+    assert "none was asked for" in server.error("/v1/completions", free)["message"]
+
+
 def _said(server: Running, body: dict[str, Any], is_streamed: bool) -> str:
     if not is_streamed:
         return server.post("/v1/chat/completions", body).json()["choices"][0]["message"]["content"]
