@@ -558,7 +558,13 @@ class TestGenerate:
         self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         schema = tmp_path / "named.json"
-        schema.write_text('{"properties": {"a": {"enum": [1, 2]}}, "required": ["a"], "additionalProperties": false}')
+        named = {
+            "type": "object",
+            "properties": {"a": {"enum": [1, 2]}},
+            "required": ["a"],
+            "additionalProperties": False,
+        }
+        schema.write_text(json.dumps(named))
         heard: list[str] = []
         run = Generator.run_texts
 
