@@ -159,6 +159,8 @@ def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any])
         result["spans"] = {place: dataclasses.asdict(span) for place, span in generation.spans.items()}
     if generation.unenforced:
         result["unenforced"] = dict(generation.unenforced)
+    if generation.fields:
+        result["fields"] = {pointer: each.to_dict() for pointer, each in generation.fields.items()}
     if generation.logprobs is not None:
         result["token_ids"] = generation.token_ids
         result["logprobs"] = generation.logprobs

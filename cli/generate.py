@@ -149,6 +149,7 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
     metavar="K",
     help="As --logprobs, and those of the K likeliest tokens at each place.",
 )
+@click.option("--fields", is_flag=True, help="Add to the results in --out how likely each value of an answer is.")
 @click.option("--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token.")
 @click.option("--device", help="Where the model runs, such as cpu or cuda.")
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 2GiB; by default half of what is free.")
@@ -178,6 +179,7 @@ def generate(
     batch_size: int,
     logprobs: bool,
     top_logprobs: int | None,
+    fields: bool,
     diagnose: str | None,
     device: str | None,
     memory: int | None,
@@ -200,6 +202,7 @@ def generate(
     "stop" or "length"), "span" with --extract (the text's place), "spans" with the places of
     quotations under --schema, --pydantic or --grammar, "unmet" with what of --include is missing where
     --stop cut the text short, "unenforced" with --unenforced allow, whether such keywords hold,
+    "fields" with --fields, by JSON pointer how likely each value is,
     "thought" and "thought_cut" with --after, what came before and whether --thinking cut it,
     and "sample" if there are several for each prompt. Each is written as soon as it is
     finished, and all are put in order at the end. Ctrl-C and SIGTERM keep what is finished, and the
@@ -207,8 +210,8 @@ def generate(
     """
     if (prompt is None) == (prompts is None):
         raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
-    if (logprobs or top_logprobs) and out is None:
-        flag = "--top-logprobs" if top_logprobs else "--logprobs"
+    if (logprobs or top_logprobs or fields) and out is None:
+        flag = "--fields" if fields else "--top-logprobs" if top_logprobs else "--logprobs"
         raise click.UsageError(f"{flag} goes into the results of --out; add --out FILE, or --out -")
     if diagnose == "-":
         raise click.UsageError("--diagnose writes a page to a file; standard output is for the texts")
@@ -225,6 +228,7 @@ def generate(
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
     options |= {"heal": not no_heal, "include": _goals(include, include_word), **chatting.options()}
     recorded = {"batch_size": batch_size, "logprobs": top_logprobs or logprobs, "diagnostics": diagnose is not None}
+    recorded["fields"] = fields
     _check({**options, **recorded})
     options["draft"] = not no_draft if draft is None else load_model(draft, device, dtype, weights)
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:

@@ -102,6 +102,8 @@ class Engine:
         if isinstance(generator, type) or not (hasattr(generator, "job") and hasattr(generator, "result")):
             raise OptionError(f"submit takes a generator such as generate.text(model), not {shown(generator)}")
         chosen = Options.of(RunOptions, options)
+        if chosen.fields:
+            raise OptionError("fields=True scores values when a text is there; call the generator's run()")
         several, is_single = prompts_of(prompts)
         return Handle(self, [(generator, prompt) for prompt in several], chosen, is_single=is_single)
 

@@ -98,6 +98,8 @@ class Extractor(Generator[Any]):
 
     def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
         """As for every generator, with distinct spans for each prompt."""
+        if options.fields:
+            self.field_scorer(options)  # which says that quotations have none
         several = options.search.n
         if self._most > 1 and several > 1:
             raise OptionError(f"spans={self._most} and {options.search!r} both ask for several texts; use n=1")

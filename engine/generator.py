@@ -30,6 +30,7 @@ from .decode.requests import Job
 from .decode.sequence import SequenceState
 from .diagnostics import Diagnostics
 from .engine import Engine
+from .fields.fields import FieldScorer, check_fields
 from .formats import Natural
 from .handle import Handle, Piece
 from .models.protocol import Model, SourceModel
@@ -241,7 +242,22 @@ class Generator(Copied, Generic[T]):
 
     def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
         """What `run` gives for a list of prompts. told: learns of every text as soon as it is finished."""
+        if options.fields:
+            return self.field_scorer(options).run(prompts, options, told)
         return run_together([(self, prompt) for prompt in prompts], options, told)
+
+    def field_scorer(self, options: Options) -> FieldScorer:
+        """What runs this generator with `fields=True`, its answers alone. Raises OptionError."""
+        frame = self._frame if self._behind is None else "sentence"
+        check_fields(self.model, self._inner, frame, options)
+        return FieldScorer(self.alone, self.guide, cast("Frame | None", frame), self._convert)
+
+    @cached_property
+    def alone(self) -> Generator[T]:
+        """The same generator without what answers to chats stand in by default."""
+        made = self.__copy__()
+        made.__dict__ |= {"_framed": None, "frame": None if self.frame == "auto" else self.frame}
+        return made
 
     if not TYPE_CHECKING:  # to which there would be no unknown attributes any more
 
@@ -321,7 +337,7 @@ class Generator(Copied, Generic[T]):
     def result(self, sequence: SequenceState, options: Options) -> Generation[T]:
         """What a finished sequence comes to."""
         assert sequence.finish is not None
-        logprobs = bool(options.logprobs)
+        logprobs = bool(options.logprobs) or options.fields
         scores = Scores.of(sequence, 0, len(sequence.tokens), self.model.vocabulary) if logprobs else None
         text_prefix = b"" if sequence.request.start.guide_cache else self.text_prefix
         text = bytes(sequence.text).removeprefix(text_prefix).decode(errors="replace")

@@ -67,6 +67,7 @@ class RunOptions(CallOptions, total=False):
     logprobs: bool | int
     diagnostics: bool
     trace: bool
+    fields: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +106,8 @@ class Options:
         time; a number: also those of so many tokens, the likeliest at each place, see `Generation.top_logprobs`.
     diagnostics: (`run` only) also record what the constraint did to each token; see `Diagnostics`. Costs time.
     trace: (`run` only, with `Beam(...)`) also record the beams of every step; see `SearchTrace`.
+    fields: (`run` only) also say how likely each value of the answer is, see `Field`; for JSON, choices, patterns and
+        formats. The answer stands alone then, also in chats. Costs a few steps of the model for each value.
     """
 
     max_tokens: int | None = None
@@ -129,6 +132,7 @@ class Options:
     logprobs: bool | int = False
     diagnostics: bool = False
     trace: bool = False
+    fields: bool = False
 
     @classmethod
     def of(cls, kind: type, given: Mapping[str, Any]) -> Self:
@@ -144,7 +148,7 @@ class Options:
             self._set("max_tokens", whole(self.max_tokens, "max_tokens"))
         self._set("batch_size", whole(self.batch_size, "batch_size"))
         self._set("retries", whole(self.retries, "retries", 0, MOST_RETRIES))
-        for name in ("heal", "diagnostics", "trace"):
+        for name in ("heal", "diagnostics", "trace", "fields"):
             switch(getattr(self, name), name)
         if not isinstance(self.logprobs, bool):
             self._set("logprobs", _best(self.logprobs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -60,6 +61,42 @@ class Scores(NamedTuple):
         )
 
 
+class Alternative(NamedTuple):
+    """A value that might have stood in a place of an answer, or a token; see `Field`."""
+
+    value: Any
+    probability: float
+
+
+@dataclass(frozen=True)
+class Field:
+    """How likely one value of an answer is, given the prompt and the text before it.
+
+    exact: whether the value is one of a list that the constraint leaves, each of which was scored, in all ways that
+        tokens spell it, up to 0.0001 in all: constants, choices, enums, booleans, null, and few numbers or strings.
+        Else the probability is that of the tokens that were chosen, and a text spelt otherwise is not in it.
+    probability: product of what each token has among the tokens that the constraint allows, as in masked sampling; of
+        a token that reaches beyond the value all counts
+    alternatives: where it is exact all values with their probabilities, best first, the chosen one among them; else
+        the likeliest other tokens at the first token that had any, as texts
+    """
+
+    value: Any
+    probability: float
+    alternatives: tuple[Alternative, ...]
+    exact: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same for JSON; values that JSON does not have, such as dates and an Enum's members, as texts."""
+        others = [{"value": _plain(each.value), "probability": each.probability} for each in self.alternatives]
+        return {
+            "value": _plain(self.value),
+            "probability": self.probability,
+            "alternatives": others,
+            "exact": self.exact,
+        }
+
+
 class ReadPrompt:
     """The tokens that a model read before a text, made a text when somebody wants it; sent as that text.
 
@@ -72,13 +109,19 @@ class ReadPrompt:
         # A prompt's end that was healed is among what was generated.
         self._healed = () if start.source else tuple(sequence.tokens[: sequence.inside + 1])
         self._tail = 0 if start.source else start.tail
+        self.inside = tuple(sequence.tokens[: sequence.inside])
         self._vocabulary = vocabulary
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The tokens that were read before any was generated."""
+        return tuple(token for token in self._ids if token != BEGIN)
 
     @cached_property
     def text(self) -> str:
         """The text, without tokens that have none."""
         decode = self._vocabulary.decode
-        read = decode(token for token in self._ids if token != BEGIN)
+        read = decode(self.ids)
         return (read + decode(self._healed)[: self._tail]).decode(errors="replace")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -122,6 +165,8 @@ class Generation(Generic[T_co]):
         None where that cannot be told
     thought, thought_cut: of a generator with `after=`, the free text before the marker, and whether its budget
         ended it; `value`, `spans` and `unenforced` are then of what follows the marker, and `text` has all
+    fields: with `fields=True` how likely each value is, by its JSON pointer, "" for an answer that is one value;
+        objects and arrays have those of their members
     error: what was raised when the value was made of the text, by a validator of a type for example; else None
     """
 
@@ -151,6 +196,7 @@ class Generation(Generic[T_co]):
     error: Exception | None = None
     thought: str | None = None
     thought_cut: bool = False
+    fields: Mapping[str, Field] = field(default_factory=dict[str, Field])
     read: ReadPrompt | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -176,7 +222,8 @@ class Generation(Generic[T_co]):
         parts += [
             f"{name}={value!r}" for name in ("unmet", "overruled", "unenforced") if (value := getattr(self, name))
         ]
-        more = [name for name in ("spans", "logprobs", "top_logprobs", "diagnostics", "trace") if getattr(self, name)]
+        named = ("spans", "fields", "logprobs", "top_logprobs", "diagnostics", "trace")
+        more = [name for name in named if getattr(self, name)]
         return f"<Generation {', '.join(parts)}{'; with ' if more else ''}{', '.join(more)}>"
 
     def _repr_html_(self) -> str | None:
@@ -221,6 +268,12 @@ def keep_results(error: BaseException, saved: list[Any]) -> None:
     with suppress(AttributeError, TypeError):  # an exception that takes no attributes
         error.finished = saved  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
         error.add_note(f"{finished_of(saved)} before; see .finished of this exception")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return str(value.value)
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
 def _short(value: object) -> str:

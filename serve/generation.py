@@ -16,6 +16,7 @@ from ..checks import conforms
 from ..engine.decode.randomness import fresh_bits
 from ..engine.decode.requests import requests_of
 from ..engine.decode.sequence import Request as RowRequest
+from ..engine.fields.fields import FieldScorer
 from ..engine.generator import Generator as TextGenerator
 from ..engine.handle import QUICK, Handle, Piece, Task
 from ..engine.models.protocol import SourceModel
@@ -48,6 +49,7 @@ class GenerationRequest:
     asked: as the client sent it; constraint, options: what texts must be and how they are chosen; max_tokens is apart
     place: of the prompts in the request; texts: how many there is room for until `end`
     task, prompts, plan: see `Prepared`; each prompt stands there once for each of several greedy texts
+    scorer: of the fields of answers, where they were asked for
     prompt_tokens: of all prompts, each counted once; arrivals: what becomes of the engine's handle
     key: of the answer; created: when, in seconds since 1970
     """
@@ -63,6 +65,7 @@ class GenerationRequest:
     prompts: Sequence[Prompt] = field(init=False)
     plan: AnswerPlan | None = None
     prompt_tokens: int = 0
+    scorer: FieldScorer | None = None
     arrivals: Arrivals | None = None
     output_tokens: int = 0
     reasoning_tokens: int = 0
@@ -151,11 +154,15 @@ class GenerationRequest:
         async for pieces in self._updates():
             for each in pieces:
                 assert each.result is not None
-                work = partial(make, self.index_of(each), each.result)
+                work = partial(self._made, make, self.index_of(each), each.result)
                 is_quick = self._is_quick and len(each.result.token_ids) < QUICK
                 loop = asyncio.get_running_loop()
                 found[self.index_of(each)] = work() if is_quick else await loop.run_in_executor(None, work)
         return [found[index] for index in sorted(found)]  # of beams there may be fewer
+
+    def _made(self, make: Callable[[int, Generation[Any]], T], index: int, result: Generation[Any]) -> T:
+        """What comes of a text and its number, with fields where they were asked for."""
+        return make(index, result if self.scorer is None else self.scorer.scored(result, self.options))
 
     async def pieces(self) -> AsyncIterator[list[Piece]]:
         """Pieces of the texts as they become certain. Raises ApiError for what went wrong with one."""
@@ -306,6 +313,8 @@ async def begin(
     try:
         begun.task, several, begun.plan = await prepare(constraint)
         begun.prompts = [prompt for prompt in several for _ in range(begun.copies)]
+        if asked.trellm.fields:
+            begun.task, begun.scorer = _scored(begun)
         if begun.plan is not None:  # which knows what ends content and what it must contain, and that calls do not
             begun.options = replace(options, stop=(), include=())
         await begun.enter()
@@ -315,9 +324,25 @@ async def begin(
     return begun
 
 
+def _scored(begun: GenerationRequest) -> tuple[Task, FieldScorer]:
+    """What a request with fields runs. Raises ApiError."""
+    place = ("trellm", "fields")
+    if begun.asked.is_streamed:
+        raise ApiError("fields are there at the end of a text only; leave out stream", ("stream",))
+    task: Any = begun.task
+    if begun.plan is not None or not isinstance(task, TextGenerator):
+        raise ApiError("trellm.fields together with tools or a model that thinks is not supported", place)
+    generator = cast("TextGenerator[Any]", task)
+    try:
+        return generator.alone, generator.field_scorer(begun.options)
+    except TrellmError as error:
+        raise of_request(error, place) from None
+
+
 def _options(asked: ChatRequest | CompletionRequest, constraint: ConstraintSpec) -> Options:
     """The engine's options of a request. Raises ApiError."""
     said = asked.options() | {"include": constraint.goals, "diagnostics": asked.trellm.trace, "batch_size": MOST_ROWS}
+    said["fields"] = asked.trellm.fields
     if asked.trellm.heal is not None:
         said["heal"] = asked.trellm.heal
     if constraint.kind and (asked.stop or asked.stop_token_ids):

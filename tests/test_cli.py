@@ -580,6 +580,17 @@ class TestGenerate:
         assert heard == ['On \nAnswer with JSON like this:\n{"a": 1 | 2}\n']
         assert "--describe belongs to" in refused(capsys, *command[:3], "-r", "a", "-p", "x", "--describe")
 
+    def test_how_likely_each_value_is(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        command = ["generate", "-m", model, "-c", "ab", "-c", "b", "-p", "x"]
+        assert main([*command, "--fields", "--out", "-"]) == 0
+        record = json.loads(capsys.readouterr().out)
+        field = record["fields"][""]
+        assert field["value"] == record["output"]
+        assert field["exact"] is True
+        assert {each["value"] for each in field["alternatives"]} == {"ab", "b"}
+        assert "logprobs" not in record
+        assert "--fields goes into the results of --out" in refused(capsys, *command, "--fields")
+
     def test_text_around_an_answer(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
         command = ["generate", "-m", model, "-r", "[a-z]{2,4}", "-p", "On "]
         assert main([*command, "--frame", 'she said "', '"', "--out", "-"]) == 0

@@ -26,6 +26,9 @@ DEFAULT_TOKENS = 256
 SENTENCE_TOKENS = 48
 """A sentence that has not named its answer in so many tokens has lost its way."""
 
+FIELD_BEST = 5
+"""Of how many tokens log-probabilities are recorded for the alternatives of fields."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -98,8 +101,8 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 search,
                 bias,
                 suppressed if _is_free(job) else spelt,
-                scores=bool(options.logprobs) or options.diagnostics,
-                best=0 if isinstance(options.logprobs, bool) else options.logprobs,
+                scores=bool(options.logprobs) or options.diagnostics or options.fields,
+                best=max(FIELD_BEST * options.fields, 0 if isinstance(options.logprobs, bool) else options.logprobs),
                 diagnostics=options.diagnostics,
                 trace=options.trace,
                 draft=options.draft,

@@ -287,6 +287,8 @@ def extension_of(result: Generation[Any]) -> dict[str, Any]:
         said["overruled"] = list(result.overruled)
     if result.unmet:
         said["unmet"] = list(result.unmet)
+    if result.fields:
+        said["fields"] = {name: each.to_dict() for name, each in result.fields.items()}
     if result.error is not None:
         said["error"] = str(result.error)
     if result.diagnostics is not None:

@@ -412,6 +412,7 @@ class ExtensionFields(RequestBase, title="Ours"):
     frame: text before and behind the answer, which is no part of it; "sentence" for one that names it; "auto" puts
         quotations into quotation marks
     describe: put the schema of JSON behind prompts, or the last message of a user
+    fields: say how likely each value of the answer is
     """
 
     extract: ExtractField | None = None
@@ -425,6 +426,7 @@ class ExtensionFields(RequestBase, title="Ours"):
     frame: Annotated[list[str], Field(min_length=2, max_length=2)] | FrameOption | None = "auto"
     json_: Annotated[JsonField | None, Field(alias="json")] = None
     describe: bool = False
+    fields: bool = False
 
     @property
     def beam_search(self) -> Beams | None:

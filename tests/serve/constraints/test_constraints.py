@@ -135,6 +135,27 @@ def test_a_schema_is_written_into_the_prompt(server: Running) -> None:
     assert asked == count("/v1/responses", {"input": described, **item})
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+def test_how_likely_each_value_is(server: Running, path: str) -> None:
+    schema = {**NAMED, "properties": {"a": {"type": "boolean"}}}
+    field, prompt = ("prompt", "Who?") if path == "/v1/completions" else ("messages", CHAT)
+    body = {"model": "small", field: prompt, "temperature": 0, "structured_outputs": {"json": schema}}
+    choice = server.post(path, body | {"trellm": {"fields": True}}).json()["choices"][0]
+    found = choice["trellm"]["fields"]["/a"]
+    assert choice["logprobs"] is None
+    assert found["exact"] is True
+    assert found["value"] is found["alternatives"][0]["value"]
+    assert {each["value"] for each in found["alternatives"]} == {True, False}
+    assert sum(each["probability"] for each in found["alternatives"]) == pytest.approx(1, abs=1e-4)
+    assert "trellm" not in server.post(path, body).json()["choices"][0]
+    error = server.error(path, body | {"trellm": {"fields": True}, "stream": True})
+    assert error["param"] == "stream"
+    free = {"model": "small", field: prompt, "trellm": {"fields": True}}
+    error = server.error(path, free)
+    assert "free text" in error["message"]
+    assert error["param"] == "trellm.fields"
+
+
 def test_schemas_that_cannot_be_written_into_prompts(server: Running) -> None:
     ours = {"model": "small", "structured_outputs": {"json": NAMED}, "trellm": {"describe": True}}
     error = server.error("/v1/completions", ours | {"prompt": [72, 105]})

@@ -1,0 +1,1 @@
+"""Probabilities of the values of an answer: where they stand (`places`), alternatives (`values`), and their chances."""
