@@ -7,6 +7,7 @@ from typing import Any
 
 from .batches import encoded
 from .text.documents import ANSWER, END, Segments, chat, plain
+from .text.plain import plain_quotation_task, plain_record_task
 from .text.scenes import draw
 from .text.tasks import (
     Task,
@@ -24,6 +25,8 @@ KINDS = (
     "record",
     "record, unseen fields",
     "quotation",
+    "plain record",
+    "plain quotation",
     "choice",
     "normal form",
     "tool call",
@@ -44,6 +47,8 @@ def held_out_task(random: Random, kind: str) -> Task:
 def _task(random: Random, kind: str) -> Task:
     if kind == "tool call":
         return tool_task(random, True)
+    if kind.startswith("plain"):
+        return (plain_record_task if kind == "plain record" else plain_quotation_task)(random, True)
     if kind == "arithmetic":
         return sum_task(random, True)
     if kind == "given words":

@@ -35,7 +35,7 @@ def _is_allowed(task: Task) -> bool:
         jsonschema.Draft202012Validator(argument).validate(task.value)
         return json.loads(task.answer) == task.value
     if name in ("extract", "sentence"):
-        return task.answer in task.passage
+        return task.answer in (task.passage or argument) and argument in task.passage + task.request
     if name == "choice":
         return task.answer in argument and len(set(argument)) == len(argument)
     if name == "regex":

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from . import tools
+from .plain import PLAIN_TASKS
 from .scenes import draw
 from .tasks import SCENE_TASKS, Task, normal_task, sum_task, tool_task, words_task
 
@@ -15,6 +16,9 @@ THINK, THOUGHT = "<think>", "</think>"
 
 GIVEN, ANSWER = 1, 2
 """What a segment is: given to the model, or to be written by it. Loss counts them differently."""
+
+PLAIN = 0.4
+"""How much of the text is plain sentences and passages without a task, which are 0.04 of the text."""
 
 Segments = list[tuple[str, int]]
 
@@ -82,13 +86,17 @@ def drawn(random: Random, held_out: bool) -> Segments:
     is_chat = random.random() < 0.5
     if kind < 0.04:
         return [(draw(random, held_out).passage + END, ANSWER)]
-    if kind < 0.18:
+    if kind < PLAIN:
+        task = random.choice(PLAIN_TASKS)(random, held_out)
+        return chat([task], random) if is_chat else plain(task, random)
+    kind = (kind - PLAIN) / (1 - PLAIN)
+    if kind < 0.14:
         return _tool_document(random, tool_task(random, held_out), is_chat)
-    if kind < 0.24:
+    if kind < 0.2:
         task = words_task(random, held_out)
-    elif kind < 0.3:
+    elif kind < 0.26:
         task = sum_task(random, held_out)
-    elif kind < 0.36:
+    elif kind < 0.32:
         task = normal_task(random, None, held_out)
     else:
         return _scene_document(random, is_chat, held_out)
