@@ -21,6 +21,7 @@ from .files import read_file
 from .flags import NumberType, TextType, with_options
 
 if TYPE_CHECKING:
+    from ..engine.formats import Natural
     from ..guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
     from ..guides.lift.lifted_guide import LiftedGuide
     from ..guides.limits import Limits
@@ -178,6 +179,13 @@ class ConstraintOptions:
     def may_quote(self) -> bool:
         """Whether parts of the text may be quotations, with places."""
         return self.structure is not None or self.grammar is not None
+
+    @property
+    def natural(self) -> Natural | None:
+        """How people write values of the format within sentences."""
+        from ..engine.formats import format_of
+
+        return None if self.kind is None else format_of(FORMATS[self.kind]).natural
 
     def guide(
         self, vocabulary: Vocabulary, *, as_read: bool = False, special: Callable[[str], int | None] | None = None

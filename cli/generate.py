@@ -254,6 +254,8 @@ def generate(
         def keep(results: list[Any]) -> None:
             """Write what is finished, in order."""
             output.finish(plain_lines(asked, results) if is_plain else resumed.lines(results))
+            if diagnose is not None:
+                _warn(results)
             if report is not None and any(results):
                 report.finish([report_page(asked, results).removesuffix("\n")])
 
@@ -308,12 +310,22 @@ def make_generator(
     if isinstance(guide, SubstringGuide):
         return Extractor(model, guide, limits=limits, after=after, frame=frame)
     description = prompts.describe(constraint.structure) if is_described else ""
-    return Generator(model, guide, limits=limits, after=after, frame=frame, description=description)
+    about: Any = {"frame": frame, "natural": constraint.natural, "description": description}
+    return Generator(model, guide, limits=limits, after=after, **about)
 
 
 def _given(prompts: TextIO | None) -> TextIO:
     assert prompts is not None
     return prompts
+
+
+def _warn(results: list[Any]) -> None:
+    """Say where constraints may have decided texts against the model."""
+    for number, result in enumerate(results):
+        several = cast("list[Any]", result) if isinstance(result, list) else [result]
+        for one in several:
+            if one is not None and one.warning is not None:
+                click.echo(f"trellm: prompt {number}, {one.warning}", err=True)
 
 
 def _print_stream(generator: Generator[Any], prompt: GivenPrompt, options: dict[str, Any]) -> None:

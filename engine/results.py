@@ -205,6 +205,11 @@ class Generation(Generic[T_co]):
         before the answer of a frame, without tokens that have no text, as special ones."""
         return "" if self.read is None else self.read.text
 
+    @property
+    def warning(self) -> str | None:
+        """Where the constraint may have decided the text against the model, see `Diagnostics.warning`; None without."""
+        return None if self.diagnostics is None else self.diagnostics.warning
+
     def __repr__(self) -> str:
         """Text, value where it is another, and how it ended; what was asked for besides is only named."""
         parts = [_short(self.text)]

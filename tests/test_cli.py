@@ -637,6 +637,16 @@ class TestGenerate:
             "two (1)",
         ]
 
+    def test_a_page_comes_with_a_warning(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        prompt = "Ann bought a kettle. What did Ann buy? Answer: "
+        command = ["generate", "-c", "banana", "-c", "apple", "-p", prompt]
+        assert main([*command, "--diagnose", str(tmp_path / "page.html")]) == 0
+        told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("trellm: prompt 0, token ")]
+        assert len(told) == 1
+        assert "the model wanted " in told[0]
+        assert main(command) == 0
+        assert "the model wanted " not in capsys.readouterr().err
+
     def test_prompts_from_standard_input(
         self, model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:

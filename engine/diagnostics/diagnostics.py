@@ -14,7 +14,7 @@ from ...tokenizers_adapter import Vocabulary
 from ..scores import Trace
 from ..stopping import FinishReason
 from .bias import Bias
-from .hints import LOW_MASS, Hint, hints
+from .hints import LOW_MASS, Hint, hints, warning
 from .page import STYLE, page, section
 from .step import COLUMNS, Step, Words
 from .table import SHOWN, plain, rich_table
@@ -128,6 +128,14 @@ class Diagnostics(Sequence[Step]):
             log_weight=self._log_weight,
             bias=self.bias,
         )
+
+    @cached_property
+    def warning(self) -> str | None:
+        """Where the constraint may have decided the text against the model, what it wanted, and what helps, in a line.
+
+        None where it left the model at least a twentieth of its probability wherever there was a choice.
+        """
+        return warning(self.steps, self._words.guide)
 
     def table(self, *columns: str) -> str:
         """The steps as an aligned table, with these columns of `to_dicts`. Raises OptionError for unknown ones."""

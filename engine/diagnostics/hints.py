@@ -18,6 +18,8 @@ from .step import Step
 Kind = Literal["budget", "stop", "whitespace", "case", "spelling", "preface", "sampling"]
 
 LOW_MASS = 0.5
+LOST_MASS = 0.05
+"""A step at which the constraint leaves less may decide the answer against the model: see docs/answers.md."""
 LATE_MASS = 0.1
 WANTED = 0.2
 SIMILAR = 0.75
@@ -42,7 +44,7 @@ _ADVICE: dict[Kind, str] = {
     "whitespace": 'allow it: whitespace="any" or "pretty" for JSON, \\s* in a pattern, a space before a choice',
     "case": "write the constraint as the model does, or ignore case (the flag i of a pattern)",
     "spelling": "use the model's spelling, or add it as an alternative",
-    "preface": "ask in the prompt for nothing but the answer, or end the prompt with what the model says before it",
+    "preface": "let it: frame=('The answer is \"', '\"'), frame=\"sentence\" or after=; or end the prompt with it",
 }
 
 
@@ -76,6 +78,31 @@ def hints(
     return (
         *(Hint(kind, tuple(step.position for step in found), _words(kind, found)) for kind, found in by_kind.items()),
         *_sampling(steps, bias),
+    )
+
+
+def warning(steps: Sequence[Step], guide: Guide | None) -> str | None:
+    """Where the constraint may have decided a text against the model, in a line; None where it did not.
+
+    It is the step at which it left the least, among those where the model wanted something else, there was a choice,
+    and what was left is below `LOST_MASS`; other white space alone decides nothing.
+    """
+    lost = [step for step in steps if not step.leading_allowed and not step.forced and step.feasible_mass < LOST_MASS]
+    found: list[tuple[Step, Kind | None]] = [
+        (step, kind)
+        for step in lost
+        if (kind := _kind(steps, step, guide)) != "whitespace"
+        and (step.leading_token is None or step.leading_token.strip())
+    ]
+    if not found:
+        return None
+    step, kind = min(found, key=lambda each: each[0].log_feasible_mass)
+    advice = (
+        "allow it: a wider constraint, a frame (frame=) or free text first (after=)" if kind is None else _ADVICE[kind]
+    )
+    return (
+        f"token {step.position}: the model wanted {_example(step)}; the constraint left {step.feasible_mass:.2g} of "
+        f"its probability: {advice}"
     )
 
 

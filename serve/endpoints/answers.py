@@ -300,6 +300,7 @@ def extension_of(result: Generation[Any]) -> dict[str, Any]:
             "raw_logprob": summary.raw_logprob,
             "log_feasible_mass": summary.log_feasible_mass,
             "hints": [str(hint) for hint in summary.hints],
+            "warning": result.warning,
         }
     return {"trellm": said} if said else {}
 

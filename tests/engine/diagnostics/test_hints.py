@@ -57,6 +57,27 @@ def test_each_pattern_is_recognised(wants: dict[str, str], pattern: str, expecte
     assert hints_of(result) == expected
 
 
+@pytest.mark.parametrize(
+    ("wants", "pattern", "warning"),
+    [
+        ({"A:": "Sure"}, "Michael Jordan|good", 'token 0: the model wanted "Sure" 0.9'),
+        ({"A:": "Sure"}, "Sure|good", None),
+        ({"A:": "Sure"}, "x", None),  # there was no choice
+        ({"A:": " Born"}, "Born|good", None),  # white space alone
+        ({"A:": "good", "good": EOS}, "good( Born|colour)", "token 1: the model wanted EOS 0.9"),
+        ({"A:": "x"}, "[a-c]{3}", 'token 0: the model wanted "x" 0.9'),
+    ],
+)
+def test_warnings(wants: dict[str, str], pattern: str, warning: str | None) -> None:
+    result = written(wants, lambda model: generate.regex(model, pattern), max_tokens=15)
+    assert (result.warning or "").startswith(warning or "")
+    assert (result.warning is None) == (warning is None)
+    assert result.warning is None or "\n" not in result.warning
+    assert result.warning is None or "probability: " in result.warning
+    model = models.from_function(lambda ids: [0.0] * VOCABULARY.size, VOCABULARY)
+    assert generate.regex(model, pattern).run("A:").warning is None, "not without diagnostics"
+
+
 def test_what_the_budget_cut_is_told_from_what_the_constraint_forbids() -> None:
     result = written({"": "a"}, lambda model: generate.regex(model, "a+b"), max_tokens=4)
     assert (result.text, hints_of(result)) == ("aaab", {"budget": (3,)})
