@@ -164,9 +164,13 @@ def frame_for(model: Model, guide: Any) -> Frame | FrameOption | None:
 
 
 def _can_be_named(choices: Sequence[str]) -> bool:
-    """Whether a sentence can name each: not letters alone, one of which is an article, nor what has no letter."""
+    """Whether a sentence can name each: not letters alone, one of which is an article, nor what has no letter or digit,
+    or white space around it."""
     return len(choices) <= MOST_NAMED and all(
-        choice.isprintable() and any(map(str.isalnum, choice)) and (len(choice) > 1 or choice.isdigit())
+        choice.isprintable()
+        and choice == choice.strip()
+        and any(map(str.isalnum, choice))
+        and (len(choice) > 1 or choice.isdigit())
         for choice in choices
     )
 

@@ -99,6 +99,8 @@ def test_where_answers_stand_alone() -> None:
     assert generate.choice(model, ["yes", "no"], frame=None).run(CHAT).thought is None
     assert generate.choice(answering("no", bare=True), ["yes", "no"]).run(CHAT).thought is None
     assert generate.choice(answering("B"), ["A", "B"]).run(CHAT).thought is None, "A is an article as well"
+    assert generate.choice(answering(" no"), [" yes", " no"]).run(CHAT).thought is None
+    assert generate.choice(answering("?"), ["?", "!"]).run(CHAT).thought is None
     assert generate.choice(model, ["yes", "no"]).run(CHAT, include="n").thought is None
     assert generate.json(answering("false"), {"type": "boolean"}).run(CHAT).text == "false"
     assert generate.choice(answering("Hm.</t>no"), ["yes", "no"], after="</t>").run(CHAT).thought == "Hm."

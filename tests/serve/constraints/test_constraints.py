@@ -176,6 +176,21 @@ def _said(server: Running, body: dict[str, Any], is_streamed: bool) -> str:
     return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks if chunk["choices"])
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_sentence_that_names_the_answer(server: Running, is_streamed: bool) -> None:
+    """The content is the choice alone; without being asked for there is no sentence, since clients read its tokens."""
+    body: dict[str, Any] = {"model": "small", "messages": CHAT, "temperature": 0, "max_tokens": 60}
+    for constraint in ({"choice": ["the buyer", "a kettle"]}, {"regex": "[0-9]+"}):
+        asked = body | {"structured_outputs": constraint, "trellm": {"frame": "sentence"}}
+        said = _said(server, asked, is_streamed)
+        assert said in constraint.get("choice", []) or said.isdigit(), said
+        alone = server.post("/v1/chat/completions", asked | {"trellm": {}}).json()["usage"]
+        framed = server.post("/v1/chat/completions", asked).json()["usage"]
+        assert framed["prompt_tokens"] > alone["prompt_tokens"]
+    schema = body | {"response_format": _format(NAMED), "trellm": {"frame": "sentence"}}
+    assert "is for choices" in server.error("/v1/chat/completions", schema)["message"]
+
+
 def test_mistakes_of_text_around_an_answer(server: Running) -> None:
     body: dict[str, Any] = {"model": "small", "messages": CHAT}
     for ours, said in [({"frame": ["a"]}, "frame"), ({"frame": ["", ""]}, "or both"), ({"frame": "x"}, "frame")]:
