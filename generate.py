@@ -107,7 +107,8 @@ def regex(
         default 1024; what comes of it is `Generation.thought`. max_tokens counts both. Without healing and `include`.
     frame: text before the answer, which the model reads as the beginning of it, and a mark behind, which ends it in
         place of EOS, such as ('The answer is "', '"'); no part of the value, nor of `Generation.text`. "sentence" for a
-        sentence that names the answer; "auto", the default, is for answers to chats, unless there is `after`: choices,
+        sentence that names the answer; "reasoning" for free text of up to 256 tokens, of which the last one that it
+        names is the answer; "auto", the default, is for answers to chats, unless there is `after`: choices,
         numbers and dates in a sentence, patterns of one line in quotation marks. None for the answer alone.
     Raises PatternError, LanguageError, LimitError.
     """

@@ -15,7 +15,8 @@ free      no constraint, and the best parser that could be written (questions/sc
 default   the generator that a user takes first, without options
 others    options of it, see questions/ways.py; engines, see questions/peers.py
 
---keep writes every answer as a line of JSON, and goes on from those that are there.
+--calibration is of kinds whose answers are JSON or choices: what `fields=True` says of values, and how often these are
+right. --keep writes every answer as a line of JSON, and goes on from those that are there.
 """
 
 from __future__ import annotations
@@ -97,6 +98,26 @@ def answered(given: argparse.Namespace, known: list[dict[str, Any]]) -> list[dic
     return known
 
 
+def calibration(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """How often values are right whose probabilities lie within a tenth, in percent; exact ones apart from others."""
+    from questions.tasks import tasks
+    from questions.ways import probabilities
+    from tqdm import tqdm
+
+    model, rows = loaded(given.model), list[dict[str, Any]]()
+    for kind in given.kinds:
+        several = tqdm(tasks(kind, given.half, given.tasks), desc=kind, leave=False)
+        found = [each for task in several for each in probabilities(model, task)]
+        for exact in (True, False):
+            for tenth in range(10):
+                within = [each for each in found if each[1] == exact and min(9, int(10 * each[0])) == tenth]
+                if within:
+                    stated, right = (100 * sum(each[at] for each in within) / len(within) for at in (0, 2))
+                    row = {"kind": kind, "exact": exact, "from": tenth / 10, "values": len(within)}
+                    rows.append(row | {"stated": round(stated, 1), "right": round(right, 1)})
+    return rows
+
+
 def loaded(name: str) -> Any:
     """A model that was pulled, the small one, or that of a GGUF file."""
     from trellm import models
@@ -121,7 +142,14 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=[], choices=list(PEERS))
     parser.add_argument("--keep", type=Path, help="file of answers, a line of JSON each")
     parser.add_argument("--save", action="store_true", help="add to results/answers.csv")
+    parser.add_argument("--calibration", action="store_true", help="how far the probabilities of `fields=True` hold")
     given = parser.parse_args()
+    if given.calibration:
+        rows = calibration(given)
+        show(rows)
+        if given.save:
+            save("answers_calibration", rows, PACKAGES)
+        return
     known: list[dict[str, Any]] = []
     if given.keep is not None and given.keep.exists():
         known = [json.loads(line) for line in given.keep.read_text(encoding="utf-8").splitlines()]

@@ -69,16 +69,21 @@ def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--sentence", is_flag=True, help="The answer is what a sentence names; of chats the default for choices."
     )
+    @click.option(
+        "--reasoning", is_flag=True, help="The answer is the last one that free text names, of up to 256 tokens."
+    )
     @click.option("--no-frame", is_flag=True, help="No sentence or quotation marks around answers to chats.")
     @click.option("--tools", callback=_read_list, metavar="FILE", help="Of chats: a JSON list of tools.")
     @click.option("--documents", "of_chats", callback=_read_list, metavar="FILE", help="Of chats: a JSON list.")
     @functools.wraps(command)
     def with_chats(*args: Any, chat: bool, of_chats: list[Any] | None, **others: Any) -> Any:
         given = {name: others.pop(name) for name in ("after", "thinking", "tools")}
-        frame, is_sentence, is_bare = (others.pop(name) for name in ("frame", "sentence", "no_frame"))
-        if (frame is not None) + is_sentence + is_bare > 1:
-            raise click.UsageError("--frame, --sentence and --no-frame exclude each other; leave all but one out")
-        framed = None if is_bare else "sentence" if is_sentence else frame or "auto"
+        pair, is_bare = others.pop("frame"), others.pop("no_frame")
+        named = [name for name in ("sentence", "reasoning") if others.pop(name)]
+        if (pair is not None) + len(named) + is_bare > 1:
+            flags = "--frame, --sentence, --reasoning and --no-frame"
+            raise click.UsageError(f"{flags} exclude each other; leave all but one out")
+        framed: Any = None if is_bare else named[0] if named else pair or "auto"
         return command(*args, chatting=Chatting(chat, documents=of_chats, frame=framed, **given), **others)
 
     return with_chats

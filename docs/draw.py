@@ -1,5 +1,6 @@
 """Draws the pictures on these pages, out of what guides say of themselves: `python docs/draw.py`."""
 
+import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,6 +57,46 @@ def bars() -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
+CALIBRATION = Path(__file__).parent.parent / "benchmarks" / "results" / "answers_calibration.csv"
+SIDE, EDGE = 300, 40
+COLOURS = {"records": "#3a7d44", "choices": "#c0562f", "labels": "#4668a8"}
+
+
+def calibration() -> str:
+    """How often values are right, in percent, over their probabilities; a dot is a tenth of a kind."""
+    found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
+    with CALIBRATION.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            values, stated, right = (float(row[name]) for name in ("values", "stated", "right"))
+            found.setdefault((row["kind"], row["from"]), []).append((values, stated, right))
+    size = SIDE + 2 * EDGE
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size + 100} {size}" width="{size + 100}" '
+        f'height="{size}" font-family="sans-serif" font-size="12">',
+        "<title>How often values are right, over their probabilities</title>",
+        f'<rect width="{size + 100}" height="{size}" fill="white"/>',
+        f'<rect x="{EDGE}" y="{EDGE}" width="{SIDE}" height="{SIDE}" fill="none" stroke="#999"/>',
+        f'<path d="M{EDGE} {EDGE + SIDE}L{EDGE + SIDE} {EDGE}" stroke="#999" stroke-dasharray="4"/>',
+    ]
+    for share in (0, 50, 100):
+        along = EDGE + share / 100 * SIDE
+        parts.append(f'<text x="{along:g}" y="{EDGE + SIDE + 16}" text-anchor="middle">{share} %</text>')
+        parts.append(f'<text x="{EDGE - 4}" y="{size - along + 4:g}" text-anchor="end">{share} %</text>')
+    for (kind, _), several in found.items():
+        count = sum(values for values, _, _ in several)
+        stated, right = (sum(each[0] * each[at] for each in several) / count for at in (1, 2))
+        x, y = EDGE + stated / 100 * SIDE, EDGE + (1 - right / 100) * SIDE
+        radius = 1.5 * math.sqrt(count)
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{COLOURS[kind]}" fill-opacity="0.7"/>')
+    for place, (kind, colour) in enumerate(COLOURS.items()):
+        top = EDGE + 20 * place
+        parts.append(f'<circle cx="{size}" cy="{top}" r="5" fill="{colour}"/>')
+        parts.append(f'<text x="{size + 12}" y="{top + 4}">{kind}</text>')
+    parts.append(f'<text x="{EDGE + SIDE / 2:g}" y="{size - 6}" text-anchor="middle">what the probability says</text>')
+    parts.append(f'<text x="{EDGE}" y="{EDGE - 12}">right</text>')
+    return "\n".join([*parts, "</svg>", ""])
+
+
 def pictures() -> dict[str, str]:
     """The SVG files of this folder, by name."""
     from trellm import Beam, Vocabulary, generate, models
@@ -67,6 +108,7 @@ def pictures() -> dict[str, str]:
     said = generate.text(models.from_function(next_word, Vocabulary.from_characters(list(CHANCES))))
     found = said.run("The", max_tokens=3, search=Beam(3), include="is fast", trace=True)
     return {
+        "calibration.svg": calibration(),
         "beams.svg": found.trace.to_svg(),
         "dfa.svg": number.to_svg(tokens=True),
         "grammar.svg": grammar.to_svg(),

@@ -23,7 +23,7 @@ from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.marked import without_markers
 from .arguments import check_guide, check_model
 from .decode.after import After
-from .decode.frames import Frame, FrameOption, Sentence, frame_for
+from .decode.frames import IN_FREE_TEXT, Frame, FrameOption, Sentence, frame_for
 from .decode.guide_cache import GuideCache
 from .decode.healing import is_known
 from .decode.requests import Job
@@ -98,8 +98,8 @@ class Generator(Copied, Generic[T]):
         """guide: None for free text; convert: from a complete text to its value; limits: of what `include` adds.
 
         after: free text that comes first, up to a marker; the guide's text is what follows, and the value is of that
-        frame: text before and behind the guide's; "sentence" for one that names it; "auto" for what the answers to
-            chats stand in by default, see `frame_for`
+        frame: text before and behind the guide's; "sentence" for one that names it; "reasoning" for free text of
+            which the last name counts; "auto" for what answers to chats stand in by default, see `frame_for`
         natural: how people write the guide's texts in sentences
         description: what is put behind prompts, see `describe` of `prompts`
         Raises OptionError.
@@ -143,8 +143,8 @@ class Generator(Copied, Generic[T]):
 
     def _around(self, guide: Guide | None) -> Frame | Sentence | None:
         """What all answers stand in. Raises OptionError, LimitError."""
-        if self.frame == "sentence":
-            return Sentence(guide, self._natural, self.limits)
+        if self.frame == "sentence" or self.frame == "reasoning":
+            return Sentence(guide, self._natural, self.limits, is_last=self.frame == "reasoning")
         return None if self.frame == "auto" else self.frame
 
     @cached_property
@@ -299,7 +299,7 @@ class Generator(Copied, Generic[T]):
         if self.description:
             prompt = with_description(prompt, self.description)
         framed = None if isinstance(prompt, str) or not is_chat(prompt) else self._framed
-        if framed is not None and not (goals and framed.frame == "sentence"):
+        if framed is not None and not (goals and framed.frame in IN_FREE_TEXT):
             return framed.job(prompt, include)
         if conforms(self.guide, Renewable) and self.guide.is_worn:
             with self._lock:

@@ -10,7 +10,7 @@ from typing import Any
 
 from trellm import generate
 
-from .scoring import parsed
+from .scoring import parsed, plain
 from .tasks import Task
 
 MOST_FREE = 160
@@ -55,6 +55,18 @@ def constrained(**options: Any) -> Way:
     return answer
 
 
+def probabilities(model: Any, task: Task) -> list[tuple[float, bool, bool]]:
+    """Of each field of an answer that stands alone: its probability, whether that is exact, and whether it is right."""
+    result = _generator(model, task, {}).run(_chat(task), fields=True)
+    gold = task.gold if task.kind == "records" else {"": task.gold}
+    found: list[tuple[float, bool, bool]] = []
+    for name, expected in gold.items():
+        field = result.fields.get(f"/{name}" if name else "")
+        if field is not None:
+            found.append((field.probability, field.exact, plain(field.value) == plain(expected)))
+    return found
+
+
 def _chat(task: Task) -> Any:
     return [{"role": "user", "content": task.prompt}]
 
@@ -83,8 +95,8 @@ OF_KINDS: dict[str, dict[str, Way]] = {
     "labels": {"quoted": constrained(frame=('The answer is "', '"'))},
     "numbers": {"led": constrained(frame=("The answer is", "."))},
     "problems": {
-        "thinking": constrained(after="answer is", thinking=160, frame=None),
-        "thinking, then a sentence": constrained(after="\n\n", thinking=160, frame="sentence"),
+        "reasoning": constrained(frame="reasoning"),
+        "after a marker": constrained(after="answer is", thinking=160, frame=None),
     },
 }
 

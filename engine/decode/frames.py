@@ -28,11 +28,14 @@ MOST_NAMED = 1000
 """Choices above which answers stand alone by default: an automaton of free text that may name them is large."""
 MARKS = ('"', "**", "`")
 """Marks around quotations, the first one that is not in the documents; from the best one, by benchmarks/answers.py."""
+MOST_SENTENCE, MOST_REASONING = 48, 256
+"""Tokens of sentences and of reasoning, more than the shortest answer takes, where `max_tokens` says nothing."""
 LEAD = "The answer is"
 SENTENCE_LEAD = "So the answer is"
 """What stands before answers by default; from the best ones, by benchmarks/answers.py."""
 
-FrameOption = Literal["auto", "sentence"]
+FrameOption = Literal["auto", "sentence", "reasoning"]
+IN_FREE_TEXT = ("sentence", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +87,24 @@ class Frame:
 
 
 class Sentence:
-    """A sentence that begins with "So the answer is", which the model reads, and names the answer, which it writes.
+    """A sentence that begins with "So the answer is", which the model reads, and names the answer, which it writes; or
+    free text of any lines, all of which it writes, the last answer of which counts.
 
-    guide: of the answer; natural: how people write such answers
+    guide: of the answer; natural: how people write such answers; is_last: whether it is free text
     Choices count in small letters, capitals and with a capital first letter too, where that is no other choice.
     Raises OptionError for a guide whose texts cannot be named: see `MentionGuide`.
     """
 
-    before, behind = SENTENCE_LEAD, ""
+    behind = ""
 
-    def __init__(self, guide: Any, natural: Natural | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self, guide: Any, natural: Natural | None = None, limits: Limits | None = None, *, is_last: bool = False
+    ) -> None:
+        self.before, self.most = ("", MOST_REASONING) if is_last else (SENTENCE_LEAD, MOST_SENTENCE)
         if not isinstance(guide, RegularGuide):
             raise OptionError(
-                'frame="sentence" is for choices, patterns, formats and machines, whose texts a sentence can name, not '
-                f"for {brief(guide)}; give two texts, {_EXAMPLE}, or leave it out"
+                f'frame="{IN_FREE_TEXT[is_last]}" is for choices, patterns, formats and machines, whose texts can be '
+                f"named, not for {brief(guide)}; give two texts, {_EXAMPLE}, or leave it out"
             )
         self.answer, named, self._written = guide, guide, _unchanged
         if natural is not None:
@@ -105,7 +112,7 @@ class Sentence:
         elif isinstance(guide, ChoiceGuide):
             spellings = _spellings(guide.choices)
             named, self._written = ChoiceGuide(spellings, guide.vocabulary, limits=limits), spellings.__getitem__
-        self._naming = MentionGuide(named, limits=limits)
+        self._naming = MentionGuide(named, is_last=is_last, limits=limits)
 
     def closed(self, guide: Guide, limits: Limits | None) -> Guide:
         """The guide of the sentence, behind its beginning."""
@@ -134,12 +141,13 @@ class Sentence:
 
 def frame_of(value: Any) -> Frame | FrameOption | None:
     """What the option of `generate.X` says. Raises OptionError."""
-    if value is None or value == "auto" or value == "sentence":
+    if value is None or value == "auto" or value in IN_FREE_TEXT:
         return value
     both = None if isinstance(value, str) else items_of(value)
     if both is None or len(both) != 2:
         raise OptionError(
-            f'frame={brief(value)}: two texts, before and behind the answer, {_EXAMPLE}, or "sentence", "auto" or None'
+            f"frame={brief(value)}: two texts, before and behind the answer, {_EXAMPLE}, or "
+            '"sentence", "reasoning", "auto" or None'
         )
     return Frame(*both)
 

@@ -23,8 +23,6 @@ from .randomness import row_key
 from .sequence import Request
 
 DEFAULT_TOKENS = 256
-SENTENCE_TOKENS = 48
-"""A sentence that has not named its answer in so many tokens has lost its way."""
 
 FIELD_BEST = 5
 """Of how many tokens log-probabilities are recorded for the alternatives of fields."""
@@ -181,7 +179,7 @@ def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int,
 def _more(job: Job) -> int:
     """How many tokens more than the shortest output are in the default budget, with free text that may come first."""
     guide = None if job.guide_cache is None else job.guide_cache.guide
-    most = SENTENCE_TOKENS if isinstance(job.frame, Sentence) else DEFAULT_TOKENS
+    most = job.frame.most if isinstance(job.frame, Sentence) else DEFAULT_TOKENS
     return most + (guide.free_tokens if isinstance(guide, AfterGuide) else 0)
 
 

@@ -36,7 +36,7 @@ def check_fields(model: Model, guide: Any, frame: Any, options: Options) -> None
     if not isinstance(guide, (JSONGuide, RegularGuide)):
         reason = f"is for JSON, choices, patterns and formats, not for {'free text' if guide is None else brief(guide)}"
     elif frame is not None and not isinstance(frame, Frame):
-        reason = 'needs an answer that stands alone, or between two texts; leave out frame="sentence"'
+        reason = 'needs an answer that stands alone, or between two texts; leave out frame="sentence" and "reasoning"'
     elif conforms(model, SourceModel):
         reason = f"is for decoders, and {model!r} reads prompts apart from its answers"
     elif isinstance(search, (Beam, Target)):

@@ -1,4 +1,4 @@
-"""A guide of free text up to where it names a text of another guide: sentences that come to an answer."""
+"""A guide of free text that names a text of another guide: sentences, and reasoning, that come to an answer."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ FIRST_UNSPACED = 0x0E00
 SPACED = tuple((low, min(high, FIRST_UNSPACED - 1)) for low, high in unicode_class("w") if low < FIRST_UNSPACED)
 """Characters of words that have an end that can be seen."""
 NO_TEXT = b"\xff"
+ALL = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 LINE = ((0, 9), (11, 12), (14, 0xD7FF), (0xE000, 0x10FFFF))
 
 
@@ -57,6 +58,7 @@ class MentionGuide(StateTableGuide):
     """A line of free text up to where it names a text of a guide. See `guides.protocol.Guide` for the methods.
 
     child: a guide of a regular language without the empty text
+    is_last: free text of any lines that names one somewhere, and goes on as it likes: the last one counts
     limits: what a call may take, see `Limits`
     A text is named where no letter, digit or underscore stands right before or behind it; for scripts without spaces
     between words this asks nothing. The first one counts, and of those that begin together the longest. The text is
@@ -66,24 +68,24 @@ class MentionGuide(StateTableGuide):
     Raises OptionError for what is no such guide, LimitError where the automaton has too many states.
     """
 
-    def __init__(self, child: RegularGuide, *, limits: Limits | None = None) -> None:
+    def __init__(self, child: RegularGuide, *, is_last: bool = False, limits: Limits | None = None) -> None:
         if isinstance(child, type) or not isinstance(child, RegularGuide):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(f"{shown(child)} is no guide of a regular language, which free text could name")
         if child.is_accepting(child.start):
             raise OptionError(f"{shown(child)} has the empty text, which free text cannot name")
         super().__init__(child.vocabulary)
-        self.child = child
+        self.child, self.is_last = child, is_last
         try:
             self._child = child.dfa(MOST_OF_CHILD)
         except LimitError:
             raise _too_large(MOST_OF_CHILD) from None
         with Meter(limits):
-            self._line = RegularGuide(_table(self._child), child.vocabulary)
+            self._line = RegularGuide(_table(self._child, is_last=is_last), child.vocabulary)
         self._over: dict[int, bool] = {}
-        self._made_of = {"child": child, "limits": limits}
+        self._made_of = {"child": child, "is_last": is_last, "limits": limits}
 
     def __repr__(self) -> str:
-        return f"MentionGuide({self.child!r})"
+        return f"MentionGuide({self.child!r}{', is_last=True' if self.is_last else ''})"
 
     @property
     def start(self) -> int:
@@ -118,7 +120,8 @@ class MentionGuide(StateTableGuide):
             return NOTHING
         if self._is_over(state):
             return "the end of the text"
-        return f"free text, or {expected(self.child, self.child.start)}"
+        what = expected(self.child, self.child.start)
+        return f"free text, or {what}{', or the end of the text' if self.is_accepting(state) else ''}"
 
     def _check(self, state: int) -> int:
         self._line.is_accepting(state)  # raises StateError for what is no state
@@ -139,19 +142,24 @@ class MentionGuide(StateTableGuide):
         """Where the text that is named begins and ends, in bytes; None in what names none."""
         words, last = last_character(SPACED), OUTSIDE
         lasts = [last := words.item(last, byte) for byte in text]
-        for begin in range(len(text)):
-            if begin and lasts[begin - 1] != OUTSIDE:
-                continue
-            state, found = self._child.start, None
-            for place in range(begin, len(text)):
-                state = self._child.step(state, text[place])
-                if state == DEAD:
-                    break
-                if self._child.is_accepting(state) and _ends(text, lasts, place + 1):
-                    found = place + 1
-            if found is not None:
-                return begin, found
-        return None
+        named, begin = None, 0
+        while begin < len(text) and (named is None or self.is_last):
+            found = self._named_at(text, begin, lasts)
+            named, begin = found or named, begin + 1 if found is None else found[1]
+        return named
+
+    def _named_at(self, text: bytes, begin: int, lasts: list[int]) -> tuple[int, int] | None:
+        """The longest name that begins at a place."""
+        if begin and lasts[begin - 1] != OUTSIDE:
+            return None
+        state, found = self._child.start, None
+        for place in range(begin, len(text)):
+            state = self._child.step(state, text[place])
+            if state == DEAD:
+                break
+            if self._child.is_accepting(state) and _ends(text, lasts, place + 1):
+                found = place + 1
+        return None if found is None else (begin, found)
 
 
 def _ends(text: bytes, lasts: list[int], place: int) -> bool:
@@ -160,9 +168,9 @@ def _ends(text: bytes, lasts: list[int], place: int) -> bool:
     return following == OUTSIDE
 
 
-def _table(child: Dfa) -> Table:
+def _table(child: Dfa, *, is_last: bool) -> Table:
     """The language as a table. Raises LimitError."""
-    line, words, moves = _free_line(), last_character(SPACED), _Moves(child)
+    line, words, moves = _free_text(is_line=not is_last), last_character(SPACED), _Moves(child)
     numbers: Numbers[tuple[int, int, Threads]] = Numbers()
     over = (DEAD, OUTSIDE, (NAMED,))
     _ = numbers[line.start, OUTSIDE, _begun([], child.start)]
@@ -179,9 +187,13 @@ def _table(child: Dfa) -> Table:
             if after != DEAD:
                 current = words.item(last, byte)
                 moved = moves.after(threads, byte, current)
-                row[kind] = numbers[over if moved[:1] == (NAMED,) else (after, current, moved)]
+                if any(each.is_named for each in moved) if is_last else moved[:1] == (NAMED,):
+                    row[kind] = numbers[(after, OUTSIDE, (NAMED,)) if is_last else over]
+                else:
+                    row[kind] = numbers[after, current, moved]
         rows.append(np.array(row, np.int32)[kind_of])
-        accepting.append(last <= WORD and any(each.is_named or each.is_open for each in threads))
+        is_whole = place == DEAD or line.is_accepting(place)
+        accepting.append(is_whole and any(each.is_named or each.is_open for each in threads))
         if len(numbers) > MOST_STATES:
             raise _too_large(MOST_STATES)
     return Table(*minimise(np.stack(rows), np.array(accepting)))
@@ -237,8 +249,8 @@ def _begun(threads: list[Thread], start: int) -> Threads:
     return tuple(threads) if any(_covers(each, begun) for each in threads) else (*threads, begun)
 
 
-@lru_cache(maxsize=1)
-def _free_line() -> Dfa:
-    """Any characters but those that end a line."""
+@lru_cache(maxsize=2)
+def _free_text(*, is_line: bool) -> Dfa:
+    """Any characters; of a line, all but those that end it."""
     graph = Graph()
-    return Dfa.of(ChartAutomaton(graph, Lowering(graph).rule(Repeat(Chars(LINE), 0, None))))
+    return Dfa.of(ChartAutomaton(graph, Lowering(graph).rule(Repeat(Chars(LINE if is_line else ALL), 0, None))))

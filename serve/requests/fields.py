@@ -409,8 +409,8 @@ class ExtensionFields(RequestBase, title="Ours"):
     trace: tell what the constraint did to each token; json: how JSON is written
     thinking, thinking_budget: of chats, whether the model thinks before it answers, and in how many tokens
     special_tokens: of chats, whether special tokens that messages name are those, and not text
-    frame: text before and behind the answer, which is no part of it; "sentence" for one that names it; "auto" puts
-        quotations into quotation marks
+    frame: text before and behind the answer, which is no part of it; "sentence" for one that names it; "reasoning"
+        for free text of which the last name counts; "auto" puts quotations into quotation marks
     describe: put the schema of JSON behind prompts, or the last message of a user
     fields: say how likely each value of the answer is
     """

@@ -122,8 +122,26 @@ def test_when_it_is_asked_for() -> None:
             wrong()
     with pytest.raises(OptionError, match="the empty text"):
         generate.regex(answering("1"), "[0-9]*", frame="sentence")
-    with pytest.raises(OptionError, match='"sentence", "auto" or None'):
+    with pytest.raises(OptionError, match='"sentence", "reasoning", "auto" or None'):
         generate.choice(answering("1"), ["a", "b"], frame="sentences")  # type: ignore[arg-type]
+
+
+def test_reasoning() -> None:
+    """The last answer of a free text, which may have several lines, counts."""
+    said = "There are 3 boxes with 1,250 pens.\n3 x 1,250 = 3,750 pens.\n\nThat is all."
+    result = generate.format(answering(said), int, frame="reasoning").run(CHAT)
+    assert (result.value, result.text, result.finish_reason) == (3750, "3750", "complete")
+    assert result.thought == said.partition("3,750")[0]
+    assert generate.choice(answering("No... or yes? No"), ["yes", "no"], frame="reasoning").run(CHAT).text == "no"
+    assert generate.choice(answering("yes, not no. Notes"), ["yes", "no"], frame="reasoning")("Is it? ") == "no"
+    endless = answering("well\n" * 400)
+    result = generate.choice(endless, ["yes", "no"], frame="reasoning").run(CHAT)
+    assert result.value in ("yes", "no") and 250 < len(result.token_ids) < 265
+    assert generate.choice(endless, ["yes", "no"], frame="reasoning")(CHAT, max_tokens=3) in ("yes", "no")
+    talkative = generate.choice(answering("yes " + "well\n" * 400), ["yes", "no"], frame="reasoning")
+    assert talkative.run(CHAT).value == "yes", "what is cut off at its budget has its answer"
+    with pytest.raises(OptionError, match='frame="reasoning" is for choices'):
+        generate.json(answering("1"), True, frame="reasoning")
 
 
 def test_budgets() -> None:

@@ -75,13 +75,44 @@ def test_against_the_definition(choices: list[str]) -> None:
     ],
     ids=["choices", "digits", "words", "beyond ASCII"],
 )
-def test_laws(child: Any) -> None:
-    guide = MentionGuide(child)
+@pytest.mark.parametrize("is_last", [False, True], ids=["first", "last"])
+def test_laws(child: Any, *, is_last: bool) -> None:
+    guide = MentionGuide(child, is_last=is_last)
     laws.check(guide, texts=4, tokens=10)
     laws.knows_its_states(guide)
     again = pickle.loads(pickle.dumps(guide))
     assert again.distance(again.start) == guide.distance(guide.start)
     assert not isinstance(guide, ByteGuide), "where a text ends depends on its tokens"
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=" or ".join)
+def test_the_last_against_the_definition(choices: list[str]) -> None:
+    """The text may go on behind a name, over lines too, and ends wherever one is in it."""
+    random, guide, counts = Random(2), MentionGuide(ChoiceGuide(choices, TOY), is_last=True), set[int]()
+    for _ in range(150):
+        state, text = guide.start, ""
+        for _ in range(8):
+            token = random.randrange(len(TOY.tokens) - len(TOY.eos_ids))
+            text, state = text + (TOY.tokens[token] or b"").decode(), guide.advance(state, token)
+            names = all_named(text, choices)
+            counts.add(len(names))
+            assert state != DEAD and guide.is_accepting(state) == bool(names), text
+            assert {*map(int, tokens_of(guide.mask(state)))} >= {*range(len(TOY.tokens))} - {*TOY.eos_ids}
+            place = guide.named(text.encode())
+            assert (None if place is None else text[slice(*place)]) == (names[-1] if names else None), text
+    assert {0, 1, 2} <= counts
+
+
+def all_named(text: str, choices: Sequence[str]) -> list[str]:
+    """The definition: what is named, from left to right, each behind the one before."""
+    names, begin = list[str](), 0
+    while begin < len(text):
+        ends = [begin + len(each) for each in choices if text.startswith(each, begin)]
+        ends = [end for end in ends if not text[end : end + 1].isalnum()]
+        if ends and not (begin and text[begin - 1].isalnum()):
+            names.append(text[begin : max(ends)])
+        begin = max(ends) if ends and not (begin and text[begin - 1].isalnum()) else begin + 1
+    return names
 
 
 @pytest.mark.parametrize(
