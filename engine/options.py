@@ -17,7 +17,8 @@ from .decode.bias import biases_of
 from .decode.randomness import fresh_seed
 from .decode.repetition import Controls
 from .models.protocol import Model
-from .prompts.given import extras_of
+from .prompts.encoding import Extras
+from .prompts.given import extras_of, template_options_of
 from .search import Beam, Greedy, Search, Target
 
 GREEDY = Greedy()
@@ -45,6 +46,7 @@ class TextOptions(TypedDict, total=False):
     logit_bias: Mapping[int, float] | Mapping[str, float] | Mapping[int | str, float] | None
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]] | None
     documents: Sequence[Mapping[str, Any]] | None
+    chat_template_kwargs: Mapping[str, Any] | None
 
 
 class StreamOptions(TextOptions, total=False):
@@ -98,6 +100,9 @@ class Options:
         the penalties change the log-probabilities of results. See docs/search.md.
     tools, documents: (chats only) what the tokenizer's template writes besides the messages, as transformers'
         `apply_chat_template` takes them; refused where the template writes nothing of them.
+    chat_template_kwargs: (chats only) what else that takes, such as {"enable_thinking": False} of Qwen3, or
+        {"continue_final_message": True}, with which the text goes on with the last message. Templates pass over names
+        that they do not know.
     batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
     retries: draw a text again, up to so many times, whose value cannot be made of it, because a validator of a type
         refuses it; for `Sample(...)`. Seeds make this repeatable too.
@@ -126,6 +131,7 @@ class Options:
     logit_bias: Any = None
     tools: Any = None
     documents: Any = None
+    chat_template_kwargs: Any = None
     batch_size: int = 16
     progress: bool | None = None
     retries: int = 0
@@ -162,6 +168,7 @@ class Options:
         goals_of(self.include)
         for name in EXTRAS:
             self._set(name, extras_of(getattr(self, name), name))
+        self._set("chat_template_kwargs", template_options_of(self.chat_template_kwargs))
         _ = self.controls  # checks its part of the options
         self._check_search()
 
@@ -225,9 +232,9 @@ class Options:
         )
 
     @property
-    def extras(self) -> dict[str, tuple[Any, ...]]:
+    def extras(self) -> Extras:
         """What the templates of chats are given besides messages."""
-        return {name: values for name in EXTRAS if (values := getattr(self, name))}
+        return self.chat_template_kwargs | {name: values for name in EXTRAS if (values := getattr(self, name))}
 
     def within(self, max_tokens: int | None) -> Self:
         """The same with another budget that was checked."""

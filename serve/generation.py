@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,14 +22,15 @@ from ..engine.generator import Generator as TextGenerator
 from ..engine.handle import QUICK, Handle, Piece, Task
 from ..engine.models.protocol import SourceModel
 from ..engine.options import Options, RunOptions
-from ..engine.prompts.given import Prompt
+from ..engine.prompts.encoding import ids_of
+from ..engine.prompts.given import Prompt, is_chat
 from ..engine.results import Generation
 from ..engine.search import Beam, Greedy
 from ..errors import BudgetError, TrellmError
 from .bodies import derived
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import Arrivals
-from .errors import ApiError, Place, of_any, of_constraint, of_request, param_of
+from .errors import ApiError, Place, of_any, of_constraint, of_request
 from .requests.chat import ChatRequest, CompletionRequest
 from .requests.fields import ExtensionFields
 from .service import SHORT, Service, is_large
@@ -115,6 +117,13 @@ class GenerationRequest:
             least[prompt] = min(found, least.get(prompt, found))
         return min(self.prompt_tokens, sum(least.values()))
 
+    def _with_overruled(self, result: Generation[Any]) -> Generation[Any]:
+        """A text of a constraint, which stop strings and tokens in it did not end."""
+        stop = self.asked.stop or ()
+        found = ["stop"] if any(each in result.text for each in ((stop,) if isinstance(stop, str) else stop)) else []
+        found += ["stop_token_ids"] if {*(self.asked.stop_token_ids or ())}.intersection(result.token_ids) else []
+        return replace(result, overruled=(*result.overruled, *found)) if found else result
+
     def end(self) -> None:
         """Give back what is held, however it ended."""
         self.service.release(self.texts)
@@ -200,8 +209,10 @@ class GenerationRequest:
         metrics = self.service.metrics
         try:
             async for pieces in self.arrivals.cursor.updates(self.arrivals, is_quick=self._is_quick):
-                for each in pieces:
+                for number, each in enumerate(pieces):
                     if each.result is not None:
+                        if self.constraint.kind and (self.asked.stop or self.asked.stop_token_ids):
+                            pieces[number] = replace(each, result=self._with_overruled(each.result))
                         metrics.finished.labels(REASONS[each.result.finish_reason]).inc()
                         metrics.output_tokens.inc(len(each.result.token_ids))
                         self.output_tokens += len(each.result.token_ids)
@@ -276,8 +287,22 @@ class GenerationRequest:
         return room if room >= max(needed, 1) else None
 
     def _ids(self, prompt: Prompt, number: int) -> tuple[int, ...]:
-        is_verbatim = not self.asked.trellm.special_tokens
+        is_verbatim, most = not self.asked.trellm.special_tokens, self.asked.truncate_prompt_tokens
+        if most is not None:
+            return self._cut(prompt, number, most, is_verbatim=is_verbatim)
         return self.service.ids(prompt, number, self.options.extras, self.place, is_verbatim=is_verbatim)
+
+    def _cut(self, prompt: Prompt, number: int, most: int, *, is_verbatim: bool) -> tuple[int, ...]:
+        """The last tokens of a prompt, as many as are asked for, or, of -1, as the context leaves room for."""
+        model = self.service.model
+        if most == -1 and model.context is not None:
+            most = max(1, model.context - (self.asked.budget or self.service.settings.output_tokens))
+        if isinstance(prompt, tuple):
+            ids = cast("tuple[int, ...]", prompt)
+        else:
+            make = self.service.verbatim.ids if is_verbatim and is_chat(prompt) else partial(ids_of, model)
+            ids = make(prompt, number, self.options.extras)
+        return ids if most == -1 else ids[-max(most, 1) :]
 
     @contextmanager
     def _told(self) -> Generator[None]:
@@ -306,7 +331,7 @@ async def begin(
         constraint = await derived(request, asked.constraint)
     except TrellmError as error:
         raise of_constraint(error, ("trellm", "include")) from None
-    options, _ = _options(asked, constraint), asked.budget  # which raises ApiError
+    options, _ = _options(service, asked, constraint), asked.budget  # which raises ApiError
     kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
     texts = service.admit(prompts * asked.texts)
     begun = GenerationRequest(service, asked, constraint, options, place, texts, f"{kind}-{fresh_bits(96):024x}")
@@ -317,6 +342,8 @@ async def begin(
             begun.task, begun.scorer = _scored(begun)
         if begun.plan is not None:  # which knows what ends content and what it must contain, and that calls do not
             begun.options = replace(options, stop=(), include=())
+        if begun.options.chat_template_kwargs and not is_chat(begun.prompts[0]):  # it is written already
+            begun.options = replace(begun.options, chat_template_kwargs=None)
         await begun.enter()
     except BaseException:
         begun.end()
@@ -339,23 +366,37 @@ def _scored(begun: GenerationRequest) -> tuple[Task, FieldScorer]:
         raise of_request(error, place) from None
 
 
-def _options(asked: ChatRequest | CompletionRequest, constraint: ConstraintSpec) -> Options:
+def _only(service: Service, ids: Sequence[int], bias: Mapping[int, float]) -> dict[int, float]:
+    """Biases that leave some tokens alone, as vLLM has it. Raises ApiError."""
+    size = service.model.vocabulary.size
+    strange = next((token for token in ids if token >= size), None)
+    if strange is not None:
+        raise ApiError(f"{strange} is not a token id; they go from 0 to {size - 1}", ("allowed_token_ids",))
+    return dict(bias) | dict.fromkeys(set(range(size)).difference(ids), -math.inf)
+
+
+def _options(service: Service, asked: ChatRequest | CompletionRequest, constraint: ConstraintSpec) -> Options:
     """The engine's options of a request. Raises ApiError."""
     said = asked.options() | {"include": constraint.goals, "diagnostics": asked.trellm.trace, "batch_size": MOST_ROWS}
     said["fields"] = asked.trellm.fields
+    if asked.allowed_token_ids is not None:
+        said["logit_bias"] = _only(service, asked.allowed_token_ids, asked.options().get("logit_bias") or {})
+    if asked.ignore_eos:
+        if constraint.kind:
+            raise ApiError("ignore_eos is for free texts: a constraint says where its texts end", ("ignore_eos",))
+        said["min_tokens"] = asked.budget or service.settings.output_tokens
     if asked.trellm.heal is not None:
         said["heal"] = asked.trellm.heal
-    if constraint.kind and (asked.stop or asked.stop_token_ids):
-        name = "stop" if asked.stop else "stop_token_ids"
-        raise ApiError(
-            f"{name} together with {param_of(constraint.place)} would cut the output short of what was asked for; say "
-            "in the constraint where it ends",
-            (name,),
-        )
+    if constraint.kind:  # which says itself where its texts end
+        said = {name: value for name, value in said.items() if name not in ("stop", "stop_ids")}
     try:
         search = asked.search(asked.trellm.beam_search)
         if isinstance(search, Beam) and asked.is_streamed and search.n > 1:
             raise ApiError("several texts of a beam search are there at its end only; leave out stream", ("stream",))
+        if isinstance(asked, CompletionRequest) and asked.told is not None:
+            if isinstance(search, (Beam, Greedy)):
+                raise ApiError("best_of is for texts that are drawn; give a temperature above 0", ("best_of",))
+            said["logprobs"] = said.get("logprobs") or True
         return Options.of(RunOptions, {**said, "search": search})
     except TrellmError as error:
         raise of_request(error) from None

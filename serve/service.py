@@ -148,10 +148,15 @@ class Service:
             raise of_constraint(error, constraint.place or goals) from None
 
     async def chat_ids(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, *, is_verbatim: bool
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        options: dict[str, Any],
+        *,
+        is_verbatim: bool,
     ) -> tuple[int, ...]:
-        """The tokens of a chat, as its template writes it. Raises ApiError."""
-        extras: dict[str, tuple[Any, ...]] = {"tools": tuple(tools)} if tools else {}
+        """The tokens of a chat, as its template writes it. options: what that is given besides. Raises ApiError."""
+        extras = options | ({"tools": tuple(tools)} if tools else {})
         work = partial(self.ids, messages, 0, extras, ("messages",), is_verbatim=is_verbatim)
         try:
             if not is_large((messages, tools), SHORT):

@@ -12,8 +12,9 @@ from ..models.protocol import Model
 from .given import is_chat, prompt_of
 
 Ids = tuple[int, ...]
-Extras = dict[str, tuple[Any, ...]]
-"""What a chat's template may be given besides messages, by the name of the option; no empty ones."""
+Extras = dict[str, Any]
+"""What a chat's template may be given besides messages, by the name of the option; no empty ones. Of lists, which are
+tuples here, a template has to write something; of others, such as `enable_thinking`, it may know nothing."""
 
 
 def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:
@@ -56,8 +57,7 @@ def continued(model: Model, text: str, number: int) -> Ids:
 def written(model: Model, messages: Any, number: int, extras: Extras) -> Any:
     """What a chat's template writes, which is much faster to have than its tokens. Raises OptionError."""
     what = f"prompt {number}"
-    given = {name: list(values) for name, values in extras.items()}
-    return _applied(_template_of(model.tokenizer, what), messages, what, given, tokenize=False)
+    return _applied(_template_of(model.tokenizer, what), messages, what, extras, tokenize=False)
 
 
 def _checked(found: Any, what: str, model: Model, maker: str) -> Ids:
@@ -103,10 +103,9 @@ def _template_of(tokenizer: Any, what: str) -> Any:
 def rendered(tokenizer: Any, messages: Any, what: str, extras: Extras, *, tokenize: bool = True) -> Any:
     """The tokens of a chat, by its template, or its text. Raises OptionError where there is none, or it takes none."""
     apply = _template_of(tokenizer, what)
-    given = {name: list(values) for name, values in extras.items()}
-    found = _applied(apply, messages, what, given, tokenize=tokenize)
-    for name in given:
-        others = {other: given[other] for other in given if other != name}
+    found = _applied(apply, messages, what, extras, tokenize=tokenize)
+    for name in (name for name, values in extras.items() if isinstance(values, tuple)):
+        others = {other: extras[other] for other in extras if other != name}
         if found == _applied(apply, messages, what, others, tokenize=tokenize):
             raise OptionError(
                 f"{name}=: the chat template of the model's tokenizer writes nothing of them; leave them out, or put "
@@ -115,15 +114,15 @@ def rendered(tokenizer: Any, messages: Any, what: str, extras: Extras, *, tokeni
     return found
 
 
-def _applied(apply: Any, messages: Any, what: str, given: dict[str, list[Any]], *, tokenize: bool = True) -> Any:
+def _applied(apply: Any, messages: Any, what: str, extras: Extras, *, tokenize: bool = True) -> Any:
+    given: dict[str, Any] = {
+        name: list(cast("tuple[Any, ...]", each)) if isinstance(each, tuple) else each for name, each in extras.items()
+    }
+    if given.get("continue_final_message"):
+        given["add_generation_prompt"] = False
+    options = {"add_generation_prompt": True, **given, "tokenize": tokenize, "return_dict": False}
     try:
-        return apply(
-            [dict(message) for message in messages],
-            add_generation_prompt=True,
-            tokenize=tokenize,
-            return_dict=False,
-            **given,
-        )
+        return apply([dict(message) for message in messages], **options)
     except ImportError as error:
         raise OptionError(f"{what} is a chat, and templates cannot be rendered here: {error}") from error
     except Exception as error:  # a template is a program of somebody else's

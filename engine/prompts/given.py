@@ -14,6 +14,23 @@ Message = Mapping[str, Any]
 Prompt = str | Sequence[int] | Sequence[Message]
 """A text, token ids, or a chat: messages such as {"role": "user", "content": "Hello"}."""
 
+_KEPT = "leave it out: what is made of a chat is for the engine to say"
+NO_OPTIONS = {
+    "tools": "give tools=",
+    "documents": "give documents=",
+    "messages": "the prompt is what has messages",
+    "conversation": "the prompt is what has messages",
+    "chat_template": "load the model with another tokenizer.chat_template",
+    "tokenize": _KEPT,
+    "return_dict": _KEPT,
+    "return_tensors": _KEPT,
+    "padding": _KEPT,
+    "truncation": _KEPT,
+    "max_length": _KEPT,
+    "tokenizer_kwargs": _KEPT,
+    "return_assistant_tokens_mask": _KEPT,
+}
+"""Arguments of `apply_chat_template` that are given elsewhere, or not at all."""
 CHAT = '[{"role": "user", "content": "..."}]'
 
 
@@ -77,6 +94,22 @@ def extras_of(values: Any, what: str) -> tuple[Any, ...]:
             raise OptionError(f"{what}: item {number} is {shown(each)}; {what} is {meaning}")
         _check_texts(each, f"{what}, item {number}")
     return tuple(_plain(each) for each in several)
+
+
+def template_options_of(value: Any) -> dict[str, Any]:
+    """What a template is given by name. Raises OptionError."""
+    what = "chat_template_kwargs"
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise OptionError(f"{what}={brief(value)}: a dict such as {{'enable_thinking': False}}")
+    given = cast("Mapping[Any, Any]", value)
+    for name in given:
+        text_of(name, f"{what}: a name")
+        if name in NO_OPTIONS:
+            raise OptionError(f"{what}: {name!r} is no option of a template; {NO_OPTIONS[name]}")
+    _check_texts(given, what)
+    return {name: _plain(each) for name, each in given.items()}
 
 
 def _message(value: Any, what: str) -> dict[str, Any]:

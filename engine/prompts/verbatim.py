@@ -45,7 +45,7 @@ class Verbatim:
             return ids_of(self._model, messages, number, extras)
         what = f"prompt {number}"
         given = prompt_of(self._marked(messages), what)
-        marked: dict[str, tuple[Any, ...]] = {name: tuple(self._marked(each)) for name, each in extras.items()}
+        marked = {name: _as(each, self._marked(each)) for name, each in extras.items()}
         text = str(rendered(self._model.tokenizer, given, what, marked, tokenize=False))
         # A template may write JSON whose other characters are escaped.
         text = text.replace("\\u" + f"{ord(MARK):04x}", MARK)
@@ -109,3 +109,8 @@ class Verbatim:
     def _apart(self) -> Any:
         """The tokenizer once more: whether it knows special tokens is said of all its threads at once."""
         return deepcopy(self._model.tokenizer)
+
+
+def _as(given: Any, value: Any) -> Any:
+    """A list as what it was, which tells how a template is asked to write it."""
+    return tuple(value) if isinstance(given, tuple) else value

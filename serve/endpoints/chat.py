@@ -51,8 +51,9 @@ TAIL = 64
 
 @dataclass(frozen=True)
 class ToolUse:
-    """The tools of a chat, which may be called, and whether the model thinks first."""
+    """The tools of a chat, as given and checked, which may be called, and whether the model thinks first."""
 
+    given: Sequence[Any] | None
     tools: tuple[Tool, ...]
     choice: Choice
     parallel: bool
@@ -70,7 +71,8 @@ async def prepared(service: Service, chat: ChatRequest, constraint: ConstraintSp
     is_usual = asked.thinking == "auto" and asked.budget is None
     if not asked.tools and is_usual and not service.form.thinks:
         return generator, [messages], None
-    ids = await service.chat_ids(messages, chat.listed_tools(), is_verbatim=not chat.trellm.special_tokens)
+    is_verbatim = not chat.trellm.special_tokens
+    ids = await service.chat_ids(messages, chat.listed_tools(), chat.template_options, is_verbatim=is_verbatim)
     if service.form.name == "harmony" and (constraint.goals or is_apart(generator.guide)):
         if asked.tools or asked.thinking == "on" or asked.budget is not None:
             raise _together(_place(constraint), _other(asked, "in the form 'harmony'"))
@@ -105,6 +107,8 @@ class _Telling:
 def _check_stops(service: Service, chat: ChatRequest, asked: ToolUse, constraint: ConstraintSpec) -> None:
     """Raise ApiError for what ends texts together with what says itself where they end."""
     other = _other(asked)
+    if constraint.kind:
+        return
     if chat.stop_token_ids:
         raise _together(("stop_token_ids",), other)
     if chat.stop and service.form.name == "harmony":
@@ -130,15 +134,18 @@ def _together(place: Sequence[str | int], other: str) -> ApiError:
 
 
 def _asked(service: Service, chat: ChatRequest) -> ToolUse:
+    given, chosen, parallel = chat.chosen_tools
     try:
-        tools = tools_of(chat.tools, service.settings.tools)
-        choice = choice_of(chat.tool_choice, tools)
+        tools = tools_of(given, service.settings.tools)
+        choice = choice_of(chosen, tools)
     except TrellmError as error:
-        raise of_request(error, ("tools",)) from None
+        raise of_request(error, ("functions",) if chat.is_legacy else ("tools",)) from None
     if not tools and chat.parallel_tool_calls is not None:
         raise ApiError("parallel_tool_calls are for tools, and there are none", ("parallel_tool_calls",))
-    ours = chat.trellm
-    return ToolUse(tools, choice, chat.parallel_tool_calls is not False, ours.thinking, ours.thinking_budget)
+    thinking, budget = chat.thought
+    if not service.form.thinks and chat.trellm.thinking == "auto" and chat.trellm.thinking_budget is None:
+        thinking, budget = "auto", None  # how much a model thinks that does not is nothing
+    return ToolUse(given, tools, choice, parallel is not False, thinking, budget)
 
 
 async def _planned(
@@ -156,9 +163,10 @@ async def _planned(
     if constraint.kind:  # with its goals, if it has any
         guide_cache = generator.job((0,), constraint.goals).guide_cache
         answer = None if guide_cache is None else guide_cache.guide
+    stops = () if constraint.kind else (chat.stop or ())  # a constraint says itself where its texts end
     choice = json.dumps([asked.choice.mode, sorted(asked.choice.names), asked.parallel, asked.thinking, asked.budget])
-    stop = (chat.stop,) if isinstance(chat.stop, str) else tuple(chat.stop or ())
-    key = ("plan", constraint, json.dumps(chat.tools), choice, tail, stop)
+    stop = (stops,) if isinstance(stops, str) else tuple(stops)
+    key = ("plan", constraint, json.dumps(asked.given), choice, tail, stop)
 
     def make() -> tuple[AnswerPlan, Generator[Any]]:
         plan = form.plan(
@@ -191,12 +199,14 @@ async def _planned(
         raise of_request(error, ("tools",) if asked.tools else ("trellm", "thinking")) from None
 
 
-def message_fields(message: ParsedMessage) -> dict[str, Any]:
-    """An answer's message."""
+def message_fields(message: ParsedMessage, *, is_legacy: bool = False) -> dict[str, Any]:
+    """An answer's message. is_legacy: whether a call is a `function_call`"""
     said: dict[str, Any] = {"role": "assistant", "content": message.content, "refusal": None}
     if message.reasoning is not None:
         said["reasoning_content"] = message.reasoning
-    if message.calls:
+    if message.calls and is_legacy:
+        said["function_call"] = {"name": message.calls[0].name, "arguments": message.calls[0].arguments}
+    elif message.calls:
         said["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in message.calls
@@ -215,13 +225,17 @@ def finish_of(message: ParsedMessage, result: Generation[Any], cut_at: int | Non
     return "length" if is_cut else REASONS[result.finish_reason]
 
 
-def delta_fields(delta: Delta) -> dict[str, Any] | None:
-    """The delta of a chunk; None where there is nothing to say."""
+def delta_fields(delta: Delta, *, is_legacy: bool = False) -> dict[str, Any] | None:
+    """The delta of a chunk; None where there is nothing to say. is_legacy: whether a call is a `function_call`"""
     match delta:
         case ContentDelta(text):
             return {"content": text}
         case ReasoningDelta(text):
             return {"reasoning_content": text}
+        case CallDelta(_, _, name) if is_legacy:
+            return {"function_call": {"name": name, "arguments": ""}}
+        case ArgumentsDelta(_, text) if is_legacy:
+            return {"function_call": {"arguments": text}}
         case CallDelta(index, key, name):
             call = {"index": index, "id": key, "type": "function", "function": {"name": name, "arguments": ""}}
             return {"tool_calls": [call]}
@@ -258,23 +272,35 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
     finish = REASONS[result.finish_reason]
     if begun.plan is not None:
         read = begun.read(result)
-        message, finish = message_fields(read), finish_of(read, result, begun.cut_at)
+        message = message_fields(read, is_legacy=is_legacy(begun))
+        finish = _ended(begun, finish_of(read, result, begun.cut_at))
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)
     choice = {"index": index, "message": message, "logprobs": scores, "finish_reason": finish}
     return choice | extension_of(result)
 
 
+def is_legacy(begun: GenerationRequest) -> bool:
+    """Tell whether a chat's calls are in the form that tools replaced."""
+    return isinstance(begun.asked, ChatRequest) and begun.asked.is_legacy
+
+
+def _ended(begun: GenerationRequest, finish: str) -> str:
+    """Why an answer ends, in the words of the form that was asked for."""
+    return "function_call" if finish == "tool_calls" and is_legacy(begun) else finish
+
+
 def _stream(begun: GenerationRequest) -> ChoiceStream:
     """The role, what is said, and why it ends."""
-    several = readers(begun.plan, begun.choices)
+    reading, legacy = readers(begun.plan, begun.choices), is_legacy(begun)
 
     def fields(index: int, delta: dict[str, Any], scores: Any = None, finish: str | None = None) -> dict[str, Any]:
         return {"index": index, "delta": delta, "logprobs": scores, "finish_reason": finish}
 
     def choices(piece: Piece) -> Iterator[dict[str, Any]]:
         index = begun.index_of(piece)
-        reader = several[index] if several else None
-        deltas = [said for delta in begun.deltas(piece, reader) if (said := delta_fields(delta)) is not None]
+        reader = reading[index] if reading else None
+        several = begun.deltas(piece, reader)
+        deltas = [said for delta in several if (said := delta_fields(delta, is_legacy=legacy)) is not None]
         scores = of_chat(scores_in(piece), begun.service.model.vocabulary)
         if scores is not None:  # of all its tokens, at the first of what they came to
             yield fields(index, deltas.pop(0) if deltas else {}, scores)
@@ -283,7 +309,7 @@ def _stream(begun: GenerationRequest) -> ChoiceStream:
         if piece.result is not None:
             finish = REASONS[piece.result.finish_reason]
             if reader is not None:
-                finish = finish_of(reader.message, piece.result, begun.cut_at)
+                finish = _ended(begun, finish_of(reader.message, piece.result, begun.cut_at))
             yield fields(index, {}, finish=finish) | extension_of(piece.result)
 
     first = [fields(index, {"role": "assistant", "content": ""}) for index in range(begun.choices)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..errors import ApiError
 from ..generation import REASONS, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
 from ..service import Service
-from .answers import ChoiceStream, answered, extension_of, head_of
+from .answers import ChoiceStream, answer_of, answered, extension_of, head_of, whole, written
 from .scores import Offsets, of_completion, scores_in, scores_of
 
 
@@ -38,7 +38,27 @@ async def completion(request: Request) -> Response:
         return generator, await described(service, constraint, list(prompts), ("prompt",)), None
 
     beginning = partial(begin, request, asked, len(prompts), ("prompt",), prepare)
+    if asked.told is not None:
+        return await _best(request, beginning, asked.told)
     return await answered(request, beginning, _head, _choice, _stream if asked.stream else None)
+
+
+async def _best(
+    request: Request, beginning: Callable[[], Coroutine[Any, Any, GenerationRequest]], told: int
+) -> Response:
+    """Answer with the texts of each prompt whose tokens are the likeliest in the mean."""
+
+    def make(begun: GenerationRequest, index: int, result: Generation[Any]) -> tuple[float, dict[str, Any]]:
+        several = result.logprobs or (0.0,)
+        choice = _choice(begun, index, result)
+        return sum(several) / len(several), choice if begun.asked.scores else choice | {"logprobs": None}
+
+    begun, found = await whole(request, beginning, make)
+    size, chosen = begun.asked.texts, list[dict[str, Any]]()
+    for at in range(0, len(found), size):
+        chosen += [choice for _, choice in sorted(found[at : at + size], key=lambda each: -each[0])[:told]]
+    numbered = [choice | {"index": number} for number, choice in enumerate(chosen)]
+    return answer_of(_head(begun), [b"".join(written(choice)) for choice in numbered], begun.usage)
 
 
 def _head(begun: GenerationRequest) -> dict[str, Any]:
@@ -47,7 +67,15 @@ def _head(begun: GenerationRequest) -> dict[str, Any]:
 
 def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
     scores = of_completion(scores_of(result), begun.service.model.vocabulary, Offsets(result.overlap))
-    return _fields(index, result.text, scores, result)
+    return _fields(index, _echoed(begun, index) + result.text, scores, result)
+
+
+def _echoed(begun: GenerationRequest, index: int) -> str:
+    """The prompt before a text, where it was asked for."""
+    if not (isinstance(begun.asked, CompletionRequest) and begun.asked.echo):
+        return ""
+    prompt: Any = begun.prompts[index // begun.options.search.n]
+    return prompt if isinstance(prompt, str) else begun.service.model.vocabulary.decode(prompt).decode(errors="replace")
 
 
 def _fields(index: int, text: str, scores: dict[str, Any] | None, result: Generation[Any] | None) -> dict[str, Any]:
@@ -67,4 +95,5 @@ def _stream(begun: GenerationRequest) -> ChoiceStream:
         if piece.text or scores or piece.result:
             yield _fields(index, piece.text, scores, piece.result)
 
-    return ChoiceStream((), choices)
+    echoed = range(begun.choices) if isinstance(begun.asked, CompletionRequest) and begun.asked.echo else ()
+    return ChoiceStream([_fields(index, _echoed(begun, index), None, None) for index in echoed], choices)

@@ -9,9 +9,9 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from ...engine.prompts.given import Prompt
 from ..bodies import loaded_text
 from ..errors import ApiError
-from .fields import EchoBase, RequestBase, TextRequest, Tokens
+from .fields import EchoBase, Ids, RequestBase, TextRequest, Tokens
 
-Role = Literal["system", "developer", "user", "assistant", "tool"]
+Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
 class TextPart(RequestBase):
@@ -38,6 +38,13 @@ class ToolCall(EchoBase):
     index: int | None = None
 
 
+class LegacyCall(EchoBase, title="FunctionCall"):
+    """A call in the form that tools replaced."""
+
+    name: str
+    arguments: str
+
+
 class ProviderFields(RequestBase):
     """LiteLLM's copy of an answer's fields that it has no name for, sent back with the answer."""
 
@@ -57,7 +64,7 @@ class ChatMessage(EchoBase, title="Message"):
     # What openai-python's answers have besides, without content, and what it read in the content.
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
     audio: None = None
-    function_call: None = None
+    function_call: LegacyCall | None = None
     parsed: Any = None
     provider_specific_fields: ProviderFields | None = None
 
@@ -70,37 +77,40 @@ class ChatMessage(EchoBase, title="Message"):
             raise ValueError("only messages with the role assistant have tool_calls")
         if self.role != "tool" and self.tool_call_id is not None:
             raise ValueError("only messages with the role tool have tool_call_id")
+        if self.role == "function" and self.name is None:
+            raise ValueError("a message with the role function has name, that of the function that it is the result of")
+        if self.role != "assistant" and self.function_call is not None:
+            raise ValueError("only messages with the role assistant have function_call")
         if self.content is None and self.role != "assistant":  # whose answer may have been empty, or thinking alone
             raise ValueError("a message has content")
         return self
 
     def plain(self, place: tuple[str | int, ...]) -> dict[str, Any]:
         """As templates take it: one text, `developer` as `system`, arguments of calls as values. Raises ApiError."""
-        role = "system" if self.role == "developer" else self.role
+        role = {"developer": "system", "function": "tool"}.get(self.role, self.role)
         content = self.content if self.content is not None else self.refusal or ""
         text = content if isinstance(content, str) else "\n".join(part.text for part in content)
         found: dict[str, Any] = {"role": role, "content": text}
         for name in ("name", "tool_call_id", "reasoning_content"):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
+        if self.role == "function":  # whose call was the last one of its name, and is known by that
+            found["tool_call_id"] = self.name
         if self.tool_calls:
             found["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {
-                        "name": call.function.name,
-                        "arguments": _arguments(call, (*place, "tool_calls", number, "function", "arguments")),
-                    },
-                }
+                _called(call.id, call.function, (*place, "tool_calls", number, "function", "arguments"))
                 for number, call in enumerate(self.tool_calls)
             ]
+        elif self.function_call is not None:
+            legacy = self.function_call
+            found["tool_calls"] = [_called(legacy.name, legacy, (*place, "function_call", "arguments"))]
         return found
 
 
-def _arguments(call: ToolCall, place: tuple[str | int, ...]) -> Any:
-    """Templates write arguments as JSON themselves. Raises ApiError for what is none."""
-    return loaded_text(call.function.arguments or "{}", place)
+def _called(key: str, function: CalledFunction | LegacyCall, place: tuple[str | int, ...]) -> dict[str, Any]:
+    """A call as templates take it, which write arguments as JSON themselves. Raises ApiError for what is none."""
+    arguments = loaded_text(function.arguments or "{}", place)
+    return {"id": key, "type": "function", "function": {"name": function.name, "arguments": arguments}}
 
 
 def _with_parameters(tool: dict[str, Any]) -> dict[str, Any]:
@@ -109,6 +119,29 @@ def _with_parameters(tool: dict[str, Any]) -> dict[str, Any]:
     said = {name: value for name, value in inner.items() if value is not None}
     said.setdefault("parameters", {"type": "object", "properties": {}})
     return {**tool, "function": said} if "function" in tool else said
+
+
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+BUDGETS = {"minimal": 256, "low": 1024, "medium": 4096, "high": 16384, "xhigh": 32768, "max": 32768}
+"""Most tokens of thinking by how much of it is asked for, where a template does not know what to make of that."""
+Thinking = Literal["auto", "on", "off"]
+
+
+class NamedFunction(RequestBase):
+    """The function that is called."""
+
+    name: str
+
+
+class Reasoning(RequestBase):
+    """How much a model thinks, as agents ask several servers. exclude, summary: what is told of it, which is all"""
+
+    effort: Effort | None = None
+    max_tokens: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
+    enabled: bool | None = None
+    exclude: Literal[False] | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
 
 
 class ChatRequest(TextRequest, title="Chat"):
@@ -123,6 +156,76 @@ class ChatRequest(TextRequest, title="Chat"):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
+    functions: Annotated[list[dict[str, Any]], Field(min_length=1, fail_fast=True)] | None = None
+    function_call: Literal["none", "auto"] | NamedFunction | None = None
+    reasoning_effort: Effort | None = None
+    reasoning: Reasoning | None = None
+    chat_template_kwargs: Annotated[dict[str, Any], Field(max_length=64)] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        """Check fields that say the same in two ways."""
+        if self.functions is not None and self.tools is not None:
+            raise ValueError("functions and tools are the same, the first in the older form; give tools")
+        if self.function_call is not None and (self.functions is None or self.tool_choice is not None):
+            raise ValueError("function_call is for functions, and of tools it is tool_choice")
+        if self.continue_final_message:
+            if self.messages[-1].role != "assistant":
+                raise ValueError("continue_final_message is for a last message with the role assistant")
+            if self.add_generation_prompt:
+                raise ValueError("continue_final_message goes on with a message, and add_generation_prompt begins one")
+        elif self.add_generation_prompt is False:
+            raise ValueError("add_generation_prompt: false is for continue_final_message: true; an answer begins else")
+        return self
+
+    @property
+    def is_legacy(self) -> bool:
+        """True where functions, and not tools, may be called."""
+        return self.functions is not None
+
+    @property
+    def chosen_tools(self) -> tuple[list[dict[str, Any]] | None, str | dict[str, Any] | None, bool | None]:
+        """The tools, which of them are called, and whether several at once."""
+        if self.functions is None:
+            return self.tools, self.tool_choice, self.parallel_tool_calls
+        tools = [{"type": "function", "function": each} for each in self.functions]
+        call = self.function_call
+        choice = {"type": "function", "function": {"name": call.name}} if isinstance(call, NamedFunction) else call
+        return tools, choice, False
+
+    @property
+    def effort(self) -> str | None:
+        """How much the model is to think. Raises ApiError where two fields say different things."""
+        said = {self.reasoning_effort, None if self.reasoning is None else self.reasoning.effort} - {None}
+        if len(said) > 1:
+            raise ApiError("reasoning_effort and reasoning.effort differ; give one of them", ("reasoning_effort",))
+        return next(iter(said), None)
+
+    @property
+    def template_options(self) -> dict[str, Any]:
+        """What the template is given by name besides messages and tools. Raises ApiError."""
+        said: dict[str, Any] = {} if self.effort in (None, "none") else {"reasoning_effort": self.effort}
+        if self.continue_final_message:
+            said["continue_final_message"] = True
+        return said | (self.chat_template_kwargs or {})
+
+    def options(self) -> dict[str, Any]:
+        """Those of the engine but for the search, by name."""
+        return super().options() | {"chat_template_kwargs": self.template_options}
+
+    @property
+    def thought(self) -> tuple[Thinking, int | None]:
+        """Whether the model thinks, and in how many tokens at most, where the request says so. Raises ApiError."""
+        ours, reasoning, effort = self.trellm, self.reasoning, self.effort
+        thinking, budget = ours.thinking, ours.thinking_budget
+        if thinking == "auto" and (effort == "none" or (reasoning is not None and reasoning.enabled is False)):
+            thinking = "off"
+        if budget is None and thinking != "off":
+            budget = None if reasoning is None else reasoning.max_tokens
+            budget = BUDGETS.get(effort or "") if budget is None else budget
+        return thinking, budget
 
     @field_validator("top_logprobs")
     @classmethod
@@ -137,7 +240,8 @@ class ChatRequest(TextRequest, title="Chat"):
 
     def listed_tools(self) -> list[dict[str, Any]] | None:
         """The tools as a template lists them, of which each has the parameters that it is called with."""
-        return None if self.tools is None else [_with_parameters(tool) for tool in self.tools]
+        tools = self.chosen_tools[0]
+        return None if tools is None else [_with_parameters(tool) for tool in tools]
 
     @property
     def budget(self) -> int | None:
@@ -158,9 +262,6 @@ class ChatRequest(TextRequest, title="Chat"):
         return self.top_logprobs or True if self.logprobs else None
 
 
-Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)]
-
-
 class CompletionRequest(TextRequest, title="Completion"):
     """The body of /v1/completions."""
 
@@ -170,9 +271,30 @@ class CompletionRequest(TextRequest, title="Completion"):
         | Ids
         | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
     )
-    echo: Literal[False] | None = None
-    best_of: Literal[1] | None = None
+    echo: bool | None = None
+    best_of: Annotated[int, Field(ge=1, le=1 << 16)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+    @model_validator(mode="after")
+    def _can_be_told(self) -> Self:
+        """Check what an answer is to say of its prompt, and of texts that are not in it."""
+        if self.echo and self.logprobs is not None:
+            raise ValueError("echo has no logprobs of the prompt; leave one of them out")
+        if self.best_of is not None and self.best_of < super().texts:
+            raise ValueError("best_of is how many texts n are chosen of; it is n at least")
+        if self.best_of is not None and self.best_of > super().texts and self.stream:
+            raise ValueError("best_of chooses when all texts have ended; leave out stream")
+        return self
+
+    @property
+    def texts(self) -> int:
+        """How many texts are generated for a prompt, of which n are told."""
+        return self.best_of or super().texts
+
+    @property
+    def told(self) -> int | None:
+        """How many texts of those of a prompt are told, the likeliest ones; None for all."""
+        return super().texts if self.texts > super().texts else None
 
     @property
     def prompts(self) -> list[Prompt]:

@@ -104,16 +104,30 @@ class CommonFields(RequestBase):
     temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     stream: bool | None = None
-    # Without meaning here: who asks, how it is billed, and where the answer would be kept.
+    # Without meaning here: who asks, how it is billed, where the answer would be kept, and how servers work inside.
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
     service_tier: Literal["auto", "default"] | None = None
-    store: Literal[False] | None = None
+    store: bool | None = None
+    cache_prompt: bool | None = None
+    keep_alive: str | int | None = None
+    guided_decoding_backend: str | None = None
+    skip_special_tokens: Literal[True] | None = None
+    spaces_between_special_tokens: bool | None = None
+    include_stop_str_in_output: Literal[False] | None = None
+
+
+Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)]
 
 
 class SamplingFields(CommonFields):
     """The fields of every request for texts; see docs/serve.md."""
+
+    ignore_eos: bool | None = None
+    allowed_token_ids: Ids | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
 
     max_tokens: Tokens | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
@@ -327,9 +341,10 @@ class TextFormat(RequestBase):
 
 
 class ObjectFormat(RequestBase):
-    """A JSON object."""
+    """A JSON object, in llama.cpp's API of a schema."""
 
     type: Literal["json_object"]
+    schema_: Annotated[Schema | None, Field(alias="schema")] = None
 
 
 class SchemaFormat(RequestBase):
@@ -374,6 +389,15 @@ class StructuredOutputs(RequestBase):
         if not self.json_object and not any(getattr(self, name) is not None for name in _OUTPUTS):
             raise ValueError("it asks for nothing; leave it out")
         return self
+
+
+def _of_object(form: Any) -> list[tuple[str, Any, str]]:
+    """The constraint of a format of objects, if it is one."""
+    if not isinstance(form, ObjectFormat):
+        return []
+    if form.schema_ is None:
+        return [("json", _OBJECT, "response_format")]
+    return [("json", form.schema_, "response_format.schema")]
 
 
 _OUTPUTS = ("json_", "regex", "choice", "grammar", "structural_tag")
@@ -443,6 +467,7 @@ class ConstraintFields(RequestBase):
     guided_regex: str | None = None
     guided_choice: Choices | None = None
     guided_grammar: str | None = None
+    bad_words: Choices | None = None
     regex: str | None = None
     ebnf: str | None = None
     json_schema: SchemaText | None = None
@@ -475,7 +500,7 @@ class ConstraintFields(RequestBase):
         schema = form.json_schema.schema_ if isinstance(form, SchemaFormat) else None
         tags = form.model_dump(exclude_none=True) if isinstance(form, TagsFormat) else None
         return [
-            ("json", _OBJECT if isinstance(form, ObjectFormat) else None, "response_format"),
+            *_of_object(form),
             ("json", schema, "response_format.json_schema.schema"),
             ("structural_tag", tags, "response_format"),
             ("json", outputs.json_, "structured_outputs.json"),
@@ -492,6 +517,7 @@ class ConstraintFields(RequestBase):
             ("grammar", self.grammar, "grammar"),
             ("gbnf", self.ebnf, "ebnf"),
             ("json", self.json_schema, "json_schema"),
+            ("structural_tag", self.bad_words and _without(self.bad_words), "bad_words"),
         ]
 
     def _written(self, asked: ConstraintSpec) -> ConstraintSpec:
@@ -501,6 +527,11 @@ class ConstraintFields(RequestBase):
             said.setdefault("whitespace", "compact")
         made = ConstraintSpec.of("json", None, asked.place, **said)
         return replace(made, content=asked.content)
+
+
+def _without(words: list[str]) -> dict[str, Any]:
+    """Free text in which some words do not come up, as vLLM asks for it."""
+    return {"type": "structural_tag", "format": {"type": "any_text", "excludes": words}}
 
 
 def _spec(kind: str, value: Any, place: str) -> ConstraintSpec:

@@ -9,7 +9,7 @@ from pydantic import Field, Tag, ValidationError
 
 from ..bodies import refusal
 from ..errors import ApiError
-from .chat import ChatRequest
+from .chat import ChatRequest, Reasoning
 from .fields import (
     CommonFields,
     EchoBase,
@@ -137,6 +137,7 @@ class ResponsesRequest(CommonFields, title="Responses"):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
+    reasoning: Reasoning | None = None
     truncation: Literal["disabled"] | None = None
     background: Literal[False] | None = None
     include: Annotated[list[Any], Field(max_length=0)] | None = None
@@ -157,7 +158,7 @@ class ResponsesRequest(CommonFields, title="Responses"):
             said[name] = getattr(self, name)
         if self.tools:  # OpenAI's chats refuse it without tools, and its responses have it always
             said["parallel_tool_calls"] = self.parallel_tool_calls
-        for name in ("structured_outputs", "trellm"):
+        for name in ("structured_outputs", "reasoning", "trellm"):
             field = getattr(self, name)
             said[name] = None if field is None else field.model_dump(by_alias=True, exclude_none=True)
         said = {name: value for name, value in said.items() if value is not None}

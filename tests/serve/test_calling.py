@@ -181,7 +181,6 @@ def test_a_chat_goes_on_behind_a_call(server: Running) -> None:
         ({"tools": [{"type": "function", "function": {"name": f"f{i}"}} for i in range(2049)]}, "/tools"),
         ({"tools": TOOLS, "stop": ["ab", "b"]}, "/stop"),
         ({"tools": TOOLS, "stop_token_ids": [7]}, "/stop_token_ids"),
-        ({"tools": TOOLS, "stop": "a", "response_format": {"type": "json_object"}}, "/stop"),
         ({"tools": TOOLS, "trellm": {"include": ["rain"]}, "stop": "a"}, "/stop"),
         ({"tools": TOOLS, "trellm": {"include": [""]}}, "/trellm/include"),
         ({"tools": TOOLS, "trellm": {"extract": {"context": ""}}}, "/trellm/extract"),

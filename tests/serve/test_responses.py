@@ -207,7 +207,7 @@ def test_items_of_all_kinds() -> None:
     ("body", "param", "code"),
     [
         ({"previous_response_id": "resp_1"}, "previous_response_id", "unsupported_parameter"),
-        ({"store": True}, "store", "invalid_value"),
+        ({"store": "yes"}, "store", "invalid_value"),
         ({"input": []}, "input", "invalid_value"),
         ({"input": "kettle " * 2000}, "input", "context_length_exceeded"),
         ({"max_output_tokens": 4, "regex": "[0-9]{5}"}, "max_output_tokens", "budget_too_small"),

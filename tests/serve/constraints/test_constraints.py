@@ -269,7 +269,6 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"structured_outputs": {"choice": []}}, "structured_outputs.choice", "invalid_value"),
     ({"structured_outputs": {}}, "structured_outputs", "invalid_value"),
     ({"regex": "a", "ebnf": GBNF}, "ebnf", "invalid_value"),
-    ({"regex": "a", "stop": "b"}, "stop", "invalid_value"),
     ({"regex": "a", "trellm": {"json": {}}}, "trellm.json", "invalid_value"),
     ({"regex": "a{9999999}"}, "max_tokens", "budget_too_small"),
     ({"trellm": {"extract": {"context": ""}}}, "trellm.extract", "impossible_constraint"),
