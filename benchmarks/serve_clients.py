@@ -3,9 +3,10 @@
     python benchmarks/serve_clients.py FOLDER --install [--only langchain] [--save]
 
 Every client has an environment of its own in FOLDER, which `--install` makes, with the newest versions (from PyPI and
-npm; one that is there already is left as it is). Each has a script in `clients/`, with a line for each check; nothing
-is sent anywhere but to the server that is started here. A check fails where an answer is not what it must be, whatever
-the model, or where it is not what the small model answers at temperature 0.
+npm; one that is there already is left as it is). What `--only` finds is saved behind what there is. Each has a script
+in `clients/`, with a line for each check; nothing is sent anywhere but to the server that is started here. A check
+fails where an answer is not what it must be, whatever the model, or where it is not what the small model answers at
+temperature 0.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from recording import save, show
+from recording import add, save, show
 from serving_process import ours, started
 
 HERE = Path(__file__).resolve().parent / "clients"
@@ -29,6 +30,8 @@ PYTHON = {
     "litellm": ("litellm", "mcp"),  # which it imports for tools
     "pydantic_ai": ("pydantic-ai-slim[openai]",),
     "agents": ("openai-agents",),
+    "anthropic": ("anthropic",),
+    "ollama": ("ollama",),
 }
 NODE = ("ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "zod")
 QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_AGENTS_DISABLE_TRACING": "1", "LANGSMITH_TRACING": "false"}
@@ -85,7 +88,7 @@ def main() -> None:
     show([row for row in rows if not row["passed"]] or [{"failed": 0}])
     print(f"{sum(row['passed'] for row in rows)} of {len(rows)} checks passed")
     if given.save:
-        print(save("serve_clients", rows, ("starlette", "uvicorn", "pydantic")))
+        print((add if given.only else save)("serve_clients", rows, ("starlette", "uvicorn", "pydantic")))
 
 
 if __name__ == "__main__":

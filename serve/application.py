@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..engine.models.protocol import Model
-from .endpoints import other
+from .endpoints import anthropic, native, ollama, other
 from .endpoints.answers import Answer, refused
 from .endpoints.chat import chat
 from .endpoints.completion import completion
@@ -65,10 +65,23 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/v1/responses", responses, methods=["POST"]),
             Route("/v1/completions", completion, methods=["POST"]),
+            Route("/v1/messages", anthropic.messages, methods=["POST"]),
+            Route("/v1/messages/count_tokens", anthropic.count, methods=["POST"]),
+            Route("/api/chat", ollama.chat, methods=["POST"]),
+            Route("/api/generate", ollama.generate, methods=["POST"]),
+            Route("/api/show", ollama.show, methods=["POST"]),
+            Route("/api/tags", ollama.tags, methods=["GET"]),
+            Route("/api/ps", ollama.running, methods=["GET"]),
+            Route("/api/version", native.told_version, methods=["GET"]),
+            Route("/completion", native.llama, methods=["POST"]),
+            Route("/generate", native.sglang, methods=["POST"]),
             Route("/v1/models", other.models, methods=["GET"]),
             Route("/v1/models/{name:path}", other.model, methods=["GET"]),
             Route("/constraint", constraint, methods=["POST"]),
             Route("/tokenize", other.tokenize, methods=["POST"]),
+            Route("/detokenize", native.detokenize, methods=["POST"]),
+            Route("/version", native.told_version, methods=["GET"]),
+            Route("/props", native.props, methods=["GET"]),
             Route("/health", other.live, methods=["GET"]),
             Route("/health/live", other.live, methods=["GET"]),
             Route("/health/ready", other.ready, methods=["GET"]),
@@ -91,7 +104,7 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     _count(request, error)
-    return refused(error)
+    return refused(error, request.url.path)
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:
@@ -111,7 +124,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     _LOG.error("%s %r failed", request.method, request.url.path, exc_info=error)
     said = of_any(error)
     _count(request, said)
-    return refused(said)
+    return refused(said, request.url.path)
 
 
 def _count(request: Request, error: ApiError) -> None:

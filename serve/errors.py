@@ -57,6 +57,16 @@ class ApiError(Exception):
             said["pointer"] = pointer_of(place) + (pointer or "")
         self.error: dict[str, Any] = {name: _short(value) for name, value in (said | more).items()}
 
+    def as_anthropic(self) -> dict[str, Any]:
+        """The body of an answer of Anthropic's API."""
+        kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+        kind = kinds.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
+        return {"type": "error", "error": self.error | {"type": kind}}
+
+    def as_ollama(self) -> dict[str, Any]:
+        """The body of an answer of Ollama's API."""
+        return {"error": self.error["message"]}
+
     @property
     def body(self) -> dict[str, Any]:
         """The body of the answer."""

@@ -52,7 +52,7 @@ class GenerationRequest:
     place: of the prompts in the request; texts: how many there is room for until `end`
     task, prompts, plan: see `Prepared`; each prompt stands there once for each of several greedy texts
     scorer: of the fields of answers, where they were asked for
-    prompt_tokens: of all prompts, each counted once; arrivals: what becomes of the engine's handle
+    prompt_tokens: of all prompts, each counted once; sizes: of each; arrivals: what becomes of the engine's handle
     key: of the answer; created: when, in seconds since 1970
     """
 
@@ -67,6 +67,7 @@ class GenerationRequest:
     prompts: Sequence[Prompt] = field(init=False)
     plan: AnswerPlan | None = None
     prompt_tokens: int = 0
+    sizes: Sequence[int] = ()
     scorer: FieldScorer | None = None
     arrivals: Arrivals | None = None
     output_tokens: int = 0
@@ -252,28 +253,29 @@ class GenerationRequest:
         """Here or in a thread of its own: prompts to tokens, and these to the engine. ids: those of the only prompt"""
         service, task = self.service, self.task
         with self._told():
-            requests, tokens = self._requests(ids)
+            requests, self.sizes = self._requests(ids)
             pairs = [(task, prompt) for prompt in self.prompts]
             handle = Handle(service.engine, pairs, self.options, requests=requests, keeps=False)
+        tokens = sum(self.sizes)
         self.prompt_tokens = tokens // self.copies
         service.metrics.prompt_tokens.inc(tokens)
         self.arrivals = service.dispatcher.add(handle.cursor(grows=self.asked.is_streamed))
 
-    def _requests(self, known: tuple[int, ...] | None) -> tuple[list[RowRequest], int]:
-        """Requests of the engine, and how many tokens the prompts have. known: those of the only one"""
+    def _requests(self, known: tuple[int, ...] | None) -> tuple[list[RowRequest], list[int]]:
+        """Requests of the engine, and how many tokens each prompt has. known: those of the only one"""
         found: list[RowRequest] = []
-        total = 0
+        sizes: list[int] = []
         for number, prompt in enumerate(self.prompts):
             job = self.task.job(prompt, self.options.include)
             ids = self._ids(job.prompt, number) if known is None else known
             job = replace(job, ids=ids)
             size = len(job.encoded(self.service.model, self.options, number))
-            total += size
+            sizes.append(size)
             needed = 0 if job.guide_cache is None else job.guide_cache.distance
             options = self.options.within(self._budget(size, needed))
             made = requests_of(self.service.model, [job], options)
             found += [replace(each, number=number) for each in made] if number else made
-        return found, total
+        return found, sizes
 
     def _budget(self, prompt: int, needed: int) -> int | None:
         """The most tokens of a text: what was asked for, or what there is room for. None where there is none."""

@@ -48,7 +48,7 @@ class Guard:
         error = self._refusal(scope)
         if error is not None:
             self._metrics.fail(error)
-            await refused(error)(scope, receive, counted)
+            await refused(error, scope["path"])(scope, receive, counted)
             return
         await self._app(scope, receive, counted)
 
@@ -73,7 +73,7 @@ class Guard:
             )
             return ApiError(said, status=403, code="host_not_allowed")
         if self._keys and scope["path"] not in OPEN and not self._is_known(Headers(scope=scope)):
-            said = "missing or invalid API key: send the header Authorization: Bearer KEY"
+            said = "missing or invalid API key: send the header Authorization: Bearer KEY, or x-api-key: KEY"
             return ApiError(said, status=401, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
         return None
 
@@ -95,6 +95,7 @@ class Guard:
     def _is_known(self, headers: Headers) -> bool:
         """Tell whether the key is one of ours; all are compared, so that the time tells nothing."""
         scheme, _, key = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            key = headers.get("x-api-key", "")  # as Anthropic's clients send it
         given = key.strip().encode("utf-8", "replace")
-        found = [hmac.compare_digest(given, known) for known in self._keys]
-        return scheme.lower() == "bearer" and any(found)
+        return any([hmac.compare_digest(given, known) for known in self._keys])

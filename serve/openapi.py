@@ -12,19 +12,33 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .endpoints.answers import Answer
+from .endpoints.native import DetokenizeRequest
 from .endpoints.other import ConstraintRequest, TokenizeRequest
+from .requests.anthropic import CountRequest, MessagesRequest
 from .requests.chat import ChatRequest, CompletionRequest
+from .requests.native import LlamaRequest, SglangRequest
+from .requests.ollama import OllamaChat, OllamaGenerate
 from .requests.responses import ResponsesRequest
 
 _BODIES: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/chat/completions": (ChatRequest, "Answer a chat; with stream: true as server-sent events."),
     "/v1/responses": (ResponsesRequest, "Answer in items; with stream: true as server-sent events."),
     "/v1/completions": (CompletionRequest, "Continue texts; with stream: true as server-sent events."),
+    "/v1/messages": (MessagesRequest, "Answer a chat as Anthropic's API does."),
+    "/v1/messages/count_tokens": (CountRequest, "How many tokens a chat has."),
+    "/api/chat": (OllamaChat, "Answer a chat as Ollama does."),
+    "/api/generate": (OllamaGenerate, "Answer what a user says as Ollama does, or continue a text."),
+    "/completion": (LlamaRequest, "Continue texts as llama.cpp's server does."),
+    "/generate": (SglangRequest, "Continue texts as SGLang does."),
+    "/detokenize": (DetokenizeRequest, "The text of tokens."),
     "/constraint": (ConstraintRequest, "What a constraint comes to, or the error that it has."),
     "/tokenize": (TokenizeRequest, "The tokens of a prompt."),
 }
 _GETS = {
     "/v1/models": "The model, under its names.",
+    "/version": "The version of the server.",
+    "/props": "What the server is, as llama.cpp's says it.",
+    "/api/tags": "The model, as Ollama lists it.",
     "/health/live": "Whether the process is alive.",
     "/health/ready": "Whether requests are taken.",
     "/metrics": "Counters, as Prometheus reads them.",

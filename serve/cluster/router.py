@@ -133,7 +133,7 @@ class Router:
         try:
             ask = await self._read(request)
         except ApiError as error:
-            return refused(error)
+            return refused(error, request.url.path)
         return _Passed(self, ask)
 
     async def _read(self, request: Request) -> Ask:
@@ -205,7 +205,7 @@ class _Passed(Response):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except ApiError as error:
-            await refused(error)(scope, receive, send)
+            await refused(error, self._ask.path)(scope, receive, send)
         finally:
             await pieces.aclose()  # type: ignore[attr-defined]
 

@@ -65,10 +65,11 @@ async def _drop(receive: Receive) -> None:
         more = message.get("more_body", False)
 
 
-def refused(error: ApiError) -> Answer:
-    """The answer that says what is wrong with a request."""
+def refused(error: ApiError, path: str) -> Answer:
+    """The answer that says what is wrong with a request, in the words of the API that the path is of."""
     kind = LastAnswer if error.headers.get("Connection") == "close" else Answer
-    return kind(error.body, error.status, error.headers)
+    body = error.as_anthropic() if path.startswith("/v1/messages") else error.body
+    return kind(error.as_ollama() if path.startswith("/api/") else body, error.status, error.headers)
 
 
 class LargeAnswer(Response):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from ...engine.prompts.given import Prompt
-from ..bodies import loaded_text
+from ..bodies import loaded_text, refusal
 from ..errors import ApiError
 from .fields import EchoBase, Ids, RequestBase, TextRequest, Tokens
 
+R = TypeVar("R", bound=RequestBase)
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
@@ -105,6 +106,15 @@ class ChatMessage(EchoBase, title="Message"):
             legacy = self.function_call
             found["tool_calls"] = [_called(legacy.name, legacy, (*place, "function_call", "arguments"))]
         return found
+
+
+def translated(said: dict[str, Any], shape: type[R]) -> R:
+    """A request of another API in our shape, without what it does not say. Raises ApiError."""
+    given = {name: value for name, value in said.items() if value is not None}
+    try:
+        return shape.model_validate(given)
+    except ValidationError as error:
+        raise refusal(error, given, shape) from None
 
 
 def _called(key: str, function: CalledFunction | LegacyCall, place: tuple[str | int, ...]) -> dict[str, Any]:

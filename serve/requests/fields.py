@@ -474,6 +474,10 @@ class ConstraintFields(RequestBase):
     grammar: str | None = None
     trellm: ExtensionFields = ExtensionFields()
 
+    def constraint_fields(self) -> dict[str, Any]:
+        """Those that a request has, as it has them."""
+        return self.model_dump(by_alias=True, include={*ConstraintFields.model_fields}, exclude_unset=True)
+
     def constraint(self) -> ConstraintSpec:
         """The one constraint of the request, with its goals. Raises ApiError for several, and OptionError."""
         found = [_spec(*each) for each in self._given() if each[1] is not None]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag, ValidationError
+from pydantic import Field, Tag
 
-from ..bodies import refusal
 from ..errors import ApiError
-from .chat import ChatRequest, Reasoning
+from .chat import ChatRequest, Reasoning, translated
 from .fields import (
     CommonFields,
     EchoBase,
@@ -161,11 +160,10 @@ class ResponsesRequest(CommonFields, title="Responses"):
         for name in ("structured_outputs", "reasoning", "trellm"):
             field = getattr(self, name)
             said[name] = None if field is None else field.model_dump(by_alias=True, exclude_none=True)
-        said = {name: value for name, value in said.items() if value is not None}
         try:
-            return ChatRequest.model_validate(said)
-        except ValidationError as error:
-            raise renamed(refusal(error, said, ChatRequest)) from None
+            return translated(said, ChatRequest)
+        except ApiError as error:
+            raise renamed(error) from None
 
     def _messages(self) -> list[dict[str, Any]]:
         first = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]

@@ -108,7 +108,7 @@ FEW = {
     "_digest": "none",
     "_dtype_name": "the types of logits",
     "_free_string": "none",
-    "_free_line": "none",
+    "_free_text": "none",
     "_line": "how far lines may be indented",
     "_source_of": "classes of modules",
     "_trial_stream": "the GPUs of a machine",

@@ -95,9 +95,12 @@ def test_bad_words(server: Running) -> None:
     word = free.split()[0]
     said = server.text("The kettle", max_tokens=12, bad_words=[word])
     assert word not in said and said != free
-    assert "exclude each other" in server.error(
-        "/v1/completions", {"model": "small", "prompt": "x", "regex": "a", "bad_words": ["b"]}
-    )["message"]
+    assert (
+        "exclude each other"
+        in server.error("/v1/completions", {"model": "small", "prompt": "x", "regex": "a", "bad_words": ["b"]})[
+            "message"
+        ]
+    )
 
 
 def test_echo(server: Running) -> None:
@@ -157,7 +160,12 @@ def test_functions(server: Running) -> None:
     pieces = [
         each.choices[0]
         for each in client.create(
-            model="small", messages=ASKED, functions=functions, function_call={"name": "paint"}, temperature=0, stream=True
+            model="small",
+            messages=ASKED,
+            functions=functions,
+            function_call={"name": "paint"},
+            temperature=0,
+            stream=True,
         )
     ]
     calls = [each.delta.function_call for each in pieces if each.delta.function_call is not None]

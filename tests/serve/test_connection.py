@@ -46,7 +46,7 @@ class Echo:
             try:
                 body = await whole(Request(scope, receive), MOST)
             except ApiError as error:
-                await refused(error)(scope, receive, send)
+                await refused(error, scope["path"])(scope, receive, send)
                 return
         while scope["path"] not in ("/soon", "/most"):
             message = await receive()

@@ -1,0 +1,182 @@
+"""Anthropic's /v1/messages: a chat whose answer is blocks, and the events of its streams."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...engine.results import Generation
+from ..bodies import derived, read
+from ..constraints.constraint import ConstraintSpec
+from ..errors import of_any
+from ..generation import GenerationRequest, Prepared, begin
+from ..requests.anthropic import CountRequest, MessagesRequest
+from ..requests.chat import ChatRequest
+from ..service import Service
+from ..tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ParsedMessage, ReasoningDelta
+from .answers import Answer, EventStream, event, extension_of, while_connected, whole
+from .chat import finish_of, prepared, readers
+
+KEY = "msg"
+_REASONS = {"tool_calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}
+Told = tuple[str, dict[str, Any]]
+"""The type of an event, and its fields."""
+
+
+async def messages(request: Request) -> Response:
+    """Answer a chat in blocks, at once or event by event."""
+    service: Service = request.app.state.service
+    asked = await read(request, MessagesRequest, service.settings.body_bytes)
+    chat = await derived(request, asked.chat)
+
+    async def prepare(constraint: ConstraintSpec) -> Prepared:
+        return await prepared(service, chat, constraint)
+
+    beginning = partial(begin, request, chat, 1, ("messages",), prepare)
+    if asked.stream:
+        begun = await while_connected(request, beginning())
+        return EventStream(_events(begun, chat), begun.end)
+    begun, (said,) = await whole(request, beginning, partial(_answered, chat))
+    return Answer(_head(begun) | said | {"usage": _usage(begun)})
+
+
+async def count(request: Request) -> Response:
+    """How many tokens a chat has."""
+    service: Service = request.app.state.service
+    asked = await read(request, CountRequest, service.settings.body_bytes)
+    service.check(asked.model)
+    chat = await derived(request, asked.chat)
+    ids = await service.chat_ids(chat.chat(), chat.listed_tools(), chat.template_options, is_verbatim=True)
+    return Answer({"input_tokens": len(ids)})
+
+
+def _head(begun: GenerationRequest) -> dict[str, Any]:
+    return {
+        "id": f"{KEY}_{begun.key.partition('-')[2]}",
+        "type": "message",
+        "role": "assistant",
+        "model": begun.service.settings.name,
+    }
+
+
+def _usage(begun: GenerationRequest) -> dict[str, Any]:
+    cached = begun.cached_tokens
+    return {
+        "input_tokens": begun.prompt_tokens - cached,
+        "output_tokens": begun.output_tokens,
+        "cache_read_input_tokens": cached,
+        "cache_creation_input_tokens": 0,
+    }
+
+
+def _answered(chat: ChatRequest, begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
+    message = begun.read(result)
+    blocks: list[dict[str, Any]] = []
+    if message.reasoning:
+        blocks.append({"type": "thinking", "thinking": message.reasoning, "signature": ""})
+    if message.content or not message.calls:
+        blocks.append({"type": "text", "text": message.content or ""})
+    blocks += [_called(call.id, call.name, _loaded(call.arguments)) for call in message.calls]
+    return {"content": blocks} | _ended(chat, begun, message, result) | extension_of(result)
+
+
+def _called(key: str, name: str, arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": key, "name": name, "input": arguments}
+
+
+def _loaded(arguments: str) -> Any:
+    """The arguments of a call; of one that was cut what came of it, as text."""
+    try:
+        return json.loads(arguments or "{}")
+    except ValueError:
+        return {"incomplete": arguments}
+
+
+def _ended(
+    chat: ChatRequest, begun: GenerationRequest, message: ParsedMessage, result: Generation[Any]
+) -> dict[str, Any]:
+    """Why an answer ends, and at which stop sequence."""
+    finish = finish_of(message, result, begun.cut_at)
+    stops = [chat.stop] if isinstance(chat.stop, str) else list(chat.stop or ())
+    if finish != "stop" or not stops or not (message.stopped or result.finish_reason == "stop"):
+        return {"stop_reason": _REASONS[finish], "stop_sequence": None}
+    written = begun.service.model.vocabulary.decode(result.token_ids).decode(errors="replace")
+    places = {written.rfind(stop): stop for stop in stops if stop in written}
+    return {"stop_reason": "stop_sequence", "stop_sequence": places[max(places)] if places else stops[0]}
+
+
+class Blocks:
+    """Events of the blocks of a streamed answer, of which one is open at a time."""
+
+    def __init__(self) -> None:
+        self._count, self._kind = 0, ""
+
+    def add(self, delta: Delta) -> Iterator[Told]:
+        """Events of a delta."""
+        match delta:
+            case ContentDelta(text):
+                yield from self._opened("text", {"text": ""})
+                yield self._more({"type": "text_delta", "text": text})
+            case ReasoningDelta(text):
+                yield from self._opened("thinking", {"thinking": "", "signature": ""})
+                yield self._more({"type": "thinking_delta", "thinking": text})
+            case CallDelta(_, key, name):
+                yield from self.end()
+                yield from self._opened("tool_use", {"id": key, "name": name, "input": {}})
+            case ArgumentsDelta(_, text):
+                yield self._more({"type": "input_json_delta", "partial_json": text})
+            case CallEndDelta():
+                yield from self.end()
+
+    def last(self) -> Iterator[Told]:
+        """Close the block that is open; one of no text where there was none."""
+        if not self._count and not self._kind:
+            yield from self._opened("text", {"text": ""})
+        yield from self.end()
+
+    def end(self) -> Iterator[Told]:
+        """Close the block that is open, if one is."""
+        if self._kind:
+            yield "content_block_stop", {"index": self._count}
+            self._count, self._kind = self._count + 1, ""
+
+    def _opened(self, kind: str, fields: dict[str, Any]) -> Iterator[Told]:
+        if self._kind == kind:
+            return
+        yield from self.end()
+        self._kind = kind
+        yield "content_block_start", {"index": self._count, "content_block": {"type": kind} | fields}
+
+    def _more(self, delta: dict[str, Any]) -> Told:
+        return "content_block_delta", {"index": self._count, "delta": delta}
+
+
+async def _events(begun: GenerationRequest, chat: ChatRequest) -> AsyncIterator[bytes]:
+    """The events of a streamed answer, or what went wrong on the way."""
+
+    def said(several: Iterator[Told]) -> bytes:
+        return b"".join(event({"type": kind} | fields, kind) for kind, fields in several)
+
+    blocks, reader = Blocks(), next(iter(readers(begun.plan, 1)), None)
+    first: dict[str, Any] = _head(begun) | {"content": list[Any](), "stop_reason": None, "stop_sequence": None}
+    try:
+        yield said(iter([("message_start", {"message": first | {"usage": _usage(begun)}})]))
+        async for pieces in begun.pieces():
+            for piece in pieces:
+                deltas = begun.deltas(piece, reader)
+                if data := said(told for delta in deltas for told in blocks.add(delta)):
+                    yield data
+                if piece.result is not None:
+                    message = ParsedMessage(piece.result.text, None, ()) if reader is None else reader.message
+                    ended = _ended(chat, begun, message, piece.result)
+                    last: dict[str, Any] = {"delta": ended, "usage": _usage(begun)} | extension_of(piece.result)
+                    yield said(iter([*blocks.last(), ("message_delta", last), ("message_stop", dict[str, Any]())]))
+    except Exception as error:  # what went wrong with this request is its own
+        told = of_any(error)
+        begun.service.metrics.fail(told)
+        yield said(iter([("error", told.as_anthropic())]))

@@ -1,0 +1,188 @@
+"""What llama.cpp and SGLang have of their own: texts in their words, tokens, and what the server is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...engine.results import Generation
+from ..bodies import derived, read
+from ..constraints.constraint import ConstraintSpec
+from ..errors import ApiError, of_any
+from ..generation import GenerationRequest, Prepared, begin
+from ..requests.chat import CompletionRequest
+from ..requests.fields import RequestBase
+from ..requests.native import LlamaRequest, SglangRequest
+from ..service import Service
+from .answers import DONE, Answer, EventStream, LargeAnswer, event, extension_of, while_connected, whole, written
+from .scores import of_chat, scores_of
+
+Beginning = Callable[[], Coroutine[Any, Any, GenerationRequest]]
+
+
+def _beginning(request: Request, text: CompletionRequest) -> Beginning:
+    service: Service = request.app.state.service
+
+    async def prepare(constraint: ConstraintSpec) -> Prepared:
+        return await service.generator(constraint), text.prompts, None
+
+    make: Callable[[ConstraintSpec], Awaitable[Prepared]] = prepare
+    return partial(begin, request, text, len(text.prompts), ("prompt",), make)
+
+
+async def llama(request: Request) -> Response:
+    """Continue texts as llama.cpp's /completion does."""
+    service: Service = request.app.state.service
+    asked = await read(request, LlamaRequest, service.settings.body_bytes)
+    text = await derived(request, partial(asked.text, service.settings.name))
+    if asked.stream:
+        if len(text.prompts) > 1:
+            raise ApiError("several prompts have no stream; leave it out", ("stream",))
+        begun = await while_connected(request, _beginning(request, text)())
+        return EventStream(_llama_events(begun), begun.end)
+    begun, several = await whole(request, _beginning(request, text), _llama_text)
+    found = [{"index": index, **said, **_llama_counts(begun, index)} for index, said in enumerate(several)]
+    answer: Any = found[0] if isinstance(asked.prompt, str) or isinstance(asked.prompt[0], int) else found
+    return LargeAnswer(list(written(answer)))
+
+
+def _llama_text(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
+    """What there is to say of a text that has ended."""
+    kind = {"length": "limit", "stop": "word", "complete": "eos"}[result.finish_reason]
+    said: dict[str, Any] = {"content": result.text, "tokens": list(result.token_ids), "stop": True, "stop_type": kind}
+    scores = of_chat(scores_of(result), begun.service.model.vocabulary)
+    if scores is not None:
+        said["completion_probabilities"] = scores["content"]
+    return said | {"tokens_predicted": len(result.token_ids)} | extension_of(result)
+
+
+def _llama_counts(begun: GenerationRequest, index: int) -> dict[str, Any]:
+    prompt: Any = begun.prompts[index]
+    return {
+        "model": begun.service.settings.name,
+        "prompt": prompt if isinstance(prompt, str) else list(prompt),
+        "tokens_evaluated": begun.sizes[index],
+        "tokens_cached": begun.cached_tokens,
+        "truncated": False,
+    }
+
+
+async def _llama_events(begun: GenerationRequest) -> AsyncIterator[bytes]:
+    try:
+        async for pieces in begun.pieces():
+            for piece in pieces:
+                if piece.text:
+                    yield event({"index": 0, "content": piece.text, "stop": False})
+                if piece.result is not None:
+                    last = {**_llama_text(begun, 0, piece.result), "content": "", "tokens": list[int]()}
+                    yield event({"index": 0, **last, **_llama_counts(begun, 0)})
+    except Exception as error:  # what went wrong with this request is its own
+        told = of_any(error)
+        begun.service.metrics.fail(told)
+        yield event(told.body)
+
+
+async def sglang(request: Request) -> Response:
+    """Continue texts as SGLang's /generate does."""
+    service: Service = request.app.state.service
+    asked = await read(request, SglangRequest, service.settings.body_bytes)
+    text = await derived(request, partial(asked.texts, service.settings.name))
+    if asked.stream:
+        begun = await while_connected(request, _beginning(request, text)())
+        return EventStream(_sglang_events(begun, is_single=asked.is_single), begun.end)
+    begun, several = await whole(request, _beginning(request, text), _sglang_text)
+    return LargeAnswer(list(written(several[0] if asked.is_single else several)))
+
+
+def _sglang_text(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
+    size = len(result.token_ids)
+    kind = {"length": "length"}.get(result.finish_reason, "stop")
+    said: dict[str, Any] = {"text": result.text, "output_ids": list(result.token_ids)}
+    said["meta_info"] = _meta(begun, index, size, {"type": kind} | ({"length": size} if kind == "length" else {}))
+    return said | extension_of(result)
+
+
+def _meta(begun: GenerationRequest, index: int, size: int, finish: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "id": f"{begun.key}-{index}",
+        "finish_reason": finish,
+        "prompt_tokens": begun.sizes[index // begun.options.search.n],
+        "completion_tokens": size,
+        "cached_tokens": begun.cached_tokens,
+        "e2e_latency": time.perf_counter() - begun.since,
+    }
+
+
+async def _sglang_events(begun: GenerationRequest, *, is_single: bool) -> AsyncIterator[bytes]:
+    """Each event has the whole text so far."""
+    texts, sizes = [""] * begun.choices, [0] * begun.choices
+    try:
+        async for pieces in begun.pieces():
+            for piece in pieces:
+                index = begun.index_of(piece)
+                texts[index] += piece.text
+                sizes[index] += len(piece.token_ids)
+                told = {} if is_single else {"index": index}
+                if piece.result is not None:
+                    yield event(_sglang_text(begun, index, piece.result) | told)
+                elif piece.text:
+                    said = {"text": texts[index], "meta_info": _meta(begun, index, sizes[index], None)}
+                    yield event(said | told)
+    except Exception as error:  # what went wrong with this request is its own
+        failed = of_any(error)
+        begun.service.metrics.fail(failed)
+        yield event(failed.body)
+        return
+    yield DONE
+
+
+class DetokenizeRequest(RequestBase, title="Detokenize"):
+    """The body of /detokenize."""
+
+    model: str | None = None
+    tokens: list[int] = Field(max_length=1 << 20, fail_fast=True)
+
+
+async def detokenize(request: Request) -> Response:
+    """The text of tokens; bytes that are none of UTF-8 are told as such."""
+    service: Service = request.app.state.service
+    asked = await read(request, DetokenizeRequest, service.settings.body_bytes)
+    service.check(asked.model)
+    vocabulary = service.model.vocabulary
+    strange = next((each for each in asked.tokens if not 0 <= each < vocabulary.size), None)
+    if strange is not None:
+        raise ApiError(f"{strange} is not a token id; they go from 0 to {vocabulary.size - 1}", ("tokens",))
+
+    def work() -> bytes:
+        text = vocabulary.decode(asked.tokens).decode(errors="replace")
+        return b"".join(written({"prompt": text, "content": text}))
+
+    return LargeAnswer([await while_connected(request, service.aside(work))])
+
+
+async def told_version(request: Request) -> Response:
+    """The version of the server."""
+    return Answer({"version": version("trellm")})
+
+
+async def props(request: Request) -> Response:
+    """What llama.cpp's server says of itself, as far as there is the same here."""
+    service: Service = request.app.state.service
+    template: Any = getattr(service.model.tokenizer, "chat_template", None)
+    said: dict[str, Any] = {
+        "default_generation_settings": {"n_ctx": service.model.context, "params": {}},
+        "total_slots": service.settings.texts,
+        "model_alias": service.settings.name,
+        "model_path": "",
+        "chat_template": template if isinstance(template, str) else "",
+        "modalities": {"vision": False, "audio": False},
+        "build_info": f"trellm {version('trellm')}",
+    }
+    return Answer(said)

@@ -1,0 +1,239 @@
+"""Ollama's API: chats and texts as lines of JSON, and what there is of models."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...engine.handle import Piece
+from ...engine.results import Generation
+from ..bodies import derived, read
+from ..constraints.constraint import ConstraintSpec
+from ..errors import of_any
+from ..generation import GenerationRequest, Prepared, begin
+from ..requests.chat import ChatRequest
+from ..requests.ollama import LATEST, OllamaChat, OllamaGenerate, OllamaName
+from ..service import Service
+from ..tool_calls import AnswerReader, ContentDelta, ParsedMessage, ReasoningDelta
+from .answers import Answer, EventStream, extension_of, while_connected, whole
+from .chat import finish_of, prepared, readers
+from .scores import of_chat, scores_in, scores_of
+
+LINES = "application/x-ndjson"
+
+
+async def chat(request: Request) -> Response:
+    """Answer a chat."""
+    service: Service = request.app.state.service
+    asked = await read(request, OllamaChat, service.settings.body_bytes)
+    if not asked.messages:
+        return _loaded(service, asked.model, {"message": {"role": "assistant", "content": ""}})
+    return await _answer(request, await derived(request, asked.chat), "message")
+
+
+async def generate(request: Request) -> Response:
+    """Answer what a user says, or continue a text."""
+    service: Service = request.app.state.service
+    asked = await read(request, OllamaGenerate, service.settings.body_bytes)
+    if not asked.prompt:
+        return _loaded(service, asked.model, {"response": ""})
+    if not asked.raw:
+        return await _answer(request, await derived(request, asked.chat), "response")
+    text = await derived(request, asked.text)
+
+    async def prepare(constraint: ConstraintSpec) -> Prepared:
+        return await service.generator(constraint), text.prompts, None
+
+    return await _run(request, partial(begin, request, text, 1, ("prompt",), prepare), "response", streams=asked.stream)
+
+
+async def _answer(request: Request, chat: ChatRequest, name: str) -> Response:
+    service: Service = request.app.state.service
+
+    async def prepare(constraint: ConstraintSpec) -> Prepared:
+        return await prepared(service, chat, constraint)
+
+    beginning = partial(begin, request, chat, 1, ("messages",), prepare)
+    return await _run(request, beginning, name, streams=bool(chat.stream))
+
+
+async def _run(request: Request, beginning: Any, name: str, *, streams: bool) -> Response:
+    """The answer, at once or line by line. name: "message" or "response", what has the text"""
+    if streams:
+        begun = await while_connected(request, beginning())
+        answer = EventStream(_lines(begun, name), begun.end)
+        answer.headers["Content-Type"] = LINES
+        return answer
+
+    def make(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
+        message = begun.read(result)
+        scores = of_chat(scores_of(result), begun.service.model.vocabulary)
+        return _said(begun, name, message, scores) | _last(begun, message, result)
+
+    begun, (said,) = await whole(request, beginning, make)
+    return Answer(said | _counted(begun))
+
+
+def _said(
+    begun: GenerationRequest, name: str, message: ParsedMessage, scores: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """An answer, or what is new of one."""
+    content = message.content or ""
+    said: dict[str, Any] = {"model": begun.service.settings.name, "created_at": _now()}
+    if name == "response":
+        inner = said
+        inner["response"] = content
+    else:
+        inner: dict[str, Any] = {"role": "assistant", "content": content}
+        said["message"] = inner
+    if message.reasoning:
+        inner["thinking"] = message.reasoning
+    if message.calls and name == "message":
+        inner["tool_calls"] = [
+            {"id": call.id, "function": {"name": call.name, "arguments": _arguments(call.arguments)}}
+            for call in message.calls
+        ]
+    if scores is not None:
+        said["logprobs"] = scores["content"]
+    return said | {"done": False}
+
+
+def _arguments(text: str) -> Any:
+    """The arguments of a call, of which Ollama tells whole ones; of one that was cut what came of it."""
+    try:
+        return json.loads(text or "{}")
+    except ValueError:
+        return {"incomplete": text}
+
+
+def _last(begun: GenerationRequest, message: ParsedMessage, result: Generation[Any]) -> dict[str, Any]:
+    finish = finish_of(message, result, begun.cut_at)
+    return {"done": True, "done_reason": "length" if finish == "length" else "stop"} | extension_of(result)
+
+
+def _counted(begun: GenerationRequest) -> dict[str, Any]:
+    """How many tokens there were, and how long it took, in nanoseconds."""
+    return {
+        "total_duration": int(1e9 * (time.perf_counter() - begun.since)),
+        "load_duration": 0,
+        "prompt_eval_count": begun.prompt_tokens,
+        "eval_count": begun.output_tokens,
+    }
+
+
+async def _lines(begun: GenerationRequest, name: str) -> AsyncIterator[bytes]:
+    """What comes, line by line, each call whole; or what went wrong on the way."""
+    reader = next(iter(readers(begun.plan, 1)), None)
+    first = None
+    try:
+        async for pieces in begun.pieces():
+            first = time.perf_counter() if first is None else first
+            for piece in pieces:
+                for said in _new(begun, name, piece, reader):
+                    yield _line(said)
+                if piece.result is not None:
+                    message = ParsedMessage(piece.result.text, None, ()) if reader is None else reader.message
+                    calls = ParsedMessage("", None, message.calls)
+                    timed = {
+                        "prompt_eval_duration": int(1e9 * (first - begun.since)),
+                        "eval_duration": int(1e9 * (time.perf_counter() - first)),
+                    }
+                    if message.calls:
+                        yield _line(_said(begun, name, calls))
+                    end = _said(begun, name, ParsedMessage("", None, ()))
+                    yield _line(end | _last(begun, message, piece.result) | _counted(begun) | timed)
+    except Exception as error:  # what went wrong with this request is its own
+        told = of_any(error)
+        begun.service.metrics.fail(told)
+        yield _line(told.as_ollama())
+
+
+def _new(begun: GenerationRequest, name: str, piece: Piece, reader: AnswerReader | None) -> list[dict[str, Any]]:
+    """What a piece adds to content and thinking."""
+    scores = of_chat(scores_in(piece), begun.service.model.vocabulary)
+    found: list[dict[str, Any]] = []
+    for delta in begun.deltas(piece, reader):
+        match delta:
+            case ContentDelta(text):
+                found.append(_said(begun, name, ParsedMessage(text, None, ()), scores))
+            case ReasoningDelta(text):
+                found.append(_said(begun, name, ParsedMessage(None, text, ()), scores))
+            case _:
+                continue
+        scores = None
+    return found
+
+
+def _line(said: dict[str, Any]) -> bytes:
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _loaded(service: Service, name: str, said: dict[str, Any]) -> Response:
+    """What is said to a request without a prompt, which asks for the model to be there."""
+    service.check(name.removesuffix(LATEST))
+    return Answer({"model": name, "created_at": _now(), **said, "done": True, "done_reason": "load"})
+
+
+async def tags(request: Request) -> Response:
+    """The one model, under its names."""
+    service: Service = request.app.state.service
+    return Answer({"models": [_model(service, name) for name in service.settings.names]})
+
+
+async def running(request: Request) -> Response:
+    """The same: it is in memory as long as the server runs."""
+    service: Service = request.app.state.service
+    return Answer({"models": [_model(service, service.settings.name) | {"size_vram": 0}]})
+
+
+def _model(service: Service, name: str) -> dict[str, Any]:
+    modified = datetime.fromtimestamp(service.created, UTC).isoformat().replace("+00:00", "Z")
+    return {
+        "name": f"{name}{LATEST}",
+        "model": f"{name}{LATEST}",
+        "modified_at": modified,
+        "size": 0,
+        "digest": "",
+        "details": _details(),
+    }
+
+
+def _details() -> dict[str, Any]:
+    return {
+        "parent_model": "",
+        "format": "",
+        "family": "",
+        "families": [],
+        "parameter_size": "",
+        "quantization_level": "",
+    }
+
+
+async def show(request: Request) -> Response:
+    """What the model can do."""
+    service: Service = request.app.state.service
+    asked = await read(request, OllamaName, service.settings.body_bytes)
+    service.check((asked.model or asked.name or "").removesuffix(LATEST))
+    thinks = ["thinking"] if service.form.thinks else []
+    template: Any = getattr(service.model.tokenizer, "chat_template", None)
+    return Answer(
+        {
+            "modelfile": "",
+            "parameters": "",
+            "template": template if isinstance(template, str) else "",
+            "details": _details(),
+            "model_info": {"general.context_length": service.model.context},
+            "capabilities": ["completion", "tools", *thinks],
+        }
+    )

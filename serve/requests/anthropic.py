@@ -1,0 +1,206 @@
+"""The body of Anthropic's /v1/messages, and the chat that it comes to."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, Tag
+
+from .chat import ChatRequest, translated
+from .fields import ConstraintFields, EchoBase, RequestBase, Schema, Tokens, by_type, tag_of
+
+Cached = dict[str, Any] | None
+"""Where a client asks for a prompt to be kept: prompts that begin alike share their memory anyway."""
+
+
+class TextBlock(EchoBase):
+    """A piece of text."""
+
+    type: Literal["text"] = "text"
+    text: str
+    cache_control: Cached = None
+    citations: None = None
+
+
+class ThinkingBlock(EchoBase):
+    """What the model thought before. signature: of whoever wrote it, which is not looked at"""
+
+    type: Literal["thinking"]
+    thinking: str
+    signature: str | None = None
+
+
+class ToolUseBlock(EchoBase):
+    """A call that the model made before."""
+
+    type: Literal["tool_use"]
+    id: str
+    name: str
+    input: dict[str, Any]
+    cache_control: Cached = None
+
+
+class ToolResultBlock(EchoBase):
+    """The result of a call."""
+
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: str | Annotated[list[TextBlock], Field(max_length=4096, fail_fast=True)] | None = None
+    is_error: bool | None = None
+    cache_control: Cached = None
+
+
+Block = Annotated[
+    Annotated[TextBlock, Tag(tag_of("text"))]
+    | Annotated[ThinkingBlock, Tag(tag_of("thinking"))]
+    | Annotated[ToolUseBlock, Tag(tag_of("tool_use"))]
+    | Annotated[ToolResultBlock, Tag(tag_of("tool_result"))],
+    by_type("text", "thinking", "tool_use", "tool_result"),
+]
+
+
+class MessageTurn(RequestBase, title="MessagesTurn"):
+    """One turn."""
+
+    role: Literal["user", "assistant"]
+    content: str | Annotated[list[Block], Field(max_length=4096, fail_fast=True)]
+
+    def messages(self) -> list[dict[str, Any]]:
+        """The same as messages of a chat: results of calls are turns of their own."""
+        blocks = [TextBlock(text=self.content)] if isinstance(self.content, str) else self.content
+        texts = [each.text for each in blocks if isinstance(each, TextBlock)]
+        if self.role == "user":
+            found = [
+                {"role": "tool", "tool_call_id": each.tool_use_id, "content": _text(each.content)}
+                for each in blocks
+                if isinstance(each, ToolResultBlock)
+            ]
+            return [*found, {"role": "user", "content": "\n".join(texts)}] if texts or not found else found
+        calls = [each for each in blocks if isinstance(each, ToolUseBlock)]
+        said: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
+        if thought := "".join(each.thinking for each in blocks if isinstance(each, ThinkingBlock)):
+            said["reasoning_content"] = thought
+        if calls:
+            said["tool_calls"] = [
+                {"id": each.id, "function": {"name": each.name, "arguments": json.dumps(each.input)}} for each in calls
+            ]
+        return [said]
+
+
+def _text(content: str | list[TextBlock] | None) -> str:
+    return content if isinstance(content, str) else "\n".join(each.text for each in content or ())
+
+
+class MessagesTool(RequestBase):
+    """A function that the model may call."""
+
+    name: str
+    description: str | None = None
+    input_schema: dict[str, Any]
+    type: Literal["custom"] | None = None
+    strict: bool | None = None
+    cache_control: Cached = None
+
+
+class MessagesToolChoice(RequestBase):
+    """Which tools are called."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class MessagesThinking(RequestBase):
+    """Whether the model thinks, and in how many tokens."""
+
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
+    display: str | None = None
+
+
+class MessagesFormat(RequestBase):
+    """A schema of the answer."""
+
+    type: Literal["json_schema"]
+    schema_: Annotated[Schema, Field(alias="schema")]
+
+
+class OutputConfig(RequestBase):
+    """How much effort the answer takes, and its form."""
+
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    format: MessagesFormat | None = None
+
+
+class MessagesRequest(ConstraintFields, title="Messages"):
+    """The body of /v1/messages; its fields of constraints are those of chats."""
+
+    model: str
+    max_tokens: Tokens
+    messages: Annotated[list[MessageTurn], Field(min_length=1, max_length=65536, fail_fast=True)]
+    system: str | Annotated[list[TextBlock], Field(max_length=4096, fail_fast=True)] | None = None
+    stop_sequences: Annotated[list[str], Field(max_length=16, fail_fast=True)] | None = None
+    stream: bool | None = None
+    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=1 << 20)] | None = None
+    tools: Annotated[list[MessagesTool], Field(fail_fast=True)] | None = None
+    tool_choice: MessagesToolChoice | None = None
+    thinking: MessagesThinking | None = None
+    output_config: OutputConfig | None = None
+    output_format: MessagesFormat | None = None
+    # Without meaning here
+    metadata: dict[str, Any] | None = None
+    service_tier: Literal["auto", "standard_only"] | None = None
+    cache_control: Cached = None
+
+    def chat(self) -> ChatRequest:
+        """The same as a chat. Raises ApiError."""
+        system = [{"role": "system", "content": _text(self.system)}] if self.system else []
+        turns = [message for turn in self.messages for message in turn.messages()]
+        said = self.constraint_fields() | {
+            "model": self.model,
+            "max_tokens": self.max_tokens,
+            "messages": [*system, *turns],
+            "stop": self.stop_sequences or None,
+            "tools": [_nested(each) for each in self.tools or ()] or None,
+            "tool_choice": None if self.tool_choice is None else _choice(self.tool_choice),
+            "reasoning": self._reasoning(),
+        }
+        said |= {name: getattr(self, name) for name in ("stream", "temperature", "top_p", "top_k")}
+        if turns[-1]["role"] == "assistant" and "tool_calls" not in turns[-1]:
+            said["continue_final_message"] = True
+        if self.tools and self.tool_choice is not None and self.tool_choice.disable_parallel_tool_use:
+            said["parallel_tool_calls"] = False
+        form = self.output_format or (self.output_config and self.output_config.format)
+        if form is not None:
+            schema = {"name": "answer", "schema": form.schema_}
+            said["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return translated(said, ChatRequest)
+
+    def _reasoning(self) -> dict[str, Any] | None:
+        effort = None if self.output_config is None else self.output_config.effort
+        said: dict[str, Any] = {} if effort is None else {"effort": effort}
+        if self.thinking is not None and self.thinking.type == "disabled":
+            said["enabled"] = False
+        elif self.thinking is not None and self.thinking.budget_tokens is not None:
+            said["max_tokens"] = self.thinking.budget_tokens
+        return said or None
+
+
+def _nested(tool: MessagesTool) -> dict[str, Any]:
+    said: dict[str, Any] = {"name": tool.name, "parameters": tool.input_schema}
+    return {"type": "function", "function": said | ({"description": tool.description} if tool.description else {})}
+
+
+def _choice(choice: MessagesToolChoice) -> Any:
+    if choice.type == "tool":
+        return {"type": "function", "function": {"name": choice.name or ""}}
+    return "required" if choice.type == "any" else choice.type
+
+
+class CountRequest(MessagesRequest, title="Count"):
+    """The body of /v1/messages/count_tokens."""
+
+    max_tokens: Tokens = 1

@@ -1,0 +1,143 @@
+"""Bodies of the APIs that llama.cpp and SGLang have of their own, and the texts that they come to."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from ..errors import ApiError
+from .chat import CompletionRequest, translated
+from .fields import ConstraintFields, Ids, RequestBase, StopStrings, StructuredOutputs
+
+Several = Annotated[list[str], Field(min_length=1, fail_fast=True)]
+_USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
+"""What llama.cpp takes where a request says nothing."""
+_HINTS = frozenset(
+    [
+        *("cache_prompt", "id_slot", "n_keep", "n_discard", "n_indent", "t_max_predict_ms", "samplers", "min_keep"),
+        *("timings_per_token", "repeat_last_n", "penalize_nl", "n_cache_reuse", "return_tokens"),
+        "post_sampling_probs",
+    ]
+)
+"""Fields of llama.cpp's about how it runs a model."""
+
+
+class LlamaRequest(ConstraintFields, title="LlamaCompletion"):
+    """The body of llama.cpp's /completion."""
+
+    prompt: str | Several | Ids | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
+    model: str | None = None
+    n_predict: Annotated[int, Field(ge=-2, le=1 << 20)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=1 << 20)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    seed: Annotated[int, Field(ge=-1, lt=2**64)] | None = None
+    stop: StopStrings | None = None
+    stream: bool = False
+    repeat_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    ignore_eos: bool | None = None
+    logit_bias: Annotated[list[tuple[int, float | Literal[False]]], Field(max_length=1024)] | None = None
+    n_probs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_hints(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: each for name, each in value.items() if name not in _HINTS}  # type: ignore[reportUnknownVariableType]
+
+    def text(self, name: str) -> CompletionRequest:
+        """The same as a request for texts. name: of the model where none is given. Raises ApiError."""
+        said: dict[str, Any] = self.constraint_fields() | {"model": self.model or name, "prompt": self.prompt}
+        said |= {each: getattr(self, each) for each in ("stop", "stream", "presence_penalty", "frequency_penalty")}
+        said |= {each: _or(getattr(self, each), usual) for each, usual in _USUAL.items()}
+        said |= {"repetition_penalty": self.repeat_penalty, "ignore_eos": self.ignore_eos}
+        said["max_tokens"] = self.n_predict if self.n_predict is not None and self.n_predict > 0 else None
+        said["seed"] = None if self.seed == -1 else self.seed
+        said["logprobs"] = self.n_probs or None
+        if self.logit_bias is not None:
+            banned = [token for token, bias in self.logit_bias if bias is False]
+            if banned:
+                raise ApiError("logit_bias: a bias is a number; -100 is what keeps a token out", ("logit_bias",))
+            said["logit_bias"] = {str(token): float(bias) for token, bias in self.logit_bias}
+        return translated(said, CompletionRequest)
+
+
+class SglangSampling(RequestBase):
+    """SGLang's `sampling_params`."""
+
+    max_new_tokens: Annotated[int, Field(ge=1, le=1 << 20)] = 128
+    min_new_tokens: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=1e6)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=1 << 20)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    n: Annotated[int, Field(ge=1, le=1 << 16)] | None = None
+    stop: StopStrings | None = None
+    stop_token_ids: Annotated[list[int], Field(max_length=1024, fail_fast=True)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    ignore_eos: bool | None = None
+    sampling_seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    json_schema: str | dict[str, Any] | None = None
+    regex: str | None = None
+    ebnf: str | None = None
+    structural_tag: str | dict[str, Any] | None = None
+    # Hints
+    skip_special_tokens: Literal[True] | None = None
+    spaces_between_special_tokens: bool | None = None
+    no_stop_trim: Literal[False] | None = None
+
+
+_SAME = (
+    *("temperature", "top_p", "top_k", "min_p", "n", "stop", "stop_token_ids", "repetition_penalty"),
+    *("frequency_penalty", "presence_penalty", "ignore_eos", "json_schema", "regex", "ebnf"),
+)
+
+
+class SglangRequest(RequestBase, title="SglangGenerate"):
+    """The body of SGLang's /generate."""
+
+    text: str | Several | None = None
+    input_ids: Ids | Annotated[list[Ids], Field(min_length=1, fail_fast=True)] | None = None
+    sampling_params: SglangSampling = SglangSampling()
+    stream: bool = False
+    return_logprob: Literal[False] | None = None
+    rid: str | Several | None = None
+    model: str | None = None
+
+    @model_validator(mode="after")
+    def _has_a_prompt(self) -> SglangRequest:
+        """Check that there is one prompt, or one list of them."""
+        if (self.text is None) == (self.input_ids is None):
+            raise ValueError("give text or input_ids, one of the two")
+        return self
+
+    @property
+    def is_single(self) -> bool:
+        """True for one text of one prompt, which is answered without a list around it."""
+        several: Any = self.text if self.text is not None else self.input_ids
+        is_list = isinstance(several, list) and not isinstance(several[0], int)
+        return not is_list and (self.sampling_params.n or 1) == 1
+
+    def texts(self, name: str) -> CompletionRequest:
+        """The same as a request for texts. name: of the model where none is given. Raises ApiError."""
+        chosen = self.sampling_params
+        said: dict[str, Any] = {each: getattr(chosen, each) for each in _SAME}
+        said |= {"model": self.model or name, "stream": self.stream, "seed": chosen.sampling_seed}
+        said |= {"max_tokens": chosen.max_new_tokens, "min_tokens": chosen.min_new_tokens}
+        said["prompt"] = self.input_ids if self.text is None else self.text
+        if chosen.structural_tag is not None:
+            said["structured_outputs"] = StructuredOutputs(structural_tag=chosen.structural_tag).model_dump(
+                by_alias=True, exclude_none=True
+            )
+        return translated(said, CompletionRequest)
+
+
+def _or(value: Any, usual: Any) -> Any:
+    return usual if value is None else value

@@ -1,0 +1,178 @@
+"""Bodies of Ollama's API, and the chats and texts that they come to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from .chat import ChatRequest, CompletionRequest, translated
+from .fields import ConstraintFields, EchoBase, RequestBase, Schema
+
+LATEST = ":latest"
+USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
+"""What Ollama takes where a request says nothing."""
+_HINTS = frozenset(
+    {
+        *("num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "use_mmap", "use_mlock", "numa"),
+        *("low_vram", "f16_kv", "vocab_only", "repeat_last_n", "penalize_newline"),
+    }
+)
+"""Options of how Ollama runs a model, which are settings of the server here."""
+
+
+class OllamaOptions(RequestBase):
+    """How tokens are chosen, and how many."""
+
+    num_predict: int | None = None
+    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=1 << 20)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    seed: int | None = None
+    stop: str | Annotated[list[str], Field(max_length=16, fail_fast=True)] | None = None
+    repeat_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_hints(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: each for name, each in value.items() if name not in _HINTS and each is not None}  # type: ignore[reportUnknownVariableType]
+
+    def said(self) -> dict[str, Any]:
+        """As requests here have them."""
+        found = USUAL | self.model_dump(exclude={"num_predict", "repeat_penalty", "seed"}, exclude_none=True)
+        found |= {"repetition_penalty": self.repeat_penalty}
+        found["max_tokens"] = self.num_predict if self.num_predict is not None and self.num_predict >= 0 else None
+        found["seed"] = self.seed if self.seed is not None and self.seed >= 0 else None
+        return found
+
+
+class OllamaFunction(RequestBase):
+    """The function of a call, with its arguments. index: which call it is"""
+
+    name: str
+    arguments: dict[str, Any]
+    index: int | None = None
+    description: str | None = None
+
+
+class OllamaCall(EchoBase):
+    """A call that the model made before."""
+
+    function: OllamaFunction
+    id: str | None = None
+    type: Literal["function"] | None = None
+
+
+class OllamaMessage(EchoBase):
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str = ""
+    thinking: str | None = None
+    tool_calls: Annotated[list[OllamaCall], Field(max_length=1024, fail_fast=True)] | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+    images: Annotated[list[Any], Field(max_length=0)] | None = None
+
+
+class OllamaBase(ConstraintFields):
+    """The fields that chats and texts share; those of constraints are those of /v1/chat/completions."""
+
+    model: str
+    stream: bool = True
+    format: Literal["", "json"] | Schema | None = None
+    options: OllamaOptions | None = None
+    think: bool | Literal["low", "medium", "high"] | None = None
+    keep_alive: str | float | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+    def _said(self) -> dict[str, Any]:
+        """What is the same in chats and texts, as requests here have it."""
+        said = self.constraint_fields() | (self.options or OllamaOptions()).said()
+        said |= {"model": self.model.removesuffix(LATEST), "stream": self.stream}
+        if self.format == "json":
+            said["response_format"] = {"type": "json_object"}
+        elif isinstance(self.format, dict):
+            said["response_format"] = {"type": "json_object", "schema": self.format}
+        return said
+
+    def _chat(self, messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        said = self._said() | {"messages": list(messages), "logprobs": self.logprobs, "top_logprobs": self.top_logprobs}
+        if self.think is False:
+            said["reasoning"] = {"enabled": False}
+        elif isinstance(self.think, str):
+            said["reasoning"] = {"effort": self.think}
+        return said
+
+
+class OllamaChat(OllamaBase):
+    """The body of /api/chat."""
+
+    messages: Annotated[list[OllamaMessage], Field(max_length=65536, fail_fast=True)] | None = None
+    tools: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
+
+    def chat(self) -> ChatRequest:
+        """The same as a chat. Raises ApiError."""
+        return translated(self._chat(self._messages()) | {"tools": self.tools or None}, ChatRequest)
+
+    def _messages(self) -> list[dict[str, Any]]:
+        """Messages whose calls have ids: a result is of the first call of its name that has none."""
+        found: list[dict[str, Any]] = []
+        open_calls: list[tuple[str, str]] = []
+        for number, message in enumerate(self.messages or ()):
+            said: dict[str, Any] = {"role": message.role, "content": message.content}
+            if message.thinking:
+                said["reasoning_content"] = message.thinking
+            if message.tool_calls:
+                several = [(each.id or f"call_{number}_{at}", each) for at, each in enumerate(message.tool_calls)]
+                open_calls = [(key, each.function.name) for key, each in several]
+                said["tool_calls"] = [
+                    {
+                        "id": key,
+                        "function": {"name": each.function.name, "arguments": json.dumps(each.function.arguments)},
+                    }
+                    for key, each in several
+                ]
+            if message.role == "tool":
+                likely = [each for each in open_calls if message.tool_name in (None, each[1])] or open_calls
+                said["tool_call_id"] = message.tool_call_id or (likely[0][0] if likely else f"call_{number}")
+                open_calls = [each for each in open_calls if each[0] != said["tool_call_id"]]
+            found.append(said)
+        return found
+
+
+class OllamaGenerate(OllamaBase):
+    """The body of /api/generate. raw: the prompt is read as it is; else it is what a user says"""
+
+    prompt: str = ""
+    system: str | None = None
+    raw: bool | None = None
+    images: Annotated[list[Any], Field(max_length=0)] | None = None
+    context: Annotated[list[int], Field(max_length=0)] | None = None
+    suffix: Literal[""] | None = None
+    template: Literal[""] | None = None
+
+    def chat(self) -> ChatRequest:
+        """The same as a chat. Raises ApiError."""
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return translated(self._chat([*system, {"role": "user", "content": self.prompt}]), ChatRequest)
+
+    def text(self) -> CompletionRequest:
+        """The same as a text. Raises ApiError."""
+        return translated(self._said() | {"prompt": self.prompt}, CompletionRequest)
+
+
+class OllamaName(RequestBase):
+    """The body of /api/show."""
+
+    model: str | None = None
+    name: str | None = None
+    verbose: bool | None = None
