@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from numbers import Real
 from operator import index
+from pathlib import Path
 from typing import Any, TypeGuard, TypeVar, cast
 
 from .errors import OptionError
@@ -75,6 +76,16 @@ def texts_of(values: Any, what: str, each: str) -> list[str]:
     if several is None:
         raise OptionError(f"{what} must be a text or a list of texts, not {shown(values)}{_instead(values)}")
     return [text_of(value, f"{each} {number}") for number, value in enumerate(several)]
+
+
+def text_in_file(path: Path, what: str) -> str:
+    """The text of a file in UTF-8. what: names it. Raises OptionError."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{what} cannot be read: {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise OptionError(f"{what} in {path} is not UTF-8, at byte {error.start}") from None
 
 
 def items_of(values: Any) -> list[Any] | None:

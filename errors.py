@@ -28,6 +28,10 @@ class TrellmError(Exception):
     """Base of all errors raised on purpose: a user's mistake, or a model's."""
 
 
+class TrellmWarning(UserWarning):
+    """What is likely a mistake of the user's and can be run nevertheless."""
+
+
 class OptionError(TrellmError, ValueError):
     """An argument or option that cannot be used; the message says which are possible."""
 

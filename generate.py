@@ -6,24 +6,26 @@ gives a `Person` for a prompt, and a `list[Person]` for a list of prompts.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
-from . import guides
-from .checks import items_of, mapping_of, one_of, switch, text_of, texts_of, whole
+from . import elsewhere, guides
+from .checks import items_of, mapping_of, one_of, switch, text_in_file, text_of, texts_of, whole
 from .engine.arguments import check_model
 from .engine.decode.after import After
 from .engine.decode.frames import FrameOption, frame_of
 from .engine.extraction import Extractor
-from .engine.formats import format_of, values_of_type
+from .engine.formats import format_of, values_by_text, values_of_type
 from .engine.generator import Generator, run_together, values_of
 from .engine.models.protocol import Model
 from .engine.options import CallOptions, Options
 from .engine.prompts.description import describe as describe_schema
 from .engine.prompts.given import Prompt, prompt_of
 from .engine.structures import structure_of
-from .errors import OptionError
+from .errors import OptionError, SchemaError, TrellmWarning
 from .guides.limits import Limits
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class JSONOptions(AroundOptions, total=False):
     contexts: Mapping[str, str | Sequence[str] | Quote] | None
     unenforced: Unenforced
     describe: bool
+    strict: bool
     limits: Limits | None
 
 
@@ -130,8 +133,8 @@ def choice(  # pyright: ignore[reportOverlappingOverload]
 ) -> Generator[T]: ...
 @overload
 def choice(
-    model: Model, choices: Iterable[str], *, limits: Limits | None = None, **around: Unpack[AroundOptions]
-) -> Generator[str]: ...
+    model: Model, choices: Iterable[T], *, limits: Limits | None = None, **around: Unpack[AroundOptions]
+) -> Generator[T]: ...
 @overload
 def choice(
     model: Model, choices: Any, *, limits: Limits | None = None, **around: Unpack[AroundOptions]
@@ -141,8 +144,9 @@ def choice(
 ) -> Generator[Any]:
     """One of the texts. Value: what it stands for. after, thinking, frame: see `regex`.
 
-    choices: texts, which stand for themselves; a dict of values by text, such as {"yes": True, "no": False}; an Enum
-        class or a Literal, whose values are written as `str` does and stand for the members, or the values
+    choices: texts, which stand for themselves, or numbers and booleans, written as `str` does; a dict of values by
+        text, such as {"yes": True, "no": False}; an Enum class or a Literal, whose values are written as `str` does and
+        stand for the members, or the values
     Raises LanguageError for a text that the vocabulary cannot spell, OptionError for values that are written alike.
     """
     check_model(model, "generate.choice", choices)
@@ -152,7 +156,10 @@ def choice(
     if isinstance(choices, Mapping):
         written = dict(cast("Mapping[Any, Any]", choices))
     if isinstance(choices, (set, frozenset)):
-        choices = sorted(cast("set[str]", choices))
+        choices = sorted(cast("set[Any]", choices), key=str)
+    several = None if written is not None else items_of(choices)
+    if several is not None and any(isinstance(each, (int, float)) for each in several):
+        choices, written = None, values_by_text("choices", [(each, each) for each in several])
     texts = texts_of(choices if written is None else list(written), "choices", "choice")
     guide = guides.ChoiceGuide(texts, model.vocabulary, limits=limits)
     convert = None if written is None else written.__getitem__
@@ -168,9 +175,9 @@ def fsm(model: Model, machine: Any, *, limits: Limits | None = None, **around: U
 
 def cfg(
     model: Model,
-    grammar: str | Grammar,
+    grammar: str | Path | Grammar,
     start: str | None = None,
-    syntax: Literal["lark", "gbnf"] = "lark",
+    syntax: Literal["auto", "lark", "gbnf"] = "auto",
     *,
     contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
     limits: Limits | None = None,
@@ -178,8 +185,9 @@ def cfg(
 ) -> Generator[str]:
     """A text of a context-free grammar. Value: str. after, thinking, frame: see `regex`.
 
-    grammar: in Lark's language or llama.cpp's GBNF, as `syntax` says, or read already; start: the rule that the
-    whole text must match, "start" (Lark) or "root" (GBNF) if not given.
+    grammar: in Lark's language or llama.cpp's GBNF, as `syntax` says, by default as it looks, the path of a file as
+    `pathlib.Path`, or read already; start: the rule that the whole text must match, "start" (Lark) or "root" (GBNF)
+    if not given.
     contexts: texts that `quote(name)` in a Lark grammar quotes from, by name; `Generation.spans` has the places
     limits: of work and memory, see `Limits`
     Raises GrammarError, LanguageError, LimitError.
@@ -188,10 +196,11 @@ def cfg(
 
     check_model(model, "generate.cfg", grammar)
     if not isinstance(grammar, Grammar):
+        grammar = text_in_file(grammar, "generate.cfg: the grammar") if isinstance(grammar, Path) else grammar
         text_of(grammar, "generate.cfg: the grammar")
     if start is not None:
         text_of(start, "start, the name of a rule,")
-    one_of(syntax, "syntax", ("lark", "gbnf"))
+    one_of(syntax, "syntax", ("auto", "lark", "gbnf"))
     _check_contexts(contexts)
     guide = guides.CFGGuide(grammar, model.vocabulary, start, syntax, contexts, limits=limits)
     return Generator(model, guide, limits=limits, **_around(around))
@@ -324,14 +333,16 @@ def json(
     contexts: Mapping[str, str | Sequence[str] | Quote] | None = None,
     unenforced: Unenforced = "refuse",
     describe: bool = False,
+    strict: bool = False,
     limits: Limits | None = None,
     **around: Unpack[AroundOptions],
 ) -> Generator[Any]:
     """JSON text that satisfies a schema, parsed. Value: of the type asked for. after, thinking, frame: see `regex`.
 
-    schema: a JSON Schema as a dict, as JSON text, or True (the value is what `json.loads` gives); a pydantic
-        model, dataclass, TypedDict or other type that pydantic knows (an instance of it); a function (a dict of
-        its arguments). What pydantic checks beyond its schema may still refuse an output: see `ConversionError`.
+    schema: a JSON Schema as a dict, as JSON text, as the path of a file, a `pathlib.Path`, or True (the value is what
+        `json.loads` gives); a pydantic model, dataclass, TypedDict or other type that pydantic knows (an instance of
+        it); a function (a dict of its arguments). What pydantic checks beyond its schema may still refuse an output:
+        see `ConversionError`.
     order: "schema" writes members in the order of the schema, others after them; "any" in any order
     spelling: of numbers, "plain" as people write them and json.dumps does, or "any" that JSON allows
     whitespace, indent, escapes, resources, formats, max_cases, contexts: see `guides.JSONGuide`; `Generation.spans`
@@ -339,6 +350,8 @@ def json(
     unenforced: "refuse", or "allow" keywords that cannot be enforced: `Generation.unenforced` says whether they hold
     describe: put the schema as `prompts.describe` writes it behind texts, and behind the last message of a user in
         chats; token ids are refused. `Generation.prompt` has what the model read
+    strict: refuse keywords that JSON Schema does not have and that look like some that it has, and a schema without
+        any, which is likely a value; else a `TrellmWarning` names them
     limits: of work and memory, see `Limits`
     Raises SchemaError, LimitError, OptionError.
     """
@@ -350,8 +363,10 @@ def json(
     one_of(unenforced, "unenforced", ("refuse", "allow"))
     switch(formats, "formats")
     switch(describe, "describe")
+    switch(strict, "strict")
     mapping_of(resources, "resources", "schemas by URI")
     _check_contexts(contexts)
+    schema = text_in_file(schema, "generate.json: the schema") if isinstance(schema, Path) else schema
     structure = structure_of(schema)
     guide = guides.JSONGuide(
         structure.schema,
@@ -368,6 +383,11 @@ def json(
         unenforced=unenforced,
         limits=limits,
     )
+    strange = guide.strange_keywords
+    if strange and strict:
+        raise SchemaError(strange[0].reason, strange[0].pointer)
+    for each in strange:
+        warnings.warn(f"{each.reason} (at {each.pointer})", TrellmWarning, stacklevel=2)
     description = describe_schema(structure.schema) if describe else ""
     return Generator(model, guide, structure.convert, limits, description=description, **_around(around))
 
@@ -416,3 +436,7 @@ def _check_contexts(contexts: Any) -> None:
             texts_of(context, f"the context {name!r}", "document")
         elif isinstance(context, str):
             text_of(context, f"the context {name!r}")
+
+
+def __getattr__(name: str) -> Any:
+    raise elsewhere.missing(__name__, name, elsewhere.GENERATORS, __all__)

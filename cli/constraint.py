@@ -221,8 +221,9 @@ class ConstraintOptions:
                 limits=limits,
             )
         if self.grammar is not None:
-            syntax = self.syntax or "lark"
-            return CFGGuide(self.grammar, vocabulary, self.start, syntax, self.contexts or None, limits=limits)
+            return CFGGuide(
+                self.grammar, vocabulary, self.start, self.syntax or "auto", self.contexts or None, limits=limits
+            )
         if self.pattern is not None:
             return RegexGuide(self.pattern, vocabulary, self.flags, self.dialect, limits=limits)
         if self.kind is None:
@@ -340,7 +341,7 @@ _OPTIONS = (
     click.option(
         "--syntax",
         type=click.Choice(["lark", "gbnf"]),
-        help="The language that --grammar is written in: Lark's or llama.cpp's GBNF. [default: lark]",
+        help="The language of --grammar: Lark's or llama.cpp's GBNF. [default: GBNF where a rule has ::=]",
     ),
     click.option(
         "--start",

@@ -118,6 +118,7 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
     help='A file of prompts, - for standard input; each line a prompt or {"prompt": ..., ...}.',
 )
 @click.option("--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output.")
+@click.option("--overwrite", is_flag=True, help="Write over what the file of --out has.")
 @click.option("--resume", is_flag=True, help="Go on where a run ended: prompts whose results --out has are done.")
 @click.option(
     "--include",
@@ -170,6 +171,7 @@ def generate(
     prompts: TextIO | None,
     out: str | None,
     resume: bool,
+    overwrite: bool,
     include: tuple[str, ...],
     include_word: tuple[str, ...],
     max_tokens: int | None,
@@ -226,6 +228,12 @@ def generate(
         raise click.UsageError(f"--draft {draft} guesses single tokens; leave it out with --beams or --search")
     if resume and (out is None or out == "-" or diagnose is not None):
         raise click.UsageError("--resume goes on with the file of --out; name it, and leave --diagnose out")
+    if overwrite and (out is None or resume):
+        raise click.UsageError("--overwrite is for a file of --out that is begun anew; leave it out")
+    if out not in (None, "-") and not (resume or overwrite) and _has_lines(Path(str(out))):
+        raise click.UsageError(
+            f"--out {out} has results already; --resume goes on with them, --overwrite writes over them"
+        )
     if describe and constraint.structure is None:
         raise click.UsageError("--describe belongs to --schema or --pydantic, which are missing")
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
@@ -317,6 +325,14 @@ def make_generator(
     description = prompts.describe(constraint.structure) if is_described else ""
     about: Any = {"frame": frame, "natural": constraint.natural, "description": description}
     return Generator(model, guide, limits=limits, after=after, **about)
+
+
+def _has_lines(path: Path) -> bool:
+    """Whether there is a file with something in it, and no device or pipe."""
+    try:
+        return path.is_file() and path.stat().st_size > 0
+    except (OSError, ValueError):  # of a path that cannot be written either
+        return False
 
 
 def _given(prompts: TextIO | None) -> TextIO:

@@ -45,6 +45,11 @@ class Searching:
         from ..engine.search import Beam, Greedy, Sample
 
         random, beams, drawing = _given(self.random), _given(self.beams), _given(self.drawing)
+        if random.get("temperature") == 0:
+            if self.kind is not None or self.samples > 1:
+                said = f"-n {self.samples}" if self.kind is None else f"--search {self.kind}"
+                raise click.UsageError(f"{said} draws texts, and --temperature 0 takes the likeliest tokens")
+            random = {}  # of the likeliest token alone there is nothing to choose
         if self.kind is not None:
             if self.width is not None or beams:
                 raise click.UsageError(f"--search {self.kind} draws texts; leave out --beams, and what goes with it")
@@ -74,8 +79,9 @@ class Searching:
 _OPTIONS = (
     click.option(
         "--temperature",
-        type=NumberType(1e-6, 1e6),
-        help="Choose at random; below 1 sharper, above 1 wilder. [default: greedy]",
+        "--temp",
+        type=NumberType(0, 1e6),
+        help="Choose at random; below 1 sharper, above 1 wilder. [default: 0, the likeliest tokens]",
     ),
     click.option("--top-k", type=click.IntRange(1), help="Choose at random among the K most likely tokens."),
     click.option(

@@ -146,13 +146,13 @@ def values_of_type(kind: Any) -> dict[str, Any] | None:
     Raises OptionError for one without values, or with two that are written alike.
     """
     if isinstance(kind, EnumMeta):
-        return _texts(kind.__name__, [(member.value, member) for member in list[Any](kind)])
+        return values_by_text(kind.__name__, [(member.value, member) for member in list[Any](kind)])
     if get_origin(kind) is Literal:
-        return _texts(str(kind), [(value, value) for value in get_args(kind)])
+        return values_by_text(str(kind), [(value, value) for value in get_args(kind)])
     return None
 
 
-def _texts(name: str, values: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
+def values_by_text(name: str, values: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
     """The results by the text of their values."""
     texts: dict[str, Any] = {}
     if not values:

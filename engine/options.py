@@ -345,7 +345,9 @@ def unknown_option(name: str, value: Any, possible: Collection[str], everywhere:
         belongs_to_run = name in ("logprobs", "diagnostics", "trace")
         return f"{what}: {_OF_RUN.format(name=name) if belongs_to_run else _OF_SEVERAL}"
     near = get_close_matches(name, possible, 1)
-    if name in _MEANT:
+    if name == "temperature" and value == 0:
+        hint = "the likeliest tokens are what search=Greedy() takes, the default"
+    elif name in _MEANT:
         hint = _MEANT[name]
     elif near:
         hint = f"did you mean {near[0]}?"

@@ -13,7 +13,7 @@ from ..kernels.chart.layout import EPSILON
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import HORIZON, ChartAutomaton
 from .given import states_of, vocabulary_of
-from .grammar import Grammar, check, parse_gbnf, parse_lark
+from .grammar import Grammar, check, is_gbnf, parse_gbnf, parse_lark
 from .grammar.ambiguity import without_ambiguity
 from .grammar.grammar import nullable, reachable, references
 from .grammar.inlining import inlined
@@ -31,9 +31,9 @@ from .quoting.quotation import Context, Quote, fragment_of_quote
 from .quoting.quoted_pieces import QuotedPieces, marks
 from .quoting.source import Span
 
-Syntax = Literal["lark", "gbnf"]
+Syntax = Literal["auto", "lark", "gbnf"]
 
-_SYNTAXES = ("lark", "gbnf")
+_SYNTAXES = ("auto", "lark", "gbnf")
 MAX_BODY = 60
 """Characters of a rule's body in a picture."""
 
@@ -55,7 +55,7 @@ class CFGGuide(LiftedGuide, Drawable):
     """Texts of a context-free grammar.
 
     grammar: the text of a grammar, or a `Grammar`; start: its start rule ("start" for Lark, "root" for GBNF
-    if not given); syntax: the language that the text is in, "lark" or "gbnf".
+    if not given); syntax: the language that the text is in, "lark", "gbnf", or "auto", GBNF where a rule has `::=`.
     contexts: texts that `quote(name)` in a text in Lark's language quotes from, by name; a text, several, or a `Quote`
     limits: what a call may take, see `Limits`
     Raises GrammarError for a malformed grammar, LanguageError if it has no text or the vocabulary cannot
@@ -67,7 +67,7 @@ class CFGGuide(LiftedGuide, Drawable):
         grammar: str | Grammar,
         vocabulary: Vocabulary,
         start: str | None = None,
-        syntax: Syntax = "lark",
+        syntax: Syntax = "auto",
         contexts: Mapping[str, Context] | None = None,
         *,
         limits: Limits | None = None,
@@ -155,7 +155,7 @@ def _shortened(text: str) -> str:
 
 def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, Context] | None) -> Grammar:
     one_of(syntax, "syntax", _SYNTAXES)
-    if syntax == "lark":
+    if syntax == "lark" or (syntax == "auto" and not is_gbnf(grammar_text(text))):
         return parse_lark(text, "start" if start is None else start, contexts=contexts)
     if contexts is not None:
         text = grammar_text(text)

@@ -21,7 +21,16 @@ from .graph.spans import span_of
 from .json_schema import CompiledSchema, Form, Order, SchemaLowering, SchemaOptions, Spacing, Spelling, check
 from .json_schema.algebra.cases import Normal
 from .json_schema.automata.spelling import PLAIN, Escapes
-from .json_schema.coverage import MOST_LEFT_OUT, Covered, Unenforced, coverage, separable, without
+from .json_schema.coverage import (
+    MOST_LEFT_OUT,
+    Covered,
+    StrangeKeyword,
+    Unenforced,
+    coverage,
+    separable,
+    strange_keywords,
+    without,
+)
 from .json_schema.final_check import FinalCheck
 from .json_schema.lower.form import Whitespace
 from .json_schema.lower.protocol import Marks
@@ -174,6 +183,11 @@ class JSONGuide(LiftedGuide):
     def coverage(self) -> list[Covered]:
         """Every keyword of the schema with its JSON pointer: enforced, an annotation, or refused, with the reason."""
         return coverage(self.schema, self._left_out, self._formats)
+
+    @property
+    def strange_keywords(self) -> list[StrangeKeyword]:
+        """Keywords that look like mistakes in writing, and a schema that looks like a value."""
+        return strange_keywords(self.schema)
 
     def unenforced_in(self, text: str) -> dict[str, bool | None]:
         """By the JSON pointers of the keywords that were left out, whether they hold of a complete text.

@@ -684,7 +684,7 @@ class TestGenerate:
         monkeypatch.setattr(FunctionModel, "logits", lambda self, hidden, rows, ids: _nan(len(rows), ids))
         out = tmp_path / "out.jsonl"
         out.write_text("precious")
-        assert main(["generate", "-m", model, "-r", "[0-9]+", "-p", "On ", "--out", str(out)]) == 1
+        assert main(["generate", "-m", model, "-r", "[0-9]+", "-p", "On ", "--out", str(out), "--overwrite"]) == 1
         assert "NaN" in capsys.readouterr().err
         assert out.read_text() == "precious"
         assert list(tmp_path.glob(".*")) == []
@@ -695,7 +695,7 @@ class TestGenerate:
             (["-r", "a"], "--prompt or a file of them as --prompts"),
             (["-r", "[0-9]{4}", "-p", "x", "--max-tokens", "3"], "shortest output of this constraint takes 4 tokens"),
             (["-r", "a", "-p", "x", "--stop", "b"], "cut a constrained output short"),
-            (["-p", "x", "--temperature", "0"], "temperature"),
+            (["-p", "x", "--temperature", "-1"], "temperature"),
             (["-p", "x", "--max-tokens", "0"], "--max-tokens"),
             (["-p", "x", "--logprobs"], "--out"),
             (["-p", "x", "--top-logprobs", "2"], "--top-logprobs goes into"),
@@ -845,7 +845,7 @@ class TestWords:
             (["-p", "a", "--include", "\udcff"], "not UTF-8"),
             (["-p", "a", "-c", "\udcff"], "not UTF-8"),
             (["-p", "a", "-r", "\udcff"], "not UTF-8"),
-            (["-p", "a", "--temperature", "nan"], "a number from 1e-06 up to 1e+06"),
+            (["-p", "a", "--temperature", "nan"], "a number from 0 up to 1e+06"),
             (["-p", "a", "--top-p", "0"], "a number above 0 up to 1"),
             (["-p", "a", "-r", "a{9}", "--max-tokens", "3"], "--max-tokens 3 is too small"),
             (["-p", "a", "--seed", str(2**70)], "--seed "),

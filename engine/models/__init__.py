@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from ...elsewhere import LOADING, MODELS, missing, unknown_argument
 from ...errors import OptionError
 from .protocol import Model, Tokenizer
 
@@ -42,6 +44,7 @@ def transformers(
     trust_remote_code: bool = False,
     adapter: Any = None,
     weights: str | None = None,
+    **others: Any,
 ) -> DecoderModel | EncoderDecoderModel:
     """A model of the transformers library: its name or path, or the loaded model and tokenizer; or a path in `.gguf`.
 
@@ -64,13 +67,20 @@ def transformers(
         CPU, and saves them in the user's cache, from where they are mapped the next time. Of a loaded model, too, of
         which nothing is saved. docs/models.md has more. Needs the package gguf
 
-    A loaded model may be wrapped by PEFT, its adapter in the layers, or spread by accelerate.
+    A loaded model may be wrapped by PEFT, its adapter in the layers, or spread by accelerate; or be a pipeline of
+    transformers, which has its tokenizer.
     Raises OptionError for an architecture that cannot be run, and for what cannot be loaded, VocabularyError for a
     tokenizer.
     """
     from ...checks import switch
 
     switch(cache, "cache")
+    if others.keys() == {"torch_dtype"} and dtype is None:  # as transformers called it
+        dtype = others.pop("torch_dtype")
+    for name in others:
+        raise unknown_argument(name, LOADING, [*signature(transformers).parameters][1:-1])
+    if all(hasattr(model, name) for name in ("model", "tokenizer", "task")):  # a pipeline
+        model, tokenizer = model.model, model.tokenizer if tokenizer is None else tokenizer
     from .load_options import LoadOptions, lasting_place
     from .loading import adapted, load  # which takes two seconds the first time
 
@@ -194,3 +204,7 @@ def ziplm(text: str, *, alphabet: str | None = None, conversion: float = math.lo
 
     asked = {"text": text, "alphabet": alphabet, "conversion": conversion}
     return ZipModel(text, alphabet, conversion).made_by(ziplm, asked)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("trellm.models", name, MODELS, __all__)

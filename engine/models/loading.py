@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +26,8 @@ from .wrapped import is_absent, prompt_learned, unwrapped
 
 _REASON = 300
 """How many characters of another library's message are told."""
+_TOKENIZERS = frozenset(["vocab.json", "vocab.txt", "merges.txt", "bpe.codes", "tekken.json"])
+"""Files of tokenizers that are not called so."""
 _WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")
 
 
@@ -35,7 +40,7 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
     if is_gguf(path):
         return _of_gguf(path, tokenizer, options)
     if os.path.isdir(path):
-        _check_folder(Path(path))
+        _check_folder(Path(path), needs_tokenizer=tokenizer is None)
         if options.revision is not None:
             raise OptionError(f"revision={options.revision!r}: {path!r} is a folder, which has no revisions")
     adapter = None if options.adapter is None else _adapter(options.adapter)
@@ -45,10 +50,11 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
     try:
         config = hub.AutoConfig.from_pretrained(path, **options.of_config)
         auto = hub.AutoModelForSeq2SeqLM if getattr(config, "is_encoder_decoder", False) else hub.AutoModelForCausalLM
-        if options.weights is None:
-            model = auto.from_pretrained(path, **options.of_weights)
-        else:
-            model = load_quantized(path, config, auto, options)
+        with _quiet_outside_terminals():
+            if options.weights is None:
+                model = auto.from_pretrained(path, **options.of_weights)
+            else:
+                model = load_quantized(path, config, auto, options)
         if options.device is not None:
             model = model.to(options.device)
         if tokenizer is None:
@@ -155,7 +161,7 @@ def _no_adapter(place: str, error: Exception) -> str:
     )
 
 
-def _check_folder(folder: Path) -> None:
+def _check_folder(folder: Path, *, needs_tokenizer: bool) -> None:
     config = folder / "config.json"
     if not config.is_file():
         raise OptionError(f"the folder {str(folder)!r} has no config.json, and so no model of transformers")
@@ -167,6 +173,29 @@ def _check_folder(folder: Path) -> None:
         raise OptionError(f"{str(config)!r} is no JSON object, and so no configuration of a model")
     if not any(file.name.endswith(_WEIGHTS) for file in folder.iterdir()):
         raise OptionError(f"the folder {str(folder)!r} has no weights, such as model.safetensors")
+    if needs_tokenizer and not any(_is_of_tokenizer(file.name) for file in folder.iterdir()):
+        raise OptionError(
+            f"the folder {str(folder)!r} has no tokenizer, such as tokenizer.json: save it there with "
+            "tokenizer.save_pretrained(folder), or give tokenizer="
+        )
+
+
+def _is_of_tokenizer(name: str) -> bool:
+    return "token" in name or name in _TOKENIZERS or name.endswith((".spm", ".model", ".tiktoken"))
+
+
+@contextmanager
+def _quiet_outside_terminals() -> Generator[None]:
+    """A block in which transformers shows no bars where standard error is no terminal."""
+    logging: Any = import_module("transformers.utils.logging")
+    is_quiet = not sys.stderr.isatty() and logging.is_progress_bar_enabled()
+    if is_quiet:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if is_quiet:
+            logging.enable_progress_bar()
 
 
 def _why_not(path: str, error: Exception, options: LoadOptions) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from operator import index
 from typing import Any, NamedTuple, cast
 
@@ -31,6 +32,8 @@ NO_OPTIONS = {
     "return_assistant_tokens_mask": _KEPT,
 }
 """Arguments of `apply_chat_template` that are given elsewhere, or not at all."""
+ROLES = ("user", "assistant", "system", "developer", "tool", "function")
+"""Roles that others are likely meant to be; templates may know more."""
 CHAT = '[{"role": "user", "content": "..."}]'
 
 
@@ -121,7 +124,10 @@ def _message(value: Any, what: str) -> dict[str, Any]:
         text_of(key, f"{what}: a key")
     if "role" not in message:
         raise OptionError(f'{what} has no role, such as "user": {brief(message)}')
-    text_of(message["role"], f"{what}, the role")
+    role = text_of(message["role"], f"{what}, the role")
+    near = [] if role in ROLES else get_close_matches(role.casefold(), ROLES, 1, 0.75)
+    if near:
+        raise OptionError(f"{what} has the role {role!r}; did you mean {near[0]!r}?")
     content = message.get("content")
     if content is None:
         if not any(value is not None for key, value in message.items() if key not in ("role", "content")):

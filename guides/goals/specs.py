@@ -8,7 +8,7 @@ from operator import index
 from types import EllipsisType
 from typing import Any, Protocol, runtime_checkable
 
-from ...checks import any_text_of, brief
+from ...checks import any_text_of, brief, items_of
 from ...errors import LimitError, OptionError
 from ..given import bytes_of
 
@@ -245,6 +245,8 @@ def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
 
 def _parts(name: str, goals: Sequence[Any], word: Any) -> tuple[Goal, ...]:
     """Goals within another."""
+    if len(goals) == 1 and (several := items_of(goals[0])) and not all(isinstance(each, int) for each in several):
+        goals = several  # which a list of ids is not
     if not goals:
         raise OptionError(f"{name}() is empty; give it at least one goal")
     return tuple(_inner(name, goal, word) for goal in goals)

@@ -40,6 +40,14 @@ _DIGITS = 9
 STEPS_PER_WORD, STEPS_PER_CHARACTER = 150, 30
 
 
+_RULE = re.compile(r"^[^\S\n]*+[\w-]++\s*+::=", re.M)  # reads each character once
+
+
+def is_gbnf(text: str) -> bool:
+    """Tell whether a grammar is written in GBNF: a line begins a rule with `::=`, which Lark has not."""
+    return _RULE.search(text) is not None
+
+
 def parse_gbnf(text: str, start: str = "root", *, max_rules: int = 100_000, max_depth: int = 100) -> Grammar:
     """The grammar that `text` describes in GBNF, checked.
 

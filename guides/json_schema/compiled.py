@@ -14,6 +14,7 @@ from .algebra.normalise import Normaliser
 from .algebra.objects import member
 from .algebra.strings import StringLanguage
 from .automata.conjunction import Conjunction
+from .clash import clashing
 from .read.documents import Documents
 from .read.options import SchemaOptions
 from .read.text import parsed
@@ -40,7 +41,8 @@ class CompiledSchema:
         contexts: Mapping[str, Quote] | None = None,
     ) -> None:
         options = options or SchemaOptions()
-        value = parsed(schema)
+        value = self._given = parsed(schema)
+        self._resources, self._options, self._contexts = resources, options, contexts
         self.language: StringLanguage = language or PatternLanguage()
         self.formulas = Formulas()
         self.documents = Documents(resources or {}, self.language.check, contexts)
@@ -61,8 +63,17 @@ class CompiledSchema:
 
     def check_has_instance(self) -> None:
         """Raise SchemaError, with the place of the conflict, if no value satisfies the schema."""
-        if not self.has_instance(self.root):
-            raise SchemaError("no value satisfies this schema", conflict(self.root, self._witnesses))
+        if self.has_instance(self.root):
+            return
+        place = conflict(self.root, self._witnesses)
+        several = clashing(self._given, self._is_impossible)
+        said = f": {', '.join(several[:-1])} and {several[-1]} exclude each other" if len(several) > 1 else ""
+        raise SchemaError(f"no value satisfies this schema{said}", place)
+
+    def _is_impossible(self, schema: Any) -> bool:
+        """Whether another schema, with the same resources and options, has no value."""
+        made = CompiledSchema(schema, self._resources, self._options, self.language, self._contexts)
+        return not made.has_instance(made.root)
 
     def normal(self, formula: Formula) -> Normal:
         """The normal form of a formula; alternatives without an instance may be left in it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from ..limits import spend
@@ -11,6 +12,7 @@ from .compiled import CompiledSchema
 from .read.dialects import is_array, is_object
 from .read.formats import ENFORCED
 from .read.subschema import Subschema, key_of
+from .read.text import show
 
 Unenforced = Literal["refuse", "allow"]
 Status = Literal["enforced", "annotation", "refused"]
@@ -26,6 +28,18 @@ TURNED = ("not", "if", "oneOf")
 """Keywords within which less may be allowed then: they are left out as a whole."""
 NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 MOST_LEFT_OUT = 64
+ANNOTATIONS = frozenset(
+    (
+        *("$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "$vocabulary", "title", "description", "default"),
+        *("examples", "example", "deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"),
+        *("contentSchema", "format", "definitions", "$defs", "id", "discriminator", "nullable", "externalDocs", "xml"),
+    )
+)
+"""Keywords that allow and forbid nothing, those of OpenAPI among them."""
+MOST_STRANGE = 64
+"""So many different names are compared with keywords, which takes a third of a millisecond each."""
+ALIKE = 0.8
+"""How alike a keyword and a mistake in writing it are, see `difflib.SequenceMatcher.ratio`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,38 @@ def coverage(schema: CompiledSchema, left_out: Mapping[str, str], formats: bool)
         spend(100 * len(place.value))
         found += [Covered(place.pointer_to(key), _status(place, key, formats)) for key in place.value]
     return sorted(found, key=lambda one: one.pointer)
+
+
+@dataclass(frozen=True, slots=True)
+class StrangeKeyword:
+    """What looks like a mistake in a schema that can be read nevertheless."""
+
+    pointer: str
+    reason: str
+
+
+def strange_keywords(schema: CompiledSchema) -> list[StrangeKeyword]:
+    """Keywords that JSON Schema does not have and that look like some that it has; a schema of nothing else at all."""
+    places = schema.documents.places
+    found: list[StrangeKeyword] = []
+    likely: dict[str, list[str]] = {}
+    for place in places:
+        spend(100 * len(place.value))
+        known = place.resource.dialect.keywords.keys() | ANNOTATIONS | {place.resource.dialect.id_keyword}
+        for key in (key for key in place.value if key not in known and not key.startswith(("x-", "$"))):
+            if key not in likely and len(likely) < MOST_STRANGE:
+                likely[key] = get_close_matches(key, known, 1, ALIKE)
+            near = likely.get(key)
+            if near and near[0] not in place.value:
+                said = f"{show(key)} is no keyword of JSON Schema, and says nothing; did you mean {show(near[0])}?"
+                found.append(StrangeKeyword(place.pointer_to(key), said))
+    root = min(places, key=lambda place: len(place.pointer_to("")), default=None)
+    if root is not None and root.value and not found:
+        dialect = root.resource.dialect
+        if all(key not in dialect.keywords and key not in ANNOTATIONS and key[:1] != "$" for key in root.value):
+            said = "no keyword of JSON Schema is in it, so that any value satisfies it; give a schema, not a value"
+            found.append(StrangeKeyword("#", said))
+    return found
 
 
 def _status(place: Subschema, key: str, formats: bool) -> Status:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self, cast
 
@@ -22,6 +21,7 @@ from pydantic import (
 from ...engine.decode.frames import FrameOption
 from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
+from ...guides.grammar import is_gbnf
 from ..bodies import loaded_text
 from ..constraints.constraint import ConstraintSpec, Kind
 from ..errors import ApiError
@@ -322,7 +322,6 @@ Schema = dict[str, Any] | bool
 SchemaText = dict[str, Any] | bool | str
 Choices = Annotated[list[str], Field(min_length=1, max_length=65536, fail_fast=True)]
 _OBJECT = {"type": "object"}
-_GBNF_RULE = re.compile(r"^[^\S\n]*+[\w-]++\s*+::=", re.M)  # reads each character once
 
 
 class SchemaField(RequestBase):
@@ -542,7 +541,7 @@ def _spec(kind: str, value: Any, place: str) -> ConstraintSpec:
     """A constraint that a field names; "grammar" is Lark or GBNF, and JSON may come as text. Raises ApiError."""
     steps = tuple(place.split("."))
     if kind == "grammar":
-        kind = "gbnf" if _GBNF_RULE.search(value) else "lark"
+        kind = "gbnf" if is_gbnf(value) else "lark"
     elif kind in ("json", "structural_tag") and isinstance(value, str):
         value = loaded_text(value, steps)
     return ConstraintSpec.of(cast("Kind", kind), value, steps)

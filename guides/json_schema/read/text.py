@@ -22,7 +22,8 @@ def parsed(schema: dict[str, Any] | bool | str) -> dict[str, Any] | bool:
         except RecursionError:
             raise LimitError("the schema's text is nested too deep to be read; pass it as a dict") from None
         except ValueError as error:
-            raise SchemaError(f"the schema's text is no JSON: {error}", "#") from None
+            path = f"; a file is given as pathlib.Path({schema!r})" if schema.endswith(".json") else ""
+            raise SchemaError(f"the schema's text is no JSON: {error}{path}", "#") from None
     if isinstance(value, bool) or is_object(value):
         return value
     raise SchemaError(f"a schema is an object, true or false, not {type(value).__name__}", "#")
