@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import generate, guides
+    from . import generate, guides, tools
     from .engine import models, prompts
     from .engine.engine import Engine
     from .engine.generator import Generator
@@ -87,9 +87,16 @@ __all__ = [
     "guides",
     "models",
     "prompts",
+    "tools",
 ]
 
-_MODULES = {"generate": ".generate", "guides": ".guides", "models": ".engine.models", "prompts": ".engine.prompts"}
+_MODULES = {
+    "generate": ".generate",
+    "guides": ".guides",
+    "models": ".engine.models",
+    "prompts": ".engine.prompts",
+    "tools": ".tools",
+}
 _HOMES = {
     **dict.fromkeys(("AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template"), ".guides.goals.specs"),
     **dict.fromkeys(("SMC", "Beam", "Exact", "Greedy", "Importance", "Sample"), ".engine.search"),

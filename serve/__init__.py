@@ -5,7 +5,15 @@
 
 from __future__ import annotations
 
-from .application import application
-from .settings import Settings
+from typing import TYPE_CHECKING
+
+from ..lazy import getter
+
+if TYPE_CHECKING:
+    from .application import application
+    from .settings import Settings
 
 __all__ = ["Settings", "application"]
+
+# Tool calls need nothing of a server, and starlette is an extra.
+__getattr__ = getter(__name__, {"Settings": "settings", "application": "application"})

@@ -162,7 +162,7 @@ def test_public_names_are_those_that_are_documented() -> None:
         "GrammarError", "Greedy", "GuideFileError", "Interrupted", "Limits", "StateError",
         "LanguageError", "LimitError", "ModelError", "OptionError", "PatternError", "Quote", "Sample", "SchemaError",
         "TextSyntaxError", "TokenLogprob", "TrellmError", "Vocabulary", "VocabularyError", "generate", "guides",
-        "models", "prompts",
+        "models", "prompts", "tools",
     }  # fmt: skip
     assert set(generate.__all__) == {
         "Generator", "batch", "cfg", "choice", "extract", "format", "fsm", "json", "regex", "text",

@@ -11,7 +11,7 @@ PUBLIC = {
         AllOf AnyOf Beam BudgetError Cancellation Cancelled ConversionError Engine Exact Gap Generation Generator
         GrammarError Greedy GuideFileError Importance Interrupted LanguageError LimitError Limits ModelError OptionError
         Ordered PatternError Phrase Quote SMC Sample SamplingError SchemaError Span StateError Template TextSyntaxError
-        TokenLogprob TrellmError Vocabulary VocabularyError generate guides models prompts
+        TokenLogprob TrellmError Vocabulary VocabularyError generate guides models prompts tools
     """,
     "trellm.generate": "Generator batch cfg choice extract format fsm json regex text",
     "trellm.guides": """
@@ -19,6 +19,7 @@ PUBLIC = {
         RowGuide SubstringGuide TaggedGuide mask_of mask_within tokens_of
     """,
     "trellm.engine.prompts": "describe",
+    "trellm.tools": "ToolAnswer ToolCall run",
     "trellm.engine.models": "Model Tokenizer from_function gguf pulled small transformers ziplm",
 }
 

@@ -1,0 +1,290 @@
+"""Functions that a model calls: it asks for them, they are run, and it is told what they gave, until it answers."""
+
+from __future__ import annotations
+
+import inspect
+import json as json_module
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Unpack, cast
+
+from .checks import brief, items_of, whole
+from .engine.arguments import check_model
+from .engine.generator import Generator
+from .engine.models.protocol import Model
+from .engine.options import Options, StreamOptions
+from .engine.prompts.given import Message, extras_of, is_chat, prompt_of
+from .engine.prompts.verbatim import Verbatim
+from .engine.structures import structure_of
+from .errors import OptionError
+from .guides.limits import Limits
+from .serve.tool_calls import AnswerPlan, Delta, ParsedCall, ParsedMessage, Tool, ToolCallFormat, choice_of, tools_of
+
+__all__ = ["ToolAnswer", "ToolCall", "run"]
+
+ROUNDS = 8
+TAIL = 64
+"""So many tokens at a prompt's end say whether its template has begun thinking."""
+IN_WORDS = "You may call these functions. To call one, answer with JSON alone: "
+ANSWER = "So answer in a sentence."
+EXAMPLE = '{"name": "...", "arguments": {...}}'
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call that the model made.
+
+    name, arguments: as it wrote them; value: what the function gave, or the instance of a class; error: what went
+    wrong instead, as the model was told; id: by which the result belongs to it
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    id: str
+    value: Any = None
+    error: str | None = None
+
+    def is_like(self, others: Sequence[ToolCall]) -> bool:
+        """Whether the same was called before."""
+        return any(each.name == self.name and each.arguments == self.arguments for each in others)
+
+
+@dataclass(frozen=True)
+class ToolAnswer:
+    """The end of a conversation.
+
+    text: the answer in words; messages: all, with the calls, their results and the answer; calls: in order
+    rounds: how often the model was asked; thought: what it thought before the answer, None for nothing
+    """
+
+    text: str
+    messages: list[dict[str, Any]]
+    calls: tuple[ToolCall, ...]
+    rounds: int
+    thought: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def run(
+    model: Model,
+    messages: str | Sequence[Message],
+    functions: Sequence[Callable[..., Any]],
+    *,
+    rounds: int = ROUNDS,
+    choice: str = "auto",
+    parallel: bool = True,
+    thinking: int | None = None,
+    told: Callable[[Delta], Any] | None = None,
+    limits: Limits | None = None,
+    **options: Unpack[StreamOptions],
+) -> ToolAnswer:
+    """Answer a chat with functions: a call has the arguments that the function takes, is run, and its result is read.
+
+    messages: a chat, or what a user says
+    functions: with annotated arguments and a docstring, which says what they do; or pydantic models, an instance of
+        which is the value of a call. They are called with what pydantic makes of the arguments
+    rounds: how often the model may call; then it is asked once more, without functions
+    choice: "auto"; "required" for a call in the first round; "none"; or the name of a function, to be called first
+    parallel: whether several calls may be in one answer
+    thinking: the most tokens of thinking before each answer, of a model that thinks; 0 for none
+    told: is called with what comes, see docs/tools.md: `ContentDelta`, `ReasoningDelta`, `CallDelta` and so on
+    options: of each answer, such as max_tokens, search and seed
+    What a function raises, and arguments that pydantic refuses, are told to the model, and are the `error` of the call;
+    KeyboardInterrupt and the like pass through. A model that calls nothing but what it called before is asked for its
+    answer. Functions are run here, one after the other: give none that may do harm.
+    Raises OptionError, SchemaError, LimitError.
+    """
+    check_model(model, "tools.run", functions)
+    whole(rounds, "rounds", 1, 1000)
+    Options.of(StreamOptions, dict(options))
+    given: Any = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+    chat = prompt_of(given, "the prompt")
+    if not is_chat(chat):
+        raise OptionError(f"tools.run takes a chat or a text, not {brief(messages)}")
+    turns = [dict(each) for each in cast("Sequence[Message]", chat)]
+    conversation = _Conversation(model, turns, _read(functions), limits)
+    calls: list[ToolCall] = []
+    now = choice
+    for number in range(rounds + 1):
+        message = conversation.ask(now, dict(options), told, thinking=thinking, parallel=parallel)
+        made = [conversation.called(each) for each in message.calls if each.complete]
+        conversation.add(message, made)
+        repeats = bool(made) and all(each.is_like(calls) for each in made)
+        calls += made
+        if not made:
+            return ToolAnswer(message.content or "", conversation.messages, tuple(calls), number + 1, message.reasoning)
+        # What is asked again, and was answered the same, is known to the model: it is to say so.
+        now = "none" if repeats or number + 1 == rounds else "auto"
+    raise AssertionError("the last round has no functions")
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A function, as templates list it, and what reads its arguments and calls it."""
+
+    name: str
+    listed: dict[str, Any]
+    call: Callable[[str], Any]
+
+
+def _read(functions: Any) -> dict[str, _Function]:
+    """Functions by name. Raises OptionError."""
+    several = items_of(functions)
+    if several is None or not all(map(callable, several)):
+        raise OptionError(f"functions={brief(functions)}: a list of functions or pydantic models")
+    found = [_function(each) for each in several]
+    by_name = {each.name: each for each in found}
+    if len(by_name) < len(found):
+        names = [each.name for each in found]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise OptionError(f"functions: two have the name {twice!r}; the model could not tell them apart")
+    return by_name
+
+
+def _function(function: Any) -> _Function:
+    name = str(getattr(function, "__name__", type(function).__name__))
+    if inspect.iscoroutinefunction(function):
+        raise OptionError(f"{name} is asynchronous; give a function that waits for it, such as with asyncio.run")
+    structure = structure_of(function)
+    listed: dict[str, Any] = {"name": name, "parameters": structure.schema}
+    if described := inspect.getdoc(function):
+        listed["description"] = described.partition("\n\n")[0].replace("\n", " ")
+
+    def call(arguments: str) -> Any:
+        value: Any = structure.convert(arguments)
+        return value if inspect.isclass(function) else function(**value)
+
+    return _Function(name, {"type": "function", "function": listed}, call)
+
+
+@dataclass
+class _Conversation:
+    """A chat that grows by answers, calls and results."""
+
+    model: Model
+    messages: list[dict[str, Any]]
+    functions: dict[str, _Function]
+    limits: Limits | None
+    _form: ToolCallFormat = field(init=False)
+    _tools: tuple[Tool, ...] = field(init=False)
+    _plans: dict[Any, tuple[AnswerPlan, Generator[Any]]] = field(default_factory=dict[Any, Any])
+
+    def __post_init__(self) -> None:
+        self._form = ToolCallFormat.of(self.model)
+        self._tools = tools_of([each.listed for each in self.functions.values()])
+
+    def ask(
+        self,
+        choice: str,
+        options: dict[str, Any],
+        told: Callable[[Delta], Any] | None,
+        *,
+        thinking: int | None,
+        parallel: bool,
+    ) -> ParsedMessage:
+        """The next message, which is read as it comes."""
+        ids = self._ids(choice)
+        named = {"type": "function", "function": {"name": choice}} if choice in self.functions else choice
+        tail = ids[-TAIL:] if self._form.thinks else ()
+        key = choice, tail
+        if key not in self._plans:
+            plan = self._form.plan(
+                self._tools,
+                choice_of(named, self._tools),
+                parallel=parallel,
+                thinking="off" if thinking == 0 else "auto",
+                budget=thinking or None,
+                prompt=tail,
+                limits=self.limits,
+            )
+            self._plans[key] = plan, Generator(self.model, plan.guide, limits=self.limits)
+        plan, generator = self._plans[key]
+        reader = plan.reader()
+        for piece in generator.stream([(*ids, *plan.opening)], **options):
+            for delta in reader.feed(piece.token_ids):
+                if told is not None:
+                    told(delta)
+        for delta in reader.finish():
+            if told is not None:
+                told(delta)
+        return reader.message
+
+    def called(self, call: ParsedCall) -> ToolCall:
+        """What comes of a call."""
+        arguments = json_module.loads(call.arguments or "{}")
+        try:
+            value = self.functions[call.name].call(call.arguments or "{}")
+        except Exception as error:  # of a function of the caller's, whose model may do better the next time
+            return ToolCall(call.name, arguments, call.id, error=f"{type(error).__name__}: {error}")
+        return ToolCall(call.name, arguments, call.id, value)
+
+    def add(self, message: ParsedMessage, made: list[ToolCall]) -> None:
+        """Put an answer behind the messages, and what its calls gave."""
+        said: dict[str, Any] = {"role": "assistant", "content": message.content or ""}
+        if message.reasoning is not None:
+            said["reasoning_content"] = message.reasoning
+        if made:
+            said["tool_calls"] = [
+                {"id": each.id, "type": "function", "function": {"name": each.name, "arguments": each.arguments}}
+                for each in made
+            ]
+        self.messages.append(said)
+        for each in made:
+            content = _written(each.value) if each.error is None else each.error
+            self.messages.append({"role": "tool", "tool_call_id": each.id, "name": each.name, "content": content})
+
+    def _ids(self, choice: str) -> tuple[int, ...]:
+        """The tokens of the messages and functions; a template that knows no functions is told of them in words, where
+        one may be called."""
+        verbatim, listed = Verbatim(self.model), [each.listed for each in self.functions.values()]
+        if not listed:
+            return verbatim.ids(self.messages, 0, {})
+        try:
+            return verbatim.ids(self.messages, 0, {"tools": extras_of(listed, "tools")})
+        except OptionError as error:
+            if not str(error).startswith("tools="):
+                raise
+        if choice == "none":
+            return verbatim.ids(_told(self.messages), 0, {})
+        said = IN_WORDS + EXAMPLE + "\n" + "\n".join(json_module.dumps(each["function"]) for each in listed)
+        return verbatim.ids([{"role": "system", "content": said}, *map(_plain, self.messages)], 0, {})
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message for a template that knows neither calls nor results."""
+    if message["role"] == "tool":
+        return {"role": "user", "content": f"Result of {message['name']}: {message['content']}"}
+    calls = message.get("tool_calls")
+    if not calls:
+        return dict(message)
+    written = "\n".join(json_module.dumps(each["function"]) for each in calls)
+    return {"role": message["role"], "content": "\n".join(filter(None, (message["content"], written)))}
+
+
+def _told(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Messages for such a template, and for an answer in words: what was called, and what came of it, is told by whom
+    the answer is for."""
+    found: list[dict[str, Any]] = []
+    calls: dict[str, str] = {}
+    for message in messages:
+        for each in message.get("tool_calls") or ():
+            arguments = ", ".join(f"{name}={value!r}" for name, value in each["function"]["arguments"].items())
+            calls[each["id"]] = f"{each['function']['name']}({arguments})"
+        if message["role"] == "tool":
+            called = calls.get(message["tool_call_id"], message["name"])
+            found.append({"role": "user", "content": f"{called} is {message['content']}."})
+        elif message["content"]:
+            found.append({"role": message["role"], "content": message["content"]})
+    if found and any(each["role"] == "tool" for each in messages[-1:]):
+        found[-1]["content"] += " " + ANSWER
+    return found
+
+
+def _written(value: Any) -> str:
+    """A result as the model reads it."""
+    if isinstance(value, str):
+        return value
+    dump: Any = getattr(value, "model_dump_json", None)
+    return str(dump()) if callable(dump) else json_module.dumps(value, ensure_ascii=False, default=str)
