@@ -345,7 +345,7 @@ def unknown_option(name: str, value: Any, possible: Collection[str], everywhere:
         belongs_to_run = name in ("logprobs", "diagnostics", "trace")
         return f"{what}: {_OF_RUN.format(name=name) if belongs_to_run else _OF_SEVERAL}"
     near = get_close_matches(name, possible, 1)
-    if name == "temperature" and value == 0:
+    if name == "temperature" and isinstance(value, (int, float)) and value == 0:
         hint = "the likeliest tokens are what search=Greedy() takes, the default"
     elif name in _MEANT:
         hint = _MEANT[name]

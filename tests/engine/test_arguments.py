@@ -115,6 +115,7 @@ made: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::trellm.errors.TrellmWarning")
 @pytest.mark.parametrize("call", made)
 def test_odd_arguments_work_or_are_refused_by_an_error_of_ours(call: str) -> None:
     refused = 0
@@ -221,6 +222,7 @@ class TestFolders:
     def test_weights_that_are_none(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text('{"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 1}')
         (tmp_path / "model.safetensors").write_bytes(b"\x10" * 40)
+        (tmp_path / "tokenizer.json").write_text("{}")
         with pytest.raises(OptionError, match="cannot be loaded"):
             models.transformers(tmp_path)
         (tmp_path / "config.json").write_text('{"model_type": "no such model"}')

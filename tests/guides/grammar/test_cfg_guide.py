@@ -188,5 +188,5 @@ def test_grammars_in_either_syntax_from_any_rule() -> None:
     assert follow(CFGGuide(grammar, LETTERS, start="other"), [*b"y"]) != DEAD
     assert follow(CFGGuide(parse_lark(grammar), LETTERS, start="other"), [*b"y"]) != DEAD
     assert follow(CFGGuide('root ::= "x"', LETTERS, syntax="gbnf"), [*b"x"]) != DEAD
-    with pytest.raises(OptionError, match=r"syntax='abnf': one of 'lark', 'gbnf'"):
+    with pytest.raises(OptionError, match=r"syntax='abnf': one of 'auto', 'lark', 'gbnf'"):
         CFGGuide(grammar, LETTERS, syntax="abnf")  # pyright: ignore
