@@ -299,11 +299,8 @@ class GenerationRequest:
         model = self.service.model
         if most == -1 and model.context is not None:
             most = max(1, model.context - (self.asked.budget or self.service.settings.output_tokens))
-        if isinstance(prompt, tuple):
-            ids = cast("tuple[int, ...]", prompt)
-        else:
-            make = self.service.verbatim.ids if is_verbatim and is_chat(prompt) else partial(ids_of, model)
-            ids = make(prompt, number, self.options.extras)
+        make = self.service.verbatim.ids if is_verbatim and is_chat(prompt) else partial(ids_of, model)
+        ids = make(prompt, number, self.options.extras)
         return ids if most == -1 else ids[-max(most, 1) :]
 
     @contextmanager

@@ -143,6 +143,7 @@ def test_truncated_prompts(server: Running) -> None:
     assert cut["choices"][0]["text"] == server.text(tokens[-3:], max_tokens=4)
     whole = server.complete(prompt, truncate_prompt_tokens=-1, max_tokens=4)
     assert whole["usage"]["prompt_tokens"] == len(tokens)
+    server.error("/v1/completions", {"model": "small", "prompt": [10**9], "truncate_prompt_tokens": 2})
     long = server.complete("word " * 20_000, truncate_prompt_tokens=-1, max_tokens=4)
     assert long["choices"][0]["finish_reason"] in ("length", "stop")
 
