@@ -151,7 +151,7 @@ def serve(
     and docs/scale.md what is to be known of --ray.
     """
     try:
-        from ..serve.application import application
+        from ..serve.asgi import application
         from ..serve.server import listen, run
         from ..serve.settings import Settings, keys_of
     except ModuleNotFoundError as error:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from ..lazy import getter
 
 if TYPE_CHECKING:
-    from .application import application
+    from .asgi import application
     from .settings import Settings
 
 __all__ = ["Settings", "application"]
 
 # Tool calls need nothing of a server, and starlette is an extra.
-__getattr__ = getter(__name__, {"Settings": "settings", "application": "application"})
+__getattr__ = getter(__name__, {"Settings": "settings", "application": "asgi"})

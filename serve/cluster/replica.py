@@ -10,7 +10,7 @@ from typing import Any
 from starlette.types import Message
 
 from ...errors import ModelError
-from ..application import application
+from ..asgi import application
 from ..settings import Settings
 from .loading import loaded
 
