@@ -1,14 +1,21 @@
-"""Fixtures shared by the tests of guides."""
+"""Fixtures shared by the tests of guides, which need no torch, transformers or tokenizers until they are asked for."""
+
+from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from tokenizers import Tokenizer
 from trellm import Vocabulary
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 
 @pytest.fixture(scope="session")
 def llama3_tokenizer(shared_data: Path) -> Tokenizer:
+    from tokenizers import Tokenizer
+
     return Tokenizer.from_file(str(shared_data / "tokenizers" / "llama3" / "tokenizer.json"))
 
 

@@ -49,11 +49,12 @@ def test_guides_that_are_forgotten_leave_nothing_to_collect(monkeypatch: pytest.
     was_running = gc.isenabled()
     gc.disable()
     try:
-        for number in range(2):
+        for number in range(3):  # the first one may have kernels compiled, which remembers what it was asked for
             guide = JSONGuide({**schema, "$comment": str(number)}, vocabulary, contexts={"text": "a word"})
             state = guide.read(guide.start, b'{"a": {"b": 1, "c": 2}, "c": [{}], "x": 2}')
             assert guide.mask(state).any() and guide.distance(guide.start)
-            gone += [weakref.ref(part) for part in (guide, guide.schema, guide.schema.documents)]
+            if number:
+                gone += [weakref.ref(part) for part in (guide, guide.schema, guide.schema.documents)]
             del guide
         JSONGuide(True, vocabulary)
         assert [part() for part in gone] == [None] * len(gone)
