@@ -232,7 +232,7 @@ def extract(
     none_text: str | None = None,
     spans: int,
     **options: Unpack[QuoteOptions],
-) -> Extractor: ...
+) -> Generator[list[Span]]: ...
 def extract(
     model: Model,
     context: str | Sequence[str],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import re
 import sys
 from collections.abc import Generator
@@ -104,6 +105,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     show_default=True,
     help="How long requests may go on after SIGTERM.",
 )
+@click.option("--access-log", is_flag=True, help="Write a line for each request to standard error.")
 @click.option("--ray", is_flag=True, help="Serve by Ray: replicas of the model, on all machines of its cluster.")
 @click.option(
     "--replicas", metavar="N | LEAST-MOST", callback=_replicas, help="With --ray: how many, as load asks. [default: 1]"
@@ -134,6 +136,7 @@ def serve(
     kept_constraints: int,
     compile_seconds: float,
     drain_seconds: float,
+    access_log: bool,
     ray: bool,
     replicas: int | tuple[int, int] | None,
     cpus: float | None,
@@ -182,6 +185,8 @@ def serve(
         return _by_ray(model, settings, host, port, replicas or 1, reserved, memory, device, dtype, weights)
     if any(each is not None for each in (replicas, cpus, gpus)):
         raise click.UsageError("--replicas, --cpus and --gpus are for replicas of Ray; add --ray")
+    if access_log:
+        _log_access()
     listening = listen(host, port)
     warm(lambda name, seconds: None)
     loaded = load_model(model, device, dtype, weights)
@@ -194,6 +199,15 @@ def serve(
         except KeyboardInterrupt:  # of either signal, once all that ran is done
             return end.code
     return 0
+
+
+def _log_access() -> None:
+    """Write the lines of the logger trellm.serve.access, whoever else listens to it."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger = logging.getLogger("trellm.serve.access")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
 
 
 @contextmanager

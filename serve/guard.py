@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hmac
+import logging
+import time
 from collections.abc import Sequence
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +20,8 @@ HEALTH = frozenset({"/health", "/health/live", "/health/ready"})
 OPEN = HEALTH | {"/"}
 """Paths that need no key: they say nothing but that the server is there, and the page asks for a key itself."""
 HEADER_BYTES = 32 << 10
+ACCESS = logging.getLogger("trellm.serve.access")
+"""A line for each request, at INFO: who asked, for what, the status, and how long it took; never what was said."""
 
 
 class Guard:
@@ -38,8 +42,12 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        began, status = time.perf_counter(), 0
+
         async def counted(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = int(message["status"])
                 # Paths that there are not come from strangers, and would be counted one by one.
                 path = getattr(scope.get("route"), "path", "other")
                 self._metrics.requests.labels(path, str(message["status"])).inc()
@@ -48,9 +56,12 @@ class Guard:
         error = self._refusal(scope)
         if error is not None:
             self._metrics.fail(error)
-            await refused(error, scope["path"])(scope, receive, counted)
-            return
-        await self._app(scope, receive, counted)
+        answer = self._app if error is None else refused(error, scope["path"])
+        try:
+            await answer(scope, receive, counted)
+        finally:
+            if ACCESS.isEnabledFor(logging.INFO):
+                _log(scope, status, time.perf_counter() - began)
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         """Why a request is not looked at; None for one that is."""
@@ -99,3 +110,13 @@ class Guard:
             key = headers.get("x-api-key", "")  # as Anthropic's clients send it
         given = key.strip().encode("utf-8", "replace")
         return any([hmac.compare_digest(given, known) for known in self._keys])
+
+
+def _log(scope: Scope, status: int, seconds: float) -> None:
+    """A line about an answer. status: 0 where the client left before there was one"""
+    client: tuple[str, int] | None = scope.get("client")
+    who = "-" if client is None else client[0]
+    ACCESS.info(
+        '%s "%s %s" %d %.1f ms', who, scope["method"], quote(scope["path"][:1000], safe="/:"), status, 1000 * seconds,
+        extra={"status": status, "seconds": seconds},
+    )  # fmt: skip

@@ -65,7 +65,7 @@ reveal_type(generate.format(model, datetime.date)(["a"]))  # list[date]
 reveal_type(generate.format(model, Mood)("a"))  # Mood
 reveal_type(generate.extract(model, "a b")("a"))  # Span
 reveal_type(generate.extract(model, "a b", none_text="none")(["a"]))  # list[Span | None]
-reveal_type(generate.extract(model, "a b", spans=3)("a"))  # Any
+reveal_type(generate.extract(model, "a b", spans=3)("a"))  # list[Span]
 reveal_type(next(generate.text(model).stream("a")))  # str
 """
 

@@ -3,10 +3,11 @@
 import re
 import secrets
 
+import pytest
 from trellm import models
 from trellm.serve import tool_calls
 
-from .conftest import Running
+from .conftest import Running, until
 
 
 def counted(server: Running) -> dict[str, float]:
@@ -114,3 +115,16 @@ def test_everything_is_observed(server: Running) -> None:
     assert after['trellm_memory_bytes{state="kept"}'] > 0
     names = set(re.findall(r"^# TYPE (\w+)", server.http.get("/metrics").text, re.M))
     assert {"trellm_prompt_tokens_found_total", "trellm_reasoning_tokens_total"} <= names
+
+
+def test_requests_are_logged_where_that_is_asked_for(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+    """Who, what, the status and the time; nothing of what was said."""
+    server.text("nothing of this", max_tokens=1)
+    assert not [each for each in caplog.records if each.name == "trellm.serve.access"]
+    with caplog.at_level("INFO", logger="trellm.serve.access"):
+        server.text("nothing of this", max_tokens=1)
+        server.http.get("/not%0Athere?secret=1")
+        until(lambda: len([each for each in caplog.records if each.name == "trellm.serve.access"]) == 2)
+    told, absent = (each.getMessage() for each in caplog.records if each.name == "trellm.serve.access")
+    assert re.fullmatch(r'127\.0\.0\.1 "POST /v1/completions" 200 [0-9.]+ ms', told)
+    assert re.fullmatch(r'127\.0\.0\.1 "GET /not%0Athere" 404 [0-9.]+ ms', absent)
