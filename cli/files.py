@@ -56,10 +56,14 @@ class Prompt:
 def read_prompts(file: TextIO) -> list[Prompt]:
     """A line is a prompt, or an object with "prompt" and anything else; empty lines are skipped.
 
-    A prompt is a JSON string, a list of token ids, or one of messages.
+    A prompt is a JSON string, a list of token ids, or one of messages. Where no line is JSON, nor begins as one of
+    these or an object does, each is a prompt as it stands.
     """
     try:
-        found = [_prompt(file.name, number, line) for number, line in enumerate(file, 1) if line.strip()]
+        lines = [(number, line.rstrip("\r\n")) for number, line in enumerate(file, 1) if line.strip()]
+        if not any(line.lstrip()[0] in '"[{' or _is_json(line) for _, line in lines):
+            lines = [(number, json.dumps(line)) for number, line in lines]
+        found = [_prompt(file.name, number, line) for number, line in lines]
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{file.name} is not text in UTF-8 ({error.reason})") from None
     except OSError as error:
@@ -67,6 +71,14 @@ def read_prompts(file: TextIO) -> list[Prompt]:
     if not found:
         raise click.UsageError(f"{file.name} has no prompts; write one JSON string or object on each line")
     return found
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _prompt(name: str, number: int, line: str) -> Prompt:

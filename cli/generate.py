@@ -115,7 +115,7 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
 @click.option(
     "--prompts",
     type=click.File(encoding="utf-8"),
-    help='A file of prompts, - for standard input; each line a prompt or {"prompt": ..., ...}.',
+    help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}, or all plain text.',
 )
 @click.option("--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output.")
 @click.option("--overwrite", is_flag=True, help="Write over what the file of --out has.")

@@ -203,3 +203,16 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert run(capsys, *common, "--overwrite")[0] == 0 and out.read_text() == before
     assert run(capsys, *common, "--resume")[0] == 0 and out.read_text() == before
     assert "leave it out" in run(capsys, *word, "--overwrite")[1]
+
+
+@pytest.mark.parametrize("text", ["def \nclass \n", "def \r\n\r\nclass \r\n", "def \nclass "])
+def test_prompts_that_are_plain_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    path, out = tmp_path / "prompts.txt", tmp_path / "out.jsonl"
+    path.write_bytes(text.encode())
+    model = ("--model", f"ziplm:{__file__}", "--regex", "[a-z]{2}", "--prompts", str(path), "--out", str(out))
+    assert main(["generate", *model]) == 0
+    assert [json.loads(line)["prompt"] for line in out.read_text().splitlines()] == ["def ", "class "]
+    path.write_text('"def "\nclass \n')
+    assert main(["generate", *model, "--overwrite"]) != 0 and "line 2 is not JSON" in capsys.readouterr().err
+    path.write_text("42\n")
+    assert main(["generate", *model, "--overwrite"]) != 0 and "line 1 has no prompt" in capsys.readouterr().err
