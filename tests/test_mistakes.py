@@ -86,7 +86,13 @@ def test_strange_schemas_are_named(schema: dict[str, Any], pointer: str, said: s
         True,
         {"title": "a", "description": "b", "x-order": 1},
         {"type": "object", "properties": {"propertis": {}, "minimun": {"type": "string"}}},
-        {"type": "string", "enum": ["a"], "enumDescriptions": ["b"]},
+        {"type": "string", "enum": ["a"], "enumDescriptions": ["b"], "_format": "c", "readonly": True},
+        {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": "array",
+            "minContains": 2,
+            "dependentRequired": 3,
+        },
         {"$ref": "#/$defs/a", "$defs": {"a": {"const": 1}}},
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ..limits import spend
 from .compiled import CompiledSchema
-from .read.dialects import is_array, is_object
+from .read.dialects import DRAFT2020, is_array, is_object
 from .read.formats import ENFORCED
 from .read.subschema import Subschema, key_of
 from .read.text import show
@@ -38,7 +38,7 @@ ANNOTATIONS = frozenset(
 """Keywords that allow and forbid nothing, those of OpenAPI among them."""
 MOST_STRANGE = 64
 """So many different names are compared with keywords, which takes a third of a millisecond each."""
-ALIKE = 0.8
+ALIKE = 0.82
 """How alike a keyword and a mistake in writing it are, see `difflib.SequenceMatcher.ratio`."""
 
 
@@ -72,16 +72,21 @@ class StrangeKeyword:
 
 
 def strange_keywords(schema: CompiledSchema) -> list[StrangeKeyword]:
-    """Keywords that JSON Schema does not have and that look like some that it has; a schema of nothing else at all."""
+    """Keywords that JSON Schema does not have and that look like some that it has; a schema of nothing else at all.
+
+    Names with an underscore before them were made of no use on purpose; what looks like an annotation says as little.
+    """
     places = schema.documents.places
     found: list[StrangeKeyword] = []
     likely: dict[str, list[str]] = {}
     for place in places:
         spend(100 * len(place.value))
-        known = place.resource.dialect.keywords.keys() | ANNOTATIONS | {place.resource.dialect.id_keyword}
-        for key in (key for key in place.value if key not in known and not key.startswith(("x-", "$"))):
+        keywords = place.resource.dialect.keywords.keys()
+        known = keywords | DRAFT2020.keywords.keys() | ANNOTATIONS  # those of newer drafts are no mistakes in writing
+        for key in (key for key in place.value if key not in known and not key.startswith(("x-", "$", "_"))):
             if key not in likely and len(likely) < MOST_STRANGE:
-                likely[key] = get_close_matches(key, known, 1, ALIKE)
+                same = [each for each in keywords if each.casefold() == key.casefold()]
+                likely[key] = same or get_close_matches(key, keywords, 1, ALIKE)
             near = likely.get(key)
             if near and near[0] not in place.value:
                 said = f"{show(key)} is no keyword of JSON Schema, and says nothing; did you mean {show(near[0])}?"
