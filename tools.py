@@ -18,13 +18,21 @@ from .engine.prompts.verbatim import Verbatim
 from .engine.structures import structure_of
 from .errors import OptionError
 from .guides.limits import Limits
-from .serve.tool_calls import AnswerPlan, Delta, ParsedCall, ParsedMessage, Tool, ToolCallFormat, choice_of, tools_of
+from .serve.tool_calls import (
+    TAIL,
+    AnswerPlan,
+    Delta,
+    ParsedCall,
+    ParsedMessage,
+    Tool,
+    ToolCallFormat,
+    choice_of,
+    tools_of,
+)
 
 __all__ = ["ToolAnswer", "ToolCall", "run"]
 
 ROUNDS = 8
-TAIL = 64
-"""So many tokens at a prompt's end say whether its template has begun thinking."""
 IN_WORDS = "You may call these functions. To call one, answer with JSON alone: "
 ANSWER = "So answer in a sentence."
 EXAMPLE = '{"name": "...", "arguments": {...}}'
@@ -213,7 +221,7 @@ class _Conversation:
 
     def called(self, call: ParsedCall) -> ToolCall:
         """What comes of a call."""
-        arguments = json_module.loads(call.arguments or "{}")
+        arguments = call.values
         try:
             value = self.functions[call.name].call(call.arguments or "{}")
         except Exception as error:  # of a function of the caller's, whose model may do better the next time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,7 +22,6 @@ from ..engine.generator import Generator as TextGenerator
 from ..engine.handle import QUICK, Handle, Piece, Task
 from ..engine.models.protocol import SourceModel
 from ..engine.options import Options, RunOptions
-from ..engine.prompts.encoding import ids_of
 from ..engine.prompts.given import Prompt, is_chat
 from ..engine.results import Generation
 from ..engine.search import Beam, Greedy
@@ -40,6 +39,8 @@ T = TypeVar("T")
 REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
 MOST_ROWS = 1 << 20
 _PLAIN = ExtensionFields()
+Beginning = Callable[[], Coroutine[Any, Any, "GenerationRequest"]]
+"""Checks a request, resolves it and lets it run, see `begin`."""
 Prepared = tuple[Task, Sequence[Prompt], AnswerPlan | None]
 """The task for each prompt, the prompts, and how answers are read as thinking, content and calls, if they are."""
 
@@ -120,10 +121,15 @@ class GenerationRequest:
 
     def _with_overruled(self, result: Generation[Any]) -> Generation[Any]:
         """A text of a constraint, which stop strings and tokens in it did not end."""
-        stop = self.asked.stop or ()
-        found = ["stop"] if any(each in result.text for each in ((stop,) if isinstance(stop, str) else stop)) else []
+        found = ["stop"] if any(each in result.text for each in self.asked.stops) else []
         found += ["stop_token_ids"] if {*(self.asked.stop_token_ids or ())}.intersection(result.token_ids) else []
         return replace(result, overruled=(*result.overruled, *found)) if found else result
+
+    def failed(self, error: Exception) -> ApiError:
+        """Count an error of a stream that is under way, and say what the client is told."""
+        said = of_any(error)
+        self.service.metrics.fail(said)
+        return said
 
     def end(self) -> None:
         """Give back what is held, however it ended."""
@@ -140,10 +146,14 @@ class GenerationRequest:
         """Number of a piece's text among the choices."""
         return piece.prompt * self.options.search.n + piece.sample
 
+    def reader(self) -> AnswerReader | None:
+        """A reader of one streamed answer; None where all is content."""
+        return None if self.plan is None else self.plan.reader()
+
     def read(self, result: Generation[Any]) -> ParsedMessage:
         """A finished answer as messages have it."""
         if self.plan is None:
-            return ParsedMessage(result.text, None, ())
+            return message_of(None, result)
         reader = self.plan.read(result.token_ids)
         self.reasoning_tokens += reader.reasoning_tokens
         return reader.message
@@ -289,18 +299,14 @@ class GenerationRequest:
         return room if room >= max(needed, 1) else None
 
     def _ids(self, prompt: Prompt, number: int) -> tuple[int, ...]:
+        """The tokens of a prompt: all, or the last ones, as many as are asked for, or, of -1, as there is room for."""
         is_verbatim, most = not self.asked.trellm.special_tokens, self.asked.truncate_prompt_tokens
-        if most is not None:
-            return self._cut(prompt, number, most, is_verbatim=is_verbatim)
-        return self.service.ids(prompt, number, self.options.extras, self.place, is_verbatim=is_verbatim)
-
-    def _cut(self, prompt: Prompt, number: int, most: int, *, is_verbatim: bool) -> tuple[int, ...]:
-        """The last tokens of a prompt, as many as are asked for, or, of -1, as the context leaves room for."""
-        model = self.service.model
-        if most == -1 and model.context is not None:
-            most = max(1, model.context - (self.asked.budget or self.service.settings.output_tokens))
-        make = self.service.verbatim.ids if is_verbatim and is_chat(prompt) else partial(ids_of, model)
-        ids = make(prompt, number, self.options.extras)
+        extras = self.options.extras if is_chat(prompt) else {}  # of a chat that is not written yet
+        if most is None:
+            return self.service.ids(prompt, number, extras, self.place, is_verbatim=is_verbatim)
+        ids, context = self.service.encoded(prompt, number, extras, is_verbatim=is_verbatim), self.service.model.context
+        if most == -1 and context is not None:
+            most = max(1, context - (self.asked.budget or self.service.settings.output_tokens))
         return ids if most == -1 else ids[-max(most, 1) :]
 
     @contextmanager
@@ -312,6 +318,11 @@ class GenerationRequest:
             raise of_request(error, (self.asked.budget_field,)) from None
         except TrellmError as error:
             raise of_request(error, self.place if str(error).startswith("prompt ") else ()) from None
+
+
+def message_of(reader: AnswerReader | None, result: Generation[Any]) -> ParsedMessage:
+    """The message of a finished answer. reader: what read it, None where all is content"""
+    return ParsedMessage(result.text, None, ()) if reader is None else reader.message
 
 
 async def begin(
@@ -341,8 +352,6 @@ async def begin(
             begun.task, begun.scorer = _scored(begun)
         if begun.plan is not None:  # which knows what ends content and what it must contain, and that calls do not
             begun.options = replace(options, stop=(), include=())
-        if begun.options.chat_template_kwargs and not is_chat(begun.prompts[0]):  # it is written already
-            begun.options = replace(begun.options, chat_template_kwargs=None)
         await begun.enter()
     except BaseException:
         begun.end()
@@ -367,19 +376,16 @@ def _scored(begun: GenerationRequest) -> tuple[Task, FieldScorer]:
 
 def _only(service: Service, ids: Sequence[int], bias: Mapping[int, float]) -> dict[int, float]:
     """Biases that leave some tokens alone, as vLLM has it. Raises ApiError."""
-    size = service.model.vocabulary.size
-    strange = next((token for token in ids if token >= size), None)
-    if strange is not None:
-        raise ApiError(f"{strange} is not a token id; they go from 0 to {size - 1}", ("allowed_token_ids",))
-    return dict(bias) | dict.fromkeys(set(range(size)).difference(ids), -math.inf)
+    service.check_tokens(ids, ("allowed_token_ids",))
+    return dict(bias) | dict.fromkeys(set(range(service.model.vocabulary.size)).difference(ids), -math.inf)
 
 
 def _options(service: Service, asked: ChatRequest | CompletionRequest, constraint: ConstraintSpec) -> Options:
     """The engine's options of a request. Raises ApiError."""
-    said = asked.options() | {"include": constraint.goals, "diagnostics": asked.trellm.trace, "batch_size": MOST_ROWS}
-    said["fields"] = asked.trellm.fields
+    said: dict[str, Any] = asked.options() | {"include": constraint.goals, "batch_size": MOST_ROWS}
+    said |= {"diagnostics": asked.trellm.trace, "fields": asked.trellm.fields}
     if asked.allowed_token_ids is not None:
-        said["logit_bias"] = _only(service, asked.allowed_token_ids, asked.options().get("logit_bias") or {})
+        said["logit_bias"] = _only(service, asked.allowed_token_ids, said.get("logit_bias", {}))
     if asked.ignore_eos:
         if constraint.kind:
             raise ApiError("ignore_eos is for free texts: a constraint says where its texts end", ("ignore_eos",))

@@ -118,6 +118,13 @@ class Service:
             said = f"the model {name[:200]!r} does not exist; the server has {self.settings.name!r}"
             raise ApiError(said, ("model",), status=404, code="model_not_found")
 
+    def check_tokens(self, ids: Sequence[int], place: Place) -> None:
+        """Raise ApiError for numbers, at a place of a request, that are no token ids."""
+        size = self.model.vocabulary.size
+        strange = next((each for each in ids if not 0 <= each < size), None)
+        if strange is not None:
+            raise ApiError(f"{strange} is not a token id; they go from 0 to {size - 1}", place)
+
     def admit(self, texts: int) -> int:
         """Take room for the texts of a request until `release`. Raises ApiError where there is none."""
         if texts > self.settings.texts:
@@ -193,6 +200,10 @@ class Service:
         context = self.model.source_context if conforms(self.model, SourceModel) else self.model.context
         if context is not None:
             self._check_length(prompt, number, extras, place, context)
+        return self.encoded(prompt, number, extras, is_verbatim=is_verbatim)
+
+    def encoded(self, prompt: Prompt, number: int, extras: Extras, *, is_verbatim: bool) -> tuple[int, ...]:
+        """The same of a prompt of any length. Raises OptionError."""
         if is_verbatim and is_chat(prompt_of(prompt, "the prompt")):
             return self.verbatim.ids(prompt, number, extras)
         return ids_of(self.model, prompt, number, extras)

@@ -16,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 from ...engine.handle import Piece
 from ...engine.results import Generation
 from ...guides.quoting.source import Span
-from ..errors import ApiError, of_any
-from ..generation import GenerationRequest
+from ..errors import ApiError
+from ..generation import Beginning, GenerationRequest
 
 T = TypeVar("T")
 DROPPED = 16 << 20
@@ -197,7 +197,7 @@ async def _gone(receive: Receive) -> None:
 
 async def whole(
     request: Request,
-    beginning: Callable[[], Coroutine[Any, Any, GenerationRequest]],
+    beginning: Beginning,
     make: Callable[[GenerationRequest, int, Generation[Any]], T],
 ) -> tuple[GenerationRequest, list[T]]:
     """A request that is not streamed, from its beginning, and what is made of all its texts, in order.
@@ -217,7 +217,7 @@ async def whole(
 
 async def answered(
     request: Request,
-    beginning: Callable[[], Coroutine[Any, Any, GenerationRequest]],
+    beginning: Beginning,
     head: Callable[[GenerationRequest], dict[str, Any]],
     choice: Callable[[GenerationRequest, int, Generation[Any]], dict[str, Any]],
     stream: Callable[[GenerationRequest], ChoiceStream] | None,
@@ -263,9 +263,7 @@ async def _events(
             if data := chunk(choice for piece in pieces for choice in choices(piece)):
                 yield data
     except Exception as error:  # what went wrong with this request is its own
-        said = of_any(error)
-        begun.service.metrics.fail(said)
-        yield event(said.body)
+        yield event(begun.failed(error).body)
         return
     yield (event(head | {"choices": [], "usage": begun.usage}) if has_usage else b"") + DONE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
@@ -12,17 +11,14 @@ from starlette.responses import Response
 
 from ...engine.results import Generation
 from ..bodies import derived, read
-from ..constraints.constraint import ConstraintSpec
-from ..errors import of_any
-from ..generation import GenerationRequest, Prepared, begin
+from ..generation import GenerationRequest, message_of
 from ..requests.anthropic import CountRequest, MessagesRequest
 from ..requests.chat import ChatRequest
 from ..service import Service
 from ..tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ParsedMessage, ReasoningDelta
 from .answers import Answer, EventStream, event, extension_of, while_connected, whole
-from .chat import finish_of, prepared, readers
+from .chat import begin_chat, finish_of
 
-KEY = "msg"
 _REASONS = {"tool_calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}
 Told = tuple[str, dict[str, Any]]
 """The type of an event, and its fields."""
@@ -33,11 +29,7 @@ async def messages(request: Request) -> Response:
     service: Service = request.app.state.service
     asked = await read(request, MessagesRequest, service.settings.body_bytes)
     chat = await derived(request, asked.chat)
-
-    async def prepare(constraint: ConstraintSpec) -> Prepared:
-        return await prepared(service, chat, constraint)
-
-    beginning = partial(begin, request, chat, 1, ("messages",), prepare)
+    beginning = begin_chat(request, chat)
     if asked.stream:
         begun = await while_connected(request, beginning())
         return EventStream(_events(begun, chat), begun.end)
@@ -57,7 +49,7 @@ async def count(request: Request) -> Response:
 
 def _head(begun: GenerationRequest) -> dict[str, Any]:
     return {
-        "id": f"{KEY}_{begun.key.partition('-')[2]}",
+        "id": f"msg_{begun.key.partition('-')[2]}",
         "type": "message",
         "role": "assistant",
         "model": begun.service.settings.name,
@@ -81,20 +73,8 @@ def _answered(chat: ChatRequest, begun: GenerationRequest, index: int, result: G
         blocks.append({"type": "thinking", "thinking": message.reasoning, "signature": ""})
     if message.content or not message.calls:
         blocks.append({"type": "text", "text": message.content or ""})
-    blocks += [_called(call.id, call.name, _loaded(call.arguments)) for call in message.calls]
+    blocks += [{"type": "tool_use", "id": call.id, "name": call.name, "input": call.values} for call in message.calls]
     return {"content": blocks} | _ended(chat, begun, message, result) | extension_of(result)
-
-
-def _called(key: str, name: str, arguments: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": key, "name": name, "input": arguments}
-
-
-def _loaded(arguments: str) -> Any:
-    """The arguments of a call; of one that was cut what came of it, as text."""
-    try:
-        return json.loads(arguments or "{}")
-    except ValueError:
-        return {"incomplete": arguments}
 
 
 def _ended(
@@ -102,12 +82,11 @@ def _ended(
 ) -> dict[str, Any]:
     """Why an answer ends, and at which stop sequence."""
     finish = finish_of(message, result, begun.cut_at)
-    stops = [chat.stop] if isinstance(chat.stop, str) else list(chat.stop or ())
-    if finish != "stop" or not stops or not (message.stopped or result.finish_reason == "stop"):
+    if finish != "stop" or not chat.stops or not (message.stopped or result.finish_reason == "stop"):
         return {"stop_reason": _REASONS[finish], "stop_sequence": None}
     written = begun.service.model.vocabulary.decode(result.token_ids).decode(errors="replace")
-    places = {written.rfind(stop): stop for stop in stops if stop in written}
-    return {"stop_reason": "stop_sequence", "stop_sequence": places[max(places)] if places else stops[0]}
+    places = {written.rfind(stop): stop for stop in chat.stops if stop in written}
+    return {"stop_reason": "stop_sequence", "stop_sequence": places[max(places)] if places else chat.stops[0]}
 
 
 class Blocks:
@@ -162,7 +141,7 @@ async def _events(begun: GenerationRequest, chat: ChatRequest) -> AsyncIterator[
     def said(several: Iterator[Told]) -> bytes:
         return b"".join(event({"type": kind} | fields, kind) for kind, fields in several)
 
-    blocks, reader = Blocks(), next(iter(readers(begun.plan, 1)), None)
+    blocks, reader = Blocks(), begun.reader()
     first: dict[str, Any] = _head(begun) | {"content": list[Any](), "stop_reason": None, "stop_sequence": None}
     try:
         yield said(iter([("message_start", {"message": first | {"usage": _usage(begun)}})]))
@@ -172,11 +151,8 @@ async def _events(begun: GenerationRequest, chat: ChatRequest) -> AsyncIterator[
                 if data := said(told for delta in deltas for told in blocks.add(delta)):
                     yield data
                 if piece.result is not None:
-                    message = ParsedMessage(piece.result.text, None, ()) if reader is None else reader.message
-                    ended = _ended(chat, begun, message, piece.result)
+                    ended = _ended(chat, begun, message_of(reader, piece.result), piece.result)
                     last: dict[str, Any] = {"delta": ended, "usage": _usage(begun)} | extension_of(piece.result)
                     yield said(iter([*blocks.last(), ("message_delta", last), ("message_stop", dict[str, Any]())]))
     except Exception as error:  # what went wrong with this request is its own
-        told = of_any(error)
-        begun.service.metrics.fail(told)
-        yield said(iter([("error", told.as_anthropic())]))
+        yield said(iter([("error", begun.failed(error).as_anthropic())]))

@@ -22,12 +22,12 @@ from ..constraints.compiler import weight
 from ..constraints.constraint import ConstraintSpec
 from ..describing import described
 from ..errors import ApiError, of_request, param_of
-from ..generation import REASONS, GenerationRequest, Prepared, begin
+from ..generation import REASONS, Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import ChatRequest
 from ..service import Service
 from ..tool_calls import (
+    TAIL,
     AnswerPlan,
-    AnswerReader,
     ArgumentsDelta,
     CallDelta,
     CallEndDelta,
@@ -44,9 +44,6 @@ from ..tool_calls import (
 )
 from .answers import ChoiceStream, answered, extension_of, head_of
 from .scores import of_chat, scores_in, scores_of
-
-TAIL = 64
-"""So many tokens at a prompt's end say whether its template has begun thinking."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +103,9 @@ class _Telling:
 
 def _check_stops(service: Service, chat: ChatRequest, asked: ToolUse, constraint: ConstraintSpec) -> None:
     """Raise ApiError for what ends texts together with what says itself where they end."""
-    other = _other(asked)
     if constraint.kind:
         return
+    other = _other(asked)
     if chat.stop_token_ids:
         raise _together(("stop_token_ids",), other)
     if chat.stop and service.form.name == "harmony":
@@ -163,9 +160,8 @@ async def _planned(
     if constraint.kind:  # with its goals, if it has any
         guide_cache = generator.job((0,), constraint.goals).guide_cache
         answer = None if guide_cache is None else guide_cache.guide
-    stops = () if constraint.kind else (chat.stop or ())  # a constraint says itself where its texts end
+    stop = () if constraint.kind else chat.stops  # a constraint says itself where its texts end
     choice = json.dumps([asked.choice.mode, sorted(asked.choice.names), asked.parallel, asked.thinking, asked.budget])
-    stop = (stops,) if isinstance(stops, str) else tuple(stops)
     key = ("plan", constraint, json.dumps(asked.given), choice, tail, stop)
 
     def make() -> tuple[AnswerPlan, Generator[Any]]:
@@ -245,21 +241,21 @@ def delta_fields(delta: Delta, *, is_legacy: bool = False) -> dict[str, Any] | N
             return None
 
 
-def readers(plan: AnswerPlan | None, choices: int) -> list[AnswerReader]:
-    """One for each text; none where all is content."""
-    return [] if plan is None else [plan.reader() for _ in range(choices)]
+def begin_chat(request: Request, asked: ChatRequest) -> Beginning:
+    """The beginning of the answer to a chat, in whichever API that was asked."""
+    service: Service = request.app.state.service
+
+    async def prepare(constraint: ConstraintSpec) -> Prepared:
+        return await prepared(service, asked, constraint)
+
+    return partial(begin, request, asked, 1, ("messages",), prepare)
 
 
 async def chat(request: Request) -> Response:
     """Answer a chat, at once or piece by piece."""
     service: Service = request.app.state.service
     asked = await read(request, ChatRequest, service.settings.body_bytes)
-
-    async def prepare(constraint: ConstraintSpec) -> Prepared:
-        return await prepared(service, asked, constraint)
-
-    beginning = partial(begin, request, asked, 1, ("messages",), prepare)
-    return await answered(request, beginning, _head, _choice, _stream if asked.stream else None)
+    return await answered(request, begin_chat(request, asked), _head, _choice, _stream if asked.stream else None)
 
 
 def _head(begun: GenerationRequest) -> dict[str, Any]:
@@ -291,14 +287,14 @@ def _ended(begun: GenerationRequest, finish: str) -> str:
 
 def _stream(begun: GenerationRequest) -> ChoiceStream:
     """The role, what is said, and why it ends."""
-    reading, legacy = readers(begun.plan, begun.choices), is_legacy(begun)
+    reading, legacy = [begun.reader() for _ in range(begun.choices)], is_legacy(begun)
 
     def fields(index: int, delta: dict[str, Any], scores: Any = None, finish: str | None = None) -> dict[str, Any]:
         return {"index": index, "delta": delta, "logprobs": scores, "finish_reason": finish}
 
     def choices(piece: Piece) -> Iterator[dict[str, Any]]:
         index = begun.index_of(piece)
-        reader = reading[index] if reading else None
+        reader = reading[index]
         several = begun.deltas(piece, reader)
         deltas = [said for delta in several if (said := delta_fields(delta, is_legacy=legacy)) is not None]
         scores = of_chat(scores_in(piece), begun.service.model.vocabulary)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..bodies import read
 from ..constraints.constraint import ConstraintSpec
 from ..describing import described
 from ..errors import ApiError
-from ..generation import REASONS, GenerationRequest, Prepared, begin
+from ..generation import REASONS, Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
 from ..service import Service
 from .answers import ChoiceStream, answer_of, answered, extension_of, head_of, whole, written
@@ -26,6 +26,15 @@ async def completion(request: Request) -> Response:
     """Continue texts, at once or piece by piece."""
     service: Service = request.app.state.service
     asked = await read(request, CompletionRequest, service.settings.body_bytes)
+    beginning = begin_text(request, asked)
+    if asked.told is not None:
+        return await _best(request, beginning, asked.told)
+    return await answered(request, beginning, _head, _choice, _stream if asked.stream else None)
+
+
+def begin_text(request: Request, asked: CompletionRequest) -> Beginning:
+    """The beginning of the answer to a request for texts, in whichever API that was asked. Raises ApiError."""
+    service: Service = request.app.state.service
     prompts = asked.prompts
     if asked.trellm.special_tokens is False:
         said = "trellm.special_tokens is for messages; a prompt is what a template would write, where names are tokens"
@@ -37,15 +46,10 @@ async def completion(request: Request) -> Response:
             return generator, prompts, None
         return generator, await described(service, constraint, list(prompts), ("prompt",)), None
 
-    beginning = partial(begin, request, asked, len(prompts), ("prompt",), prepare)
-    if asked.told is not None:
-        return await _best(request, beginning, asked.told)
-    return await answered(request, beginning, _head, _choice, _stream if asked.stream else None)
+    return partial(begin, request, asked, len(prompts), ("prompt",), prepare)
 
 
-async def _best(
-    request: Request, beginning: Callable[[], Coroutine[Any, Any, GenerationRequest]], told: int
-) -> Response:
+async def _best(request: Request, beginning: Beginning, told: int) -> Response:
     """Answer with the texts of each prompt whose tokens are the likeliest in the mean."""
 
     def make(begun: GenerationRequest, index: int, result: Generation[Any]) -> tuple[float, dict[str, Any]]:

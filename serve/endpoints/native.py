@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -14,27 +14,15 @@ from starlette.responses import Response
 
 from ...engine.results import Generation
 from ..bodies import derived, read
-from ..constraints.constraint import ConstraintSpec
-from ..errors import ApiError, of_any
-from ..generation import GenerationRequest, Prepared, begin
-from ..requests.chat import CompletionRequest
+from ..errors import ApiError
+from ..generation import GenerationRequest
 from ..requests.fields import RequestBase
 from ..requests.native import LlamaRequest, SglangRequest
 from ..service import Service
+from ..tool_calls.formats import template_of
 from .answers import DONE, Answer, EventStream, LargeAnswer, event, extension_of, while_connected, whole, written
+from .completion import begin_text
 from .scores import of_chat, scores_of
-
-Beginning = Callable[[], Coroutine[Any, Any, GenerationRequest]]
-
-
-def _beginning(request: Request, text: CompletionRequest) -> Beginning:
-    service: Service = request.app.state.service
-
-    async def prepare(constraint: ConstraintSpec) -> Prepared:
-        return await service.generator(constraint), text.prompts, None
-
-    make: Callable[[ConstraintSpec], Awaitable[Prepared]] = prepare
-    return partial(begin, request, text, len(text.prompts), ("prompt",), make)
 
 
 async def llama(request: Request) -> Response:
@@ -45,9 +33,9 @@ async def llama(request: Request) -> Response:
     if asked.stream:
         if len(text.prompts) > 1:
             raise ApiError("several prompts have no stream; leave it out", ("stream",))
-        begun = await while_connected(request, _beginning(request, text)())
+        begun = await while_connected(request, begin_text(request, text)())
         return EventStream(_llama_events(begun), begun.end)
-    begun, several = await whole(request, _beginning(request, text), _llama_text)
+    begun, several = await whole(request, begin_text(request, text), _llama_text)
     found = [{"index": index, **said, **_llama_counts(begun, index)} for index, said in enumerate(several)]
     answer: Any = found[0] if isinstance(asked.prompt, str) or isinstance(asked.prompt[0], int) else found
     return LargeAnswer(list(written(answer)))
@@ -84,9 +72,7 @@ async def _llama_events(begun: GenerationRequest) -> AsyncIterator[bytes]:
                     last = {**_llama_text(begun, 0, piece.result), "content": "", "tokens": list[int]()}
                     yield event({"index": 0, **last, **_llama_counts(begun, 0)})
     except Exception as error:  # what went wrong with this request is its own
-        told = of_any(error)
-        begun.service.metrics.fail(told)
-        yield event(told.body)
+        yield event(begun.failed(error).body)
 
 
 async def sglang(request: Request) -> Response:
@@ -95,9 +81,9 @@ async def sglang(request: Request) -> Response:
     asked = await read(request, SglangRequest, service.settings.body_bytes)
     text = await derived(request, partial(asked.texts, service.settings.name))
     if asked.stream:
-        begun = await while_connected(request, _beginning(request, text)())
+        begun = await while_connected(request, begin_text(request, text)())
         return EventStream(_sglang_events(begun, is_single=asked.is_single), begun.end)
-    begun, several = await whole(request, _beginning(request, text), _sglang_text)
+    begun, several = await whole(request, begin_text(request, text), _sglang_text)
     return LargeAnswer(list(written(several[0] if asked.is_single else several)))
 
 
@@ -136,9 +122,7 @@ async def _sglang_events(begun: GenerationRequest, *, is_single: bool) -> AsyncI
                     said = {"text": texts[index], "meta_info": _meta(begun, index, sizes[index], None)}
                     yield event(said | told)
     except Exception as error:  # what went wrong with this request is its own
-        failed = of_any(error)
-        begun.service.metrics.fail(failed)
-        yield event(failed.body)
+        yield event(begun.failed(error).body)
         return
     yield DONE
 
@@ -156,15 +140,13 @@ async def detokenize(request: Request) -> Response:
     asked = await read(request, DetokenizeRequest, service.settings.body_bytes)
     service.check(asked.model)
     vocabulary = service.model.vocabulary
-    strange = next((each for each in asked.tokens if not 0 <= each < vocabulary.size), None)
-    if strange is not None:
-        raise ApiError(f"{strange} is not a token id; they go from 0 to {vocabulary.size - 1}", ("tokens",))
+    service.check_tokens(asked.tokens, ("tokens",))
 
-    def work() -> bytes:
+    def work() -> list[bytes]:
         text = vocabulary.decode(asked.tokens).decode(errors="replace")
-        return b"".join(written({"prompt": text, "content": text}))
+        return list(written({"prompt": text, "content": text}))
 
-    return LargeAnswer([await while_connected(request, service.aside(work))])
+    return LargeAnswer(await while_connected(request, service.aside(work)))
 
 
 async def told_version(request: Request) -> Response:
@@ -175,13 +157,12 @@ async def told_version(request: Request) -> Response:
 async def props(request: Request) -> Response:
     """What llama.cpp's server says of itself, as far as there is the same here."""
     service: Service = request.app.state.service
-    template: Any = getattr(service.model.tokenizer, "chat_template", None)
     said: dict[str, Any] = {
         "default_generation_settings": {"n_ctx": service.model.context, "params": {}},
         "total_slots": service.settings.texts,
         "model_alias": service.settings.name,
         "model_path": "",
-        "chat_template": template if isinstance(template, str) else "",
+        "chat_template": template_of(service.model.tokenizer),
         "modalities": {"vision": False, "audio": False},
         "build_info": f"trellm {version('trellm')}",
     }

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -15,15 +14,15 @@ from starlette.responses import Response
 from ...engine.handle import Piece
 from ...engine.results import Generation
 from ..bodies import derived, read
-from ..constraints.constraint import ConstraintSpec
-from ..errors import of_any
-from ..generation import GenerationRequest, Prepared, begin
+from ..generation import Beginning, GenerationRequest, message_of
 from ..requests.chat import ChatRequest
 from ..requests.ollama import LATEST, OllamaChat, OllamaGenerate, OllamaName
 from ..service import Service
 from ..tool_calls import AnswerReader, ContentDelta, ParsedMessage, ReasoningDelta
+from ..tool_calls.formats import template_of
 from .answers import Answer, EventStream, extension_of, while_connected, whole
-from .chat import finish_of, prepared, readers
+from .chat import begin_chat, finish_of
+from .completion import begin_text
 from .scores import of_chat, scores_in, scores_of
 
 LINES = "application/x-ndjson"
@@ -47,24 +46,14 @@ async def generate(request: Request) -> Response:
     if not asked.raw:
         return await _answer(request, await derived(request, asked.chat), "response")
     text = await derived(request, asked.text)
-
-    async def prepare(constraint: ConstraintSpec) -> Prepared:
-        return await service.generator(constraint), text.prompts, None
-
-    return await _run(request, partial(begin, request, text, 1, ("prompt",), prepare), "response", streams=asked.stream)
+    return await _run(request, begin_text(request, text), "response", streams=asked.stream)
 
 
 async def _answer(request: Request, chat: ChatRequest, name: str) -> Response:
-    service: Service = request.app.state.service
-
-    async def prepare(constraint: ConstraintSpec) -> Prepared:
-        return await prepared(service, chat, constraint)
-
-    beginning = partial(begin, request, chat, 1, ("messages",), prepare)
-    return await _run(request, beginning, name, streams=bool(chat.stream))
+    return await _run(request, begin_chat(request, chat), name, streams=chat.is_streamed)
 
 
-async def _run(request: Request, beginning: Any, name: str, *, streams: bool) -> Response:
+async def _run(request: Request, beginning: Beginning, name: str, *, streams: bool) -> Response:
     """The answer, at once or line by line. name: "message" or "response", what has the text"""
     if streams:
         begun = await while_connected(request, beginning())
@@ -86,7 +75,7 @@ def _said(
 ) -> dict[str, Any]:
     """An answer, or what is new of one."""
     content = message.content or ""
-    said: dict[str, Any] = {"model": begun.service.settings.name, "created_at": _now()}
+    said: dict[str, Any] = {"model": begun.service.settings.name, "created_at": _written(time.time())}
     if name == "response":
         inner = said
         inner["response"] = content
@@ -97,20 +86,11 @@ def _said(
         inner["thinking"] = message.reasoning
     if message.calls and name == "message":
         inner["tool_calls"] = [
-            {"id": call.id, "function": {"name": call.name, "arguments": _arguments(call.arguments)}}
-            for call in message.calls
+            {"id": call.id, "function": {"name": call.name, "arguments": call.values}} for call in message.calls
         ]
     if scores is not None:
         said["logprobs"] = scores["content"]
     return said | {"done": False}
-
-
-def _arguments(text: str) -> Any:
-    """The arguments of a call, of which Ollama tells whole ones; of one that was cut what came of it."""
-    try:
-        return json.loads(text or "{}")
-    except ValueError:
-        return {"incomplete": text}
 
 
 def _last(begun: GenerationRequest, message: ParsedMessage, result: Generation[Any]) -> dict[str, Any]:
@@ -130,7 +110,7 @@ def _counted(begun: GenerationRequest) -> dict[str, Any]:
 
 async def _lines(begun: GenerationRequest, name: str) -> AsyncIterator[bytes]:
     """What comes, line by line, each call whole; or what went wrong on the way."""
-    reader = next(iter(readers(begun.plan, 1)), None)
+    reader = begun.reader()
     first = None
     try:
         async for pieces in begun.pieces():
@@ -139,7 +119,7 @@ async def _lines(begun: GenerationRequest, name: str) -> AsyncIterator[bytes]:
                 for said in _new(begun, name, piece, reader):
                     yield _line(said)
                 if piece.result is not None:
-                    message = ParsedMessage(piece.result.text, None, ()) if reader is None else reader.message
+                    message = message_of(reader, piece.result)
                     calls = ParsedMessage("", None, message.calls)
                     timed = {
                         "prompt_eval_duration": int(1e9 * (first - begun.since)),
@@ -150,9 +130,7 @@ async def _lines(begun: GenerationRequest, name: str) -> AsyncIterator[bytes]:
                     end = _said(begun, name, ParsedMessage("", None, ()))
                     yield _line(end | _last(begun, message, piece.result) | _counted(begun) | timed)
     except Exception as error:  # what went wrong with this request is its own
-        told = of_any(error)
-        begun.service.metrics.fail(told)
-        yield _line(told.as_ollama())
+        yield _line(begun.failed(error).as_ollama())
 
 
 def _new(begun: GenerationRequest, name: str, piece: Piece, reader: AnswerReader | None) -> list[dict[str, Any]]:
@@ -175,14 +153,15 @@ def _line(said: dict[str, Any]) -> bytes:
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+def _written(seconds: float) -> str:
+    """A time, in seconds since 1970, as Ollama writes it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _loaded(service: Service, name: str, said: dict[str, Any]) -> Response:
     """What is said to a request without a prompt, which asks for the model to be there."""
     service.check(name.removesuffix(LATEST))
-    return Answer({"model": name, "created_at": _now(), **said, "done": True, "done_reason": "load"})
+    return Answer({"model": name, "created_at": _written(time.time()), **said, "done": True, "done_reason": "load"})
 
 
 async def tags(request: Request) -> Response:
@@ -198,11 +177,10 @@ async def running(request: Request) -> Response:
 
 
 def _model(service: Service, name: str) -> dict[str, Any]:
-    modified = datetime.fromtimestamp(service.created, UTC).isoformat().replace("+00:00", "Z")
     return {
         "name": f"{name}{LATEST}",
         "model": f"{name}{LATEST}",
-        "modified_at": modified,
+        "modified_at": _written(service.created),
         "size": 0,
         "digest": "",
         "details": _details(),
@@ -226,12 +204,11 @@ async def show(request: Request) -> Response:
     asked = await read(request, OllamaName, service.settings.body_bytes)
     service.check((asked.model or asked.name or "").removesuffix(LATEST))
     thinks = ["thinking"] if service.form.thinks else []
-    template: Any = getattr(service.model.tokenizer, "chat_template", None)
     return Answer(
         {
             "modelfile": "",
             "parameters": "",
-            "template": template if isinstance(template, str) else "",
+            "template": template_of(service.model.tokenizer),
             "details": _details(),
             "model_info": {"general.context_length": service.model.context},
             "capabilities": ["completion", "tools", *thinks],

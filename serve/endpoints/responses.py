@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -12,14 +11,13 @@ from starlette.responses import Response
 from ...engine.decode.randomness import fresh_bits
 from ...engine.results import Generation
 from ..bodies import derived, read
-from ..constraints.constraint import ConstraintSpec
-from ..errors import ApiError, of_any
-from ..generation import REASONS, GenerationRequest, Prepared, begin
+from ..errors import ApiError
+from ..generation import REASONS, GenerationRequest, message_of
 from ..requests.responses import ResponsesRequest, renamed
 from ..service import Service
 from ..tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ParsedMessage, ReasoningDelta
 from .answers import Answer, EventStream, event, extension_of, while_connected, whole
-from .chat import finish_of, prepared, readers
+from .chat import begin_chat, finish_of
 
 Told = tuple[str, dict[str, Any]]
 """The type of an event, and its fields."""
@@ -132,11 +130,7 @@ async def responses(request: Request) -> Response:
     asked = await read(request, ResponsesRequest, service.settings.body_bytes)
     try:
         chat = await derived(request, asked.chat)
-
-        async def prepare(constraint: ConstraintSpec) -> Prepared:
-            return await prepared(service, chat, constraint)
-
-        beginning = partial(begin, request, chat, 1, ("messages",), prepare)
+        beginning = begin_chat(request, chat)
         if asked.stream:
             begun = await while_connected(request, beginning())
             return EventStream(_events(begun, asked), begun.end)
@@ -210,7 +204,7 @@ def _ended(
 async def _events(begun: GenerationRequest, asked: ResponsesRequest) -> AsyncIterator[bytes]:
     """All events, numbered: the response, its items with their parts as they grow, and the response at its end."""
     head = _head(begun, asked)
-    reader = next(iter(readers(begun.plan, 1)), None)
+    reader = begun.reader()
     items = ResponseItems()
     number = 0
 
@@ -227,16 +221,14 @@ async def _events(begun: GenerationRequest, asked: ResponsesRequest) -> AsyncIte
                 for delta in begun.deltas(piece, reader):
                     found += items.add(delta)
                 if piece.result is not None:
-                    text = ParsedMessage(piece.result.text, None, ())
-                    is_cut = _is_cut(begun, text if reader is None else reader.message, piece.result)
+                    is_cut = _is_cut(begun, message_of(reader, piece.result), piece.result)
                     found += items.last(is_cut=is_cut)
                     ended = _ended(head, begun, items, piece.result, is_cut=is_cut)
                     found.append((f"response.{ended['status']}", {"response": ended}))
             if found:
                 yield b"".join(numbered(*each) for each in found)
     except Exception as error:  # what went wrong with this request is its own
-        refused = renamed(of_any(error))
-        begun.service.metrics.fail(refused)
+        refused = renamed(begun.failed(error))
         said = refused.error
         failed = head | {"status": "failed", "error": {"code": said["code"], "message": said["message"]}}
         yield numbered("response.failed", {"response": failed})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -73,6 +73,20 @@ class EchoBase(RequestBase):
         if said.keys() <= cls.model_fields.keys():
             return said
         return {name: each for name, each in said.items() if each is not None or name in cls.model_fields}
+
+
+class HintedBase(RequestBase):
+    """A part of a request without the names in `HINTS`, which tell another server how to run a model."""
+
+    HINTS: ClassVar[frozenset[str]] = frozenset()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_hints(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        said = cast("dict[str, Any]", value)
+        return {name: each for name, each in said.items() if name not in cls.HINTS}
 
 
 class StreamOptionsField(RequestBase, title="StreamOptions"):
@@ -152,6 +166,11 @@ class SamplingFields(CommonFields):
     def texts(self) -> int:
         """How many texts there are for a prompt."""
         return self.n or 1
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The stop strings."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     @field_validator("stream_options")
     @classmethod

@@ -8,23 +8,23 @@ from pydantic import Field, model_validator
 
 from ..errors import ApiError
 from .chat import CompletionRequest, translated
-from .fields import ConstraintFields, Ids, RequestBase, StopStrings, StructuredOutputs
+from .fields import ConstraintFields, HintedBase, Ids, RequestBase, StopStrings
 
 Several = Annotated[list[str], Field(min_length=1, fail_fast=True)]
 _USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
 """What llama.cpp takes where a request says nothing."""
-_HINTS = frozenset(
-    [
-        *("cache_prompt", "id_slot", "n_keep", "n_discard", "n_indent", "t_max_predict_ms", "samplers", "min_keep"),
-        *("timings_per_token", "repeat_last_n", "penalize_nl", "n_cache_reuse", "return_tokens"),
-        "post_sampling_probs",
-    ]
-)
-"""Fields of llama.cpp's about how it runs a model."""
 
 
-class LlamaRequest(ConstraintFields, title="LlamaCompletion"):
+class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
     """The body of llama.cpp's /completion."""
+
+    HINTS = frozenset(
+        [
+            *("cache_prompt", "id_slot", "n_keep", "n_discard", "n_indent", "t_max_predict_ms", "samplers", "min_keep"),
+            *("timings_per_token", "repeat_last_n", "penalize_nl", "n_cache_reuse", "return_tokens"),
+            "post_sampling_probs",
+        ]
+    )
 
     prompt: str | Several | Ids | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
     model: str | None = None
@@ -43,18 +43,11 @@ class LlamaRequest(ConstraintFields, title="LlamaCompletion"):
     logit_bias: Annotated[list[tuple[int, float | Literal[False]]], Field(max_length=1024)] | None = None
     n_probs: Annotated[int, Field(ge=0, le=20)] | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_hints(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {name: each for name, each in value.items() if name not in _HINTS}  # type: ignore[reportUnknownVariableType]
-
     def text(self, name: str) -> CompletionRequest:
         """The same as a request for texts. name: of the model where none is given. Raises ApiError."""
         said: dict[str, Any] = self.constraint_fields() | {"model": self.model or name, "prompt": self.prompt}
         said |= {each: getattr(self, each) for each in ("stop", "stream", "presence_penalty", "frequency_penalty")}
-        said |= {each: _or(getattr(self, each), usual) for each, usual in _USUAL.items()}
+        said |= _USUAL | {each: given for each in _USUAL if (given := getattr(self, each)) is not None}
         said |= {"repetition_penalty": self.repeat_penalty, "ignore_eos": self.ignore_eos}
         said["max_tokens"] = self.n_predict if self.n_predict is not None and self.n_predict > 0 else None
         said["seed"] = None if self.seed == -1 else self.seed
@@ -133,11 +126,5 @@ class SglangRequest(RequestBase, title="SglangGenerate"):
         said |= {"max_tokens": chosen.max_new_tokens, "min_tokens": chosen.min_new_tokens}
         said["prompt"] = self.input_ids if self.text is None else self.text
         if chosen.structural_tag is not None:
-            said["structured_outputs"] = StructuredOutputs(structural_tag=chosen.structural_tag).model_dump(
-                by_alias=True, exclude_none=True
-            )
+            said["structured_outputs"] = {"structural_tag": chosen.structural_tag}
         return translated(said, CompletionRequest)
-
-
-def _or(value: Any, usual: Any) -> Any:
-    return usual if value is None else value

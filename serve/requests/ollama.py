@@ -6,25 +6,25 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from .chat import ChatRequest, CompletionRequest, translated
-from .fields import ConstraintFields, EchoBase, RequestBase, Schema
+from .fields import ConstraintFields, EchoBase, HintedBase, RequestBase, Schema
 
 LATEST = ":latest"
 USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
 """What Ollama takes where a request says nothing."""
-_HINTS = frozenset(
-    {
-        *("num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "use_mmap", "use_mlock", "numa"),
-        *("low_vram", "f16_kv", "vocab_only", "repeat_last_n", "penalize_newline"),
-    }
-)
-"""Options of how Ollama runs a model, which are settings of the server here."""
 
 
-class OllamaOptions(RequestBase):
-    """How tokens are chosen, and how many."""
+class OllamaOptions(HintedBase, EchoBase):
+    """The options of how tokens are chosen, and how many."""
+
+    HINTS = frozenset(
+        [
+            *("num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "use_mmap", "use_mlock", "numa"),
+            *("low_vram", "f16_kv", "vocab_only", "repeat_last_n", "penalize_newline"),
+        ]
+    )
 
     num_predict: int | None = None
     temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
@@ -36,13 +36,6 @@ class OllamaOptions(RequestBase):
     repeat_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_hints(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {name: each for name, each in value.items() if name not in _HINTS and each is not None}  # type: ignore[reportUnknownVariableType]
 
     def said(self) -> dict[str, Any]:
         """As requests here have them."""

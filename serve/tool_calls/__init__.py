@@ -12,13 +12,14 @@ from .deltas import (
 )
 from .formats import FORMATS, NAMES
 from .grammar import is_apart
-from .plan import AnswerPlan, Thinking, ThinkingError, ToolCallFormat
+from .plan import TAIL, AnswerPlan, Thinking, ThinkingError, ToolCallFormat
 from .reader import AnswerReader
 from .tools import Choice, Tool, ToolError, choice_of, tools_of
 
 __all__ = [
     "FORMATS",
     "NAMES",
+    "TAIL",
     "AnswerPlan",
     "AnswerReader",
     "ArgumentsDelta",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,14 @@ class ParsedCall:
     name: str
     arguments: str
     complete: bool
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The arguments as values; of a call that was cut what came of them, as text."""
+        try:
+            return json.loads(self.arguments or "{}")
+        except ValueError:
+            return {"incomplete": self.arguments}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from .reader import AnswerReader
 from .tools import Choice, Tool, choice_of
 
 Thinking = Literal["auto", "on", "off"]
+TAIL = 64
+"""So many tokens at a prompt's end say whether its template has begun thinking."""
 
 
 class ThinkingError(OptionError):
@@ -150,7 +152,7 @@ class ToolCallFormat:
                 )
             return "no", ""
         begin, end = self.family.thinking
-        tail = self._spelling.vocabulary.decode(prompt[-64:]).rstrip()
+        tail = self._spelling.vocabulary.decode(prompt[-TAIL:]).rstrip()
         is_open = tail.endswith(self._spelling.data(begin))
         if tail.endswith(self._spelling.data(end)) and self.name != "harmony":
             if thinking == "on" or (budget or 0) > 0:
