@@ -29,7 +29,7 @@ class TrellmError(Exception):
 
 
 class TrellmWarning(UserWarning):
-    """What is likely a mistake of the user's and can be run nevertheless."""
+    """A likely mistake of the user's that can be run nevertheless."""
 
 
 class OptionError(TrellmError, ValueError):

@@ -99,7 +99,7 @@ def answered(given: argparse.Namespace, known: list[dict[str, Any]]) -> list[dic
 
 
 def calibration(given: argparse.Namespace) -> list[dict[str, Any]]:
-    """How often values are right whose probabilities lie within a tenth, in percent; exact ones apart from others."""
+    """The share of right values whose probabilities lie within a tenth, in percent; exact ones apart from others."""
     from questions.tasks import tasks
     from questions.ways import probabilities
     from tqdm import tqdm

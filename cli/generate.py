@@ -328,7 +328,7 @@ def make_generator(
 
 
 def _has_lines(path: Path) -> bool:
-    """Whether there is a file with something in it, and no device or pipe."""
+    """Tell whether there is a file with something in it, and no device or pipe."""
     try:
         return path.is_file() and path.stat().st_size > 0
     except (OSError, ValueError):  # of a path that cannot be written either

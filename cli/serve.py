@@ -202,12 +202,13 @@ def serve(
 
 
 def _log_access() -> None:
-    """Write the lines of the logger trellm.serve.access, whoever else listens to it."""
+    """Write the lines of the logger of requests, whoever else listens to it."""
+    from ..serve.guard import ACCESS
+
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    logger = logging.getLogger("trellm.serve.access")
-    logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
+    ACCESS.setLevel(logging.INFO)
+    ACCESS.addHandler(handler)
 
 
 @contextmanager

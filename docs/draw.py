@@ -63,7 +63,7 @@ COLOURS = {"records": "#3a7d44", "choices": "#c0562f", "labels": "#4668a8"}
 
 
 def calibration() -> str:
-    """How often values are right, in percent, over their probabilities; a dot is a tenth of a kind."""
+    """The shares of right values over their probabilities, in percent; a dot is a tenth of a kind."""
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
     with CALIBRATION.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

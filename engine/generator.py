@@ -23,7 +23,7 @@ from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.marked import without_markers
 from .arguments import check_guide, check_model
 from .decode.after import After
-from .decode.frames import IN_FREE_TEXT, Frame, FrameOption, Sentence, frame_for
+from .decode.frames import Frame, FrameOption, Sentence, frame_for
 from .decode.guide_cache import GuideCache
 from .decode.healing import is_known
 from .decode.requests import Job
@@ -299,7 +299,7 @@ class Generator(Copied, Generic[T]):
         if self.description:
             prompt = with_description(prompt, self.description)
         framed = None if isinstance(prompt, str) or not is_chat(prompt) else self._framed
-        if framed is not None and not (goals and framed.frame in IN_FREE_TEXT):
+        if framed is not None and not (goals and framed.frame == "sentence"):
             return framed.job(prompt, include)
         if conforms(self.guide, Renewable) and self.guide.is_worn:
             with self._lock:

@@ -29,13 +29,13 @@ from .json_schema.coverage import (
     coverage,
     separable,
     strange_keywords,
-    without,
 )
 from .json_schema.final_check import FinalCheck
 from .json_schema.lower.form import Whitespace
 from .json_schema.lower.protocol import Marks
 from .json_schema.lower.unique import Watch
 from .json_schema.quoting import QUOTING, quoted_spans
+from .json_schema.read.subschema import without
 from .json_schema.read.text import parsed
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import VocabularyTables

@@ -13,8 +13,8 @@ from .given import is_chat, prompt_of
 
 Ids = tuple[int, ...]
 Extras = dict[str, Any]
-"""What a chat's template may be given besides messages, by the name of the option; no empty ones. Of lists, which are
-tuples here, a template has to write something; of others, such as `enable_thinking`, it may know nothing."""
+"""Arguments of a chat's template besides messages, by the name of the option; no empty ones. Of lists, which are tuples
+here, a template has to write something; of others, such as `enable_thinking`, it may know nothing."""
 
 
 def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:

@@ -100,7 +100,7 @@ def extras_of(values: Any, what: str) -> tuple[Any, ...]:
 
 
 def template_options_of(value: Any) -> dict[str, Any]:
-    """What a template is given by name. Raises OptionError."""
+    """Options of a template by name. Raises OptionError."""
     what = "chat_template_kwargs"
     if value is None:
         return {}

@@ -71,7 +71,7 @@ class CompiledSchema:
         raise SchemaError(f"no value satisfies this schema{said}", place)
 
     def _is_impossible(self, schema: Any) -> bool:
-        """Whether another schema, with the same resources and options, has no value."""
+        """Tell whether another schema, with the same resources and options, has no value."""
         made = CompiledSchema(schema, self._resources, self._options, self.language, self._contexts)
         return not made.has_instance(made.root)
 

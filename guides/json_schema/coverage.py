@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Literal
 
 from ..limits import spend
 from .compiled import CompiledSchema
-from .read.dialects import DRAFT2020, is_array, is_object
+from .read.dialects import DRAFT2020
 from .read.formats import ENFORCED
-from .read.subschema import Subschema, key_of
+from .read.subschema import Subschema
 from .read.text import show
 
 Unenforced = Literal["refuse", "allow"]
@@ -30,12 +30,11 @@ NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSc
 MOST_LEFT_OUT = 64
 ANNOTATIONS = frozenset(
     (
-        *("$schema", "$id", "$comment", "$anchor", "$dynamicAnchor", "$vocabulary", "title", "description", "default"),
-        *("examples", "example", "deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType"),
-        *("contentSchema", "format", "definitions", "$defs", "id", "discriminator", "nullable", "externalDocs", "xml"),
+        *("id", "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly"),
+        *("contentEncoding", "contentMediaType", "contentSchema", "discriminator", "nullable", "externalDocs", "xml"),
     )
 )
-"""Keywords that allow and forbid nothing, those of OpenAPI among them."""
+"""Keywords that allow and forbid nothing, those of OpenAPI among them, but for those that begin with a dollar sign."""
 MOST_STRANGE = 64
 """So many different names are compared with keywords, which takes a third of a millisecond each."""
 ALIKE = 0.82
@@ -127,21 +126,3 @@ def _keywords(keys: list[str]) -> list[int]:
         if not found or found[-1] != index - 1 or keys[index - 1] not in NAMED:
             found.append(index)
     return found
-
-
-def without(value: Any, pointer: str) -> Any:
-    """A schema without the keyword at a JSON pointer, a copy as far as it differs; None if it has none there."""
-    return _without(value, [key_of(step) for step in pointer.split("/")[1:]])
-
-
-def _without(value: Any, keys: list[str]) -> Any:
-    key = keys[0]
-    if is_array(value) and key.isdigit() and int(key) < len(value) and len(keys) > 1:
-        inner = _without(value[int(key)], keys[1:])
-        return None if inner is None else [*value[: int(key)], inner, *value[int(key) + 1 :]]
-    if not is_object(value) or key not in value:
-        return None
-    if len(keys) == 1:
-        return {name: content for name, content in value.items() if name != key}
-    inner = _without(value[key], keys[1:])
-    return None if inner is None else {**value, key: inner}

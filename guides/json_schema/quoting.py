@@ -10,6 +10,7 @@ from ..quoting.source import Span
 from .algebra.formula import Formula
 from .compiled import CompiledSchema
 from .read.dialects import is_array, is_object
+from .read.subschema import step_of
 
 QUOTING = frozenset(("x-quote",))
 
@@ -32,8 +33,7 @@ def _spans(schema: CompiledSchema, formula: Formula, value: Any, pointer: str) -
         parts = (one for case in normal.objects for one in (case, *chain.from_iterable(case.either)))
         for case in parts:
             for name, member in value.items():
-                step = name.replace("~", "~0").replace("/", "~1")
-                yield from _spans(schema, schema.member(case, name), member, f"{pointer}/{step}")
+                yield from _spans(schema, schema.member(case, name), member, f"{pointer}/{step_of(name)}")
     else:
         for case in normal.arrays:
             for number, item in enumerate(value):

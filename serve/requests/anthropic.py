@@ -24,7 +24,7 @@ class TextBlock(EchoBase):
 
 
 class ThinkingBlock(EchoBase):
-    """What the model thought before. signature: of whoever wrote it, which is not looked at"""
+    """Thinking of the model before. signature: of whoever wrote it, which is not looked at"""
 
     type: Literal["thinking"]
     thinking: str
@@ -112,7 +112,7 @@ class MessagesToolChoice(RequestBase):
 
 
 class MessagesThinking(RequestBase):
-    """Whether the model thinks, and in how many tokens."""
+    """The thinking of the model, and in how many tokens."""
 
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
@@ -127,7 +127,7 @@ class MessagesFormat(RequestBase):
 
 
 class OutputConfig(RequestBase):
-    """How much effort the answer takes, and its form."""
+    """The effort that the answer takes, and its form."""
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: MessagesFormat | None = None

@@ -144,7 +144,7 @@ class NamedFunction(RequestBase):
 
 
 class Reasoning(RequestBase):
-    """How much a model thinks, as agents ask several servers. exclude, summary: what is told of it, which is all"""
+    """The amount of thinking, as agents ask servers for it. exclude, summary: what is told of it, which is all"""
 
     effort: Effort | None = None
     max_tokens: Annotated[int, Field(ge=0, le=1 << 20)] | None = None

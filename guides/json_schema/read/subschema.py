@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....errors import SchemaError
-from .dialects import Dialect
+from .dialects import Dialect, is_array, is_object
 
 
 class Resource:
@@ -45,7 +45,7 @@ class Subschema:
         while place is not None:
             path.append(place.keys)
             top, place = place, place.parent
-        parts = [str(key).replace("~", "~0").replace("/", "~1") for step in reversed(path) for key in step]
+        parts = [step_of(key) for step in reversed(path) for key in step]
         uri = top.resource.uri
         # Lone surrogates, which no message could be written with, are told by their numbers.
         return (uri + "#" + "".join("/" + part for part in parts)).encode("utf-8", "backslashreplace").decode()
@@ -58,3 +58,26 @@ class Subschema:
 def key_of(step: str) -> str:
     """The name, or the number, that a step of a JSON pointer stands for."""
     return step.replace("~1", "/").replace("~0", "~")
+
+
+def step_of(key: str | int) -> str:
+    """The step of a JSON pointer that stands for a name or a number."""
+    return str(key).replace("~", "~0").replace("/", "~1")
+
+
+def without(value: Any, pointer: str) -> Any:
+    """A schema without the keyword at a JSON pointer, a copy as far as it differs; None if it has none there."""
+    return _without(value, [key_of(step) for step in pointer.split("/")[1:]])
+
+
+def _without(value: Any, keys: list[str]) -> Any:
+    key = keys[0]
+    if is_array(value) and key.isdigit() and int(key) < len(value) and len(keys) > 1:
+        inner = _without(value[int(key)], keys[1:])
+        return None if inner is None else [*value[: int(key)], inner, *value[int(key) + 1 :]]
+    if not is_object(value) or key not in value:
+        return None
+    if len(keys) == 1:
+        return {name: content for name, content in value.items() if name != key}
+    inner = _without(value[key], keys[1:])
+    return None if inner is None else {**value, key: inner}
