@@ -77,7 +77,8 @@ class Options:
     """The options of a call, with their defaults. Raises OptionError for unknown names and wrong values.
 
     max_tokens: most tokens of an output, EOS not counted; a constrained output is complete within them. By
-        default 256 more than the shortest output takes, or what the context leaves.
+        default 256 more than the shortest output takes, or what the context leaves; then a list or a string ends where
+        three times the tokens that the rest needs at least are left, so that the rest has room for more than that.
     search: `Greedy()`, `Sample(...)` or `Beam(...)`; `Exact(...)`, `SMC(...)` or `Importance(...)` for texts as likely
         as the model says, given the constraint, see docs/sampling.md.
     include: what the text must contain by its end: a string or another goal, or several in a list, see "Goals". The

@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 _CERTAIN_BYTES = 64
 _TAILS = 256
+RESERVE = 3
+"""Of 1 to 4, the least with which records of a real model are right most often: see docs/answers.md."""
 _NO_STOPS: frozenset[int] = frozenset()
 
 
@@ -56,13 +58,21 @@ class GuideCache:
     sparse_head_limit: up to how many allowed tokens are listed, for the logits of these alone
     free: the text is free but for the goals of the guide: its budget, stop strings and stop ids may end it
     limits: of what stands before the guide, the end of a prompt
+    reserve: for each token that a text still needs at least, so many are to be left: see `reserving`
     """
 
     def __init__(
-        self, guide: Guide, sparse_head_limit: int, *, free: bool = False, limits: Limits | None = None
+        self,
+        guide: Guide,
+        sparse_head_limit: int,
+        *,
+        free: bool = False,
+        limits: Limits | None = None,
+        reserve: int = 1,
     ) -> None:
         self.guide = guide
         self.limits = limits
+        self.reserve = reserve
         self.sparse_head_limit = sparse_head_limit
         self.free = free
         self.goals = guide if isinstance(guide, GoalGuide) else None
@@ -74,6 +84,7 @@ class GuideCache:
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self.states = StateTable()
         self._behind: dict[bytes, HealedGuideCache] = {}
+        self._reserving: dict[int, GuideCache] = {}
         self._distance: int | None = None
         self._lock = new_lock()
 
@@ -99,9 +110,38 @@ class GuideCache:
         found = self._behind.get(tail)  # without the lock, under which another is made
         if found is None:
             with self._lock:
-                found = self._behind[tail] = self._behind.get(tail) or HealedGuideCache(self, tail)
+                found = self._behind[tail] = self._behind.get(tail) or HealedGuideCache(self, self._aligned(tail))
                 if len(self._behind) > _TAILS:
                     del self._behind[next(iter(self._behind))]
+        return found
+
+    def _aligned(self, tail: bytes) -> AlignedGuide:
+        assert conforms(self.guide, ByteGuide)
+        return AlignedGuide(self.guide, tail, counts_tail=False, crossings=self.crossings, limits=self.limits)
+
+    def reserving(self, budget: int) -> GuideCache:
+        """This constraint for texts of so many tokens, of which the end of a text has a share.
+
+        The distance counts a token for a string that may be empty, so that a list which a model would continue for
+        ever leaves the members behind it one token each. With a reserve of r, a choice may only lead to where r times
+        the distance is left. Up to RESERVE, as long as half of the budget is not reserved at the start; one step of
+        the distance frees r tokens and takes one, so that a text which begins within its budget stays there.
+        """
+        return self.with_reserve(max(min(RESERVE, budget // (2 * max(self.distance, 1))), 1))
+
+    def with_reserve(self, reserve: int) -> GuideCache:
+        """This constraint with another reserve; made once."""
+        if reserve == self.reserve:
+            return self
+        found = self._reserving.get(reserve)
+        if found is None:
+            with self._lock:
+                found = self._reserving[reserve] = self._reserving.get(reserve) or self._with_reserve(reserve)
+        return found
+
+    def _with_reserve(self, reserve: int) -> GuideCache:
+        found = GuideCache(self.guide, self.sparse_head_limit, free=self.free, limits=self.limits, reserve=reserve)
+        found._distance = self._distance
         return found
 
     def beyond(self, state: int) -> tuple[GuideCache, int]:
@@ -149,7 +189,8 @@ class GuideCache:
 
         Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
         """
-        mask = MaskTimer.timed(lambda: self.guide.mask(state) if left is None else self._within(state, left)).copy()
+        within = None if left is None else (left - 1) // self.reserve + 1
+        mask = MaskTimer.timed(lambda: self.guide.mask(state) if within is None else self._within(state, within)).copy()
         if stop_ids:
             stops = np.zeros_like(mask)
             for token in stop_ids:
@@ -201,7 +242,7 @@ class GuideCache:
         return Allowed(listed, mask, forced, ends)
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether `left` tokens are enough to complete the text.
+        """Whether `left` tokens are enough to complete the text, reserve included.
 
         Asks the guide how many are, or else about half of them first, so that a state that is met again and again,
         with ever less left, costs few questions.
@@ -211,11 +252,11 @@ class GuideCache:
         if entry.enough <= left:
             return True
         if cache._quick_enough is not None:
-            found = cache._quick_enough(state, left)
-            entry.enough = entry.enough if found is None else found
+            found = cache._quick_enough(state, left // cache.reserve)
+            entry.enough = entry.enough if found is None else found * cache.reserve
             return found is not None
         for enough in (left // 2, left):
-            if enough >= 0 and cache._guide_fits(state, enough):
+            if enough >= 0 and cache._guide_fits(state, enough // cache.reserve):
                 entry.enough = enough
                 return True
         return False
@@ -242,14 +283,23 @@ class HealedGuideCache(GuideCache):
     Tokens that lie within the end of the prompt count neither in distances nor against budgets.
     """
 
-    def __init__(self, guide_cache: GuideCache, tail: bytes) -> None:
-        assert conforms(guide_cache.guide, ByteGuide)
-        crossings, limits = guide_cache.crossings, guide_cache.limits
-        self._aligned = AlignedGuide(guide_cache.guide, tail, counts_tail=False, crossings=crossings, limits=limits)
-        super().__init__(self._aligned, guide_cache.sparse_head_limit, free=guide_cache.free, limits=guide_cache.limits)
+    def __init__(self, guide_cache: GuideCache, aligned: AlignedGuide) -> None:
+        super().__init__(
+            aligned,
+            guide_cache.sparse_head_limit,
+            free=guide_cache.free,
+            limits=guide_cache.limits,
+            reserve=guide_cache.reserve,
+        )
         self.goals = guide_cache.goals
+        self._guide = aligned
         self._guide_cache = guide_cache
-        self._begin = len(tail)
+        self._begin = len(aligned.tail)
+
+    def _with_reserve(self, reserve: int) -> GuideCache:
+        found = HealedGuideCache(self._guide_cache.with_reserve(reserve), self._guide)
+        found._distance = self._distance
+        return found
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
         """What a step may choose from; within the end of the prompt nothing stops."""
@@ -272,7 +322,7 @@ class HealedGuideCache(GuideCache):
 
     def _leading_on(self, state: int) -> NDArray[np.int32]:
         """The same within the end of the prompt: by what tokens have beyond it."""
-        node = self._aligned.end_node(state)
+        node = self._guide.end_node(state)
         if self.goals is None or node is None:
             return np.zeros(0, np.int32)
         return allowed_ids(self.goals.advancing_below(self.goals.start, node))

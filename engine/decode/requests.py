@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...checks import conforms
 from ...errors import BudgetError, OptionError
@@ -83,6 +83,9 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
         if _is_free(job) and frame is not None:  # the mark behind free text ends it as a stop string does
             stop, frame = stops.also(frame.behind), None
         search = options.search if job.search is None or options.search is not GREEDY else job.search
+        # A budget that the caller sets is all for texts of that many tokens; samplers that are exact are so in any.
+        if start.guide_cache is not None and options.max_tokens is None and not isinstance(search, Target):
+            start = replace(start, guide_cache=start.guide_cache.reserving(budget))
         # A text of no token would say nothing, and one that lacks a goal is none.
         is_last = forces_end and _is_free(job) and budget > max(needed, 1)
         for sample in range(1 if isinstance(search, (Beam, Target)) else search.n):

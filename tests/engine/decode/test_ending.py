@@ -53,6 +53,38 @@ def test_the_budget_ends_free_text(tokens: int) -> None:
     assert result.finish_reason == ("complete" if tokens > 5 else "length")
 
 
+LISTED = {
+    "type": "object",
+    "properties": {"people": {"type": "array", "items": {"type": "string"}}, "place": {"type": "string"}},
+    "required": ["people", "place"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("search", [Greedy(), Sample(temperature=0.01), Beam(2)])
+@pytest.mark.parametrize("heal", [True, False])
+def test_what_stands_behind_an_endless_list_has_its_share_of_the_default_budget(search: Any, heal: bool) -> None:
+    def logits(ids: Any) -> list[float]:
+        text = bytes(ids[1:])
+        at = len(text) - text.index(b"]") - 1 if b"]" in text else -1
+        head, body, tail = b'{"people": [', b'"Ada", ', b', "place": "Minsk"}'
+        if at >= 0:
+            wanted = tail[at] if at < len(tail) else 256
+        else:
+            wanted = head[len(text)] if len(text) < len(head) else body[(len(text) - len(head)) % len(body)]
+        return [20.0 * (token == wanted) for token in range(BYTES.size)]
+
+    writer = generate.json(models.from_function(logits, BYTES), LISTED)
+    assert writer.guide is not None
+    needed = writer.guide.distance(writer.guide.start)
+    result = writer.run("x", search=search, seed=1, heal=heal)
+    assert result.value["place"] == "Minsk" and len(result.value["people"]) > 20
+    assert len(result.token_ids) <= needed + 256
+    # A budget that is asked for is there for texts of as many tokens.
+    exact = writer.run("x", max_tokens=needed + 256, search=search, seed=1, heal=heal)
+    assert len(exact.token_ids) == needed + 256 and exact.value["place"] == ""
+
+
 @pytest.mark.parametrize(
     ("stop", "text"),
     [("lo", "hel"), (["world", " "], "hello"), ("hello world", ""), ("d", "hello worl"), (["llo", "hel"], ""),
