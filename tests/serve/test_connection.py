@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 from starlette.requests import Request
 from trellm.serve.bodies import whole
+from trellm.serve.endpoints import answers as answering
 from trellm.serve.endpoints.answers import refused
 from trellm.serve.errors import ApiError
 from trellm.serve.guard import HEADER_BYTES, Guard
@@ -243,6 +244,13 @@ CHUNKED = b"POST /most HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
 CHUNK = b"%x\r\n%b\r\n" % (MOST, b"a" * MOST)
 
 
+@pytest.fixture
+def is_dropped_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of a body that was refused is waited for in vain for a fifth of the time."""
+    monkeypatch.setattr(answering, "DROP_SECONDS", 1)
+
+
+@pytest.mark.usefixtures("is_dropped_soon")
 def test_a_body_that_is_too_large_is_refused_before_its_end(asking: Asking) -> None:
     """It need not have one; that it is not read leaves the answer whole, and nothing behind it is a request."""
     refusal = [(413, "request_too_large")]
@@ -264,6 +272,7 @@ def test_a_body_that_is_too_large_is_refused_before_its_end(asking: Asking) -> N
         assert [status for status, _ in answers(line)] == [413]
 
 
+@pytest.mark.usefixtures("is_dropped_soon")
 def test_a_body_that_is_too_large_is_not_asked_for(asking: Asking) -> None:
     with asking.line() as line:
         line.sendall(post("/most", "a" * (MOST + 1), "Expect: 100-continue").partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
