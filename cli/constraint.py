@@ -116,6 +116,7 @@ class ConstraintOptions:
         the `spelling` of numbers, `resources`, further schemas by URI, and whether keywords may be `unenforced`
     contexts: texts that a structure or a grammar quotes from, by name
     documents: texts to quote from, with the `boundary` of quotations and the `none_text`
+    document_field: where each prompt's line has the texts to quote from
     tags: markers in free text, and what is between them
     limits: what the guide may take, None for the default
     """
@@ -137,6 +138,7 @@ class ConstraintOptions:
     contexts: Mapping[str, str] = field(default_factory=dict[str, str])
     unenforced: Unenforced | None = None
     documents: tuple[str, ...] = ()
+    document_field: str | None = None
     boundary: Boundary | None = None
     none_text: str | None = None
     tags: tuple[Tag, ...] = ()
@@ -150,6 +152,7 @@ class ConstraintOptions:
             "--grammar": self.grammar,
             "--schema or --pydantic": self.structure,
             "--extract": self.documents or None,
+            "--extract-field": self.document_field,
             "--tag": self.tags or None,
         }
         given = [name for name, value in options.items() if value is not None]
@@ -166,14 +169,14 @@ class ConstraintOptions:
             raise click.UsageError(f"{names} belong to --schema or --pydantic, which are missing")
         if self.contexts and not self.may_quote:
             raise click.UsageError("--context belongs to --schema, --pydantic or --grammar, which are missing")
-        if not self.documents and (self.boundary or self.none_text is not None):
+        if not self.documents and self.document_field is None and (self.boundary or self.none_text is not None):
             raise click.UsageError("--boundary and --none-text belong to --extract, which is missing")
 
     @property
     def is_free(self) -> bool:
         """Whether nothing was asked for."""
-        given = (self.pattern, self.kind, self.grammar, self.structure)
-        return given == (None,) * 4 and not self.choices and not self.documents and not self.tags
+        given = (self.pattern, self.kind, self.grammar, self.structure, self.document_field)
+        return given == (None,) * 5 and not self.choices and not self.documents and not self.tags
 
     @property
     def may_quote(self) -> bool:
@@ -432,7 +435,7 @@ def constraint_options(function: Callable[Concatenate[ConstraintOptions, P], R])
         if schema is not None and python_type is not None:
             raise click.UsageError("--schema and --pydantic exclude each other: a text has one constraint")
         limits = _limits(given.pop("max_work"), given.pop("max_memory"), given.pop("max_seconds"))
-        chosen = {name: given.pop(name) for name in _OF_CONSTRAINT}
+        chosen = {name: given.pop(name) for name in _OF_CONSTRAINT if name in given}
         structure = python_type if schema is None else schema
         return function(ConstraintOptions(**chosen, structure=structure, limits=limits), *args, **options)
 

@@ -52,6 +52,12 @@ class Prompt:
         """What a page shows of it: a text, or token ids and messages as JSON."""
         return self.given if isinstance(self.given, str) else json.dumps(self.given, ensure_ascii=False)
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """The texts in a field of its line: one, or those of a list; () where there is anything else."""
+        found = self.record.get(name)
+        several = cast("list[Any]", found if isinstance(found, list) else [found])
+        return tuple(several) if all(isinstance(text, str) and text for text in several) else ()
+
 
 def read_prompts(file: TextIO) -> list[Prompt]:
     """A line is a prompt, or an object with "prompt" and anything else; empty lines are skipped.

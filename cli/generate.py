@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
+from ..checks import shown
 from .constraint import ConstraintOptions, constraint_options
 from .ending import Interruption, ending
 from .files import Output, Prompt, Resumed, StandardOutput, plain_lines, read_prompts, report_page, result_line, writing
@@ -23,7 +24,10 @@ from .search import Searching, search_options
 if TYPE_CHECKING:
     from ..engine.decode.frames import FrameOption
     from ..engine.generator import Generator
+    from ..engine.models.protocol import Model
+    from ..engine.options import Options
     from ..engine.prompts.given import Prompt as GivenPrompt
+    from ..engine.running import Told
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,12 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
     help="A name of `trellm models` or the Hub, a folder, a GGUF file, or ziplm:FILE. [default: the small one]",
 )
 @constraint_options
+@click.option(
+    "--extract-field",
+    "document_field",
+    metavar="NAME",
+    help="As --extract, where each line of --prompts has its text, or a list of texts, in this field.",
+)
 @click.option("--prompt", "-p", type=TextType(), help="The prompt; the output goes to standard output as it comes.")
 @click.option(
     "--prompts",
@@ -201,6 +211,7 @@ def generate(
         trellm generate -m ziplm:notes.txt -c yes -c no --prompts questions.jsonl --out answers.jsonl
         trellm generate -m Qwen/Qwen3-0.6B --schema person.schema.json --chat -p 'Describe a person.'
         trellm generate -m Qwen/Qwen3-0.6B --extract report.txt --prompts questions.jsonl --out answers.jsonl
+        trellm generate -m Qwen/Qwen3-0.6B --extract-field mail --prompts mails.jsonl --out senders.jsonl
 
     A prompt in a file is a JSON string, a list of token ids, or a list of messages such as
     {"role": "user", "content": "Hello"}, which the tokenizer's chat template writes.
@@ -237,6 +248,8 @@ def generate(
     if describe and constraint.structure is None:
         raise click.UsageError("--describe belongs to --schema or --pydantic, which are missing")
     asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
+    if constraint.document_field is not None:
+        _check_documents(asked, constraint.document_field, prompts, searching.samples)
     asked = chatting.prompts(asked)
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
     options |= {"heal": not no_heal, "include": _goals(include, include_word), **chatting.options()}
@@ -262,7 +275,10 @@ def generate(
         report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
         output.begin(resumed.kept)
         end = files.enter_context(ending())
-        generator = make_generator(name, device, dtype, constraint, memory, chatting, weights, describe)
+        model = load_model(name, device, dtype, weights)
+        if memory is not None:
+            _limit_memory(model, memory)
+        run = _running(model, asked, constraint, chatting, describe)
 
         def keep(results: list[Any]) -> None:
             """Write what is finished, in order."""
@@ -272,7 +288,7 @@ def generate(
             if report is not None and any(results):
                 report.finish([report_page(asked, results).removesuffix("\n")])
 
-        return _run(generator, asked, options, end, output, keep)
+        return _run(run, asked, options, end, output, keep)
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -304,17 +320,28 @@ def make_generator(
     memory: bytes of its engine, None for the default
     weights: how to quantize them; is_described: whether the schema is written behind prompts
     """
+    model = load_model(name, device, dtype, weights)
+    if memory is not None:
+        _limit_memory(model, memory)
+    return _generator(model, constraint, chatting, is_described)
+
+
+def _limit_memory(model: Model, memory: int) -> None:
+    from ..engine.engine import Engine
+
+    Engine(model, memory=memory)
+
+
+def _generator(
+    model: Model, constraint: ConstraintOptions, chatting: Chatting | None, is_described: bool
+) -> Generator[Any]:
     from ..engine import prompts
     from ..engine.decode.after import After, special_token
     from ..engine.decode.frames import frame_of
-    from ..engine.engine import Engine
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
     from ..guides import SubstringGuide
 
-    model = load_model(name, device, dtype, weights)
-    if memory is not None:
-        Engine(model, memory=memory)
     special = partial(special_token, model)
     guide = None if constraint.is_free else constraint.guide(model.vocabulary, special=special)
     limits = constraint.limits
@@ -325,6 +352,45 @@ def make_generator(
     description = prompts.describe(constraint.structure) if is_described else ""
     about: Any = {"frame": frame, "natural": constraint.natural, "description": description}
     return Generator(model, guide, limits=limits, after=after, **about)
+
+
+Running = Callable[["Options", "Told"], list[Any]]
+"""What generates for all prompts, and tells of each text as it is finished."""
+
+
+def _running(
+    model: Model, asked: Sequence[Prompt], constraint: ConstraintOptions, chatting: Chatting, is_described: bool
+) -> Running:
+    """One generator for all prompts, or one for each document, which several prompts may share."""
+    from ..engine.running import run_together
+
+    if constraint.document_field is None:
+        generator = _generator(model, constraint, chatting, is_described)
+        return partial(generator.run_texts, [prompt.given for prompt in asked])
+    made: dict[tuple[str, ...], Generator[Any]] = {}
+    pairs: list[tuple[Generator[Any], Any]] = []
+    for prompt in asked:
+        documents = prompt.texts(constraint.document_field)
+        if documents not in made:
+            own = replace(constraint, document_field=None, documents=documents)
+            made[documents] = _generator(model, own, chatting, is_described)
+        pairs.append((made[documents], prompt.given))
+    return partial(run_together, pairs)
+
+
+def _check_documents(asked: Sequence[Prompt], name: str, prompts: TextIO | None, samples: int) -> None:
+    """Refuse lines of prompts without the texts that they are to be answered from."""
+    if prompts is None:
+        raise click.UsageError(f"--extract-field {name} is a field of the lines of --prompts, which is missing")
+    if samples > 1:
+        raise click.UsageError("--extract-field gives one quotation for each prompt; leave the number of samples out")
+    for number, prompt in enumerate(asked):
+        if not prompt.texts(name):
+            given = shown(prompt.record[name]) if name in prompt.record else "nothing"
+            raise click.UsageError(
+                f"{prompts.name}: prompt {number} has {given} in the field {name!r} that --extract-field names; "
+                "expected a text, or a list of texts, to quote from"
+            )
 
 
 def _has_lines(path: Path) -> bool:
@@ -359,7 +425,7 @@ def _print_stream(generator: Generator[Any], prompt: GivenPrompt, options: dict[
 
 
 def _run(
-    generator: Generator[Any],
+    run: Running,
     prompts: list[Prompt],
     options: dict[str, Any],
     end: Interruption,
@@ -376,7 +442,7 @@ def _run(
         output.add(result_line(prompts[number], sample if chosen.search.n > 1 else None, result))
 
     try:
-        keep(generator.run_texts([prompt.given for prompt in prompts], chosen, told))
+        keep(run(chosen, told))
         return 0
     except Interrupted as interrupt:
         click.echo(f"trellm: {end.word}; {finished_of(interrupt.finished)}, and are kept", err=True)

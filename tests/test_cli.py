@@ -389,6 +389,30 @@ class TestExtraction:
             span = result["span"]
             assert text[span["start"] : span["end"]] == span["text"] == result["output"]
 
+    def test_a_document_for_each_prompt(self, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        mails = [["Ada wrote this."], ["Kofi wrote that.", "He did."], ["Ada wrote this."]]
+        rows = [{"prompt": "Who? ", "id": n, "mail": each[0] if n == 0 else each} for n, each in enumerate(mails)]
+        prompts, out = tmp_path / "mails.jsonl", tmp_path / "out.jsonl"
+        prompts.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        command = ["generate", "-m", model, "--prompts", str(prompts), "--extract-field", "mail", "--out", str(out)]
+        assert main(command) == 0
+        for row, result, texts in zip(rows, lines(out), mails, strict=True):
+            assert {name: result[name] for name in row} == row
+            span = result["span"]
+            assert texts[span["document"]][span["start"] : span["end"]] == span["text"] == result["output"]
+        first, _, third = lines(out)
+        assert first["output"] == third["output"]
+        out.write_text("".join(out.read_text().splitlines(keepends=True)[:1]))
+        assert main([*command, "--resume"]) == 0 and [row["id"] for row in lines(out)] == [0, 1, 2]
+        capsys.readouterr()
+        alone = ["generate", "-m", model, "-p", "x"]
+        assert "of --prompts, which is missing" in refused(capsys, *alone, "--extract-field", "mail")
+        assert "--choice and --extract-field exclude" in refused(capsys, *command, "--overwrite", "-c", "a")
+        assert "leave the number of samples out" in refused(capsys, *command, "--overwrite", "-n", "2", "--seed", "1")
+        for wrong in ("none", "id"):
+            said = refused(capsys, *command[:5], "--extract-field", wrong, "--out", "-")
+            assert f"the field {wrong!r}" in said and "a text, or a list of texts" in said
+
     def test_quotations_in_json_and_grammars(
         self, report: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -893,8 +917,10 @@ def _nan(rows: int, ids: Any) -> Any:
 def compile_kernel(folder: Path) -> str:
     """Use a kernel in a fresh process that keeps compiled kernels in `folder`; what is said on standard error."""
     code = (
-        "from trellm.kernels import allowed_ids\nimport numpy as np\n"
-        "print(allowed_ids(np.array([5], np.uint32)).tolist(), allowed_ids(np.array([6], np.uint32)).tolist())"
+        "import sys\nfrom trellm.kernels import allowed_ids\nimport numpy as np\n"
+        "from trellm.kernels.jit.compiling import compile_seconds\n"
+        "print(allowed_ids(np.array([5], np.uint32)).tolist(), allowed_ids(np.array([6], np.uint32)).tolist())\n"
+        "if compile_seconds():\n    print('compiled', file=sys.stderr)"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), "NUMBA_DISABLE_JIT": "0"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
@@ -905,7 +931,7 @@ def compile_kernel(folder: Path) -> str:
 def test_compiling_is_announced_once_and_not_when_the_kernels_are_there(tmp_path: Path) -> None:
     first = compile_kernel(tmp_path)
     assert first.startswith("trellm: compiling kernels once")
-    assert first.count("\n") == 1
+    assert first.count("\n") == 2 and first.endswith("\ncompiled\n"), "and how long that took is counted"
     assert compile_kernel(tmp_path) == ""
 
 

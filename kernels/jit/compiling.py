@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import time
 from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
@@ -37,6 +38,7 @@ class _State:
     """What has happened in this process."""
 
     announced = False
+    seconds = 0.0
     checked: ClassVar[set[Path]] = set()
     kept = True
 
@@ -115,6 +117,11 @@ def _compiled(function: Any, cache: bool, options: dict[str, Any]) -> Any:
     return kernel
 
 
+def compile_seconds() -> float:
+    """Seconds that compiling kernels has taken in this process; 0.0 with a Numba that tells nobody when it compiles."""
+    return _State.seconds
+
+
 def keep_quiet() -> None:
     """Say nothing when kernels are compiled in this process."""
     _State.announced = True
@@ -155,6 +162,7 @@ def _watch() -> None:
 
     class Watch(event.Listener):
         depth = 0
+        began = 0.0
         signatures = None if PORTABLE else passes.Signatures()
 
         def on_start(self, event: Any) -> None:
@@ -162,14 +170,18 @@ def _watch() -> None:
             is_kernel = _KERNELS in Path(function.__code__.co_filename).parents
             if is_kernel and not _State.announced:
                 _announce()
-            if self.depth == 0 and is_kernel and self.signatures:
-                self.signatures.begin()
+            if self.depth == 0:
+                self.began = time.perf_counter()
+                if is_kernel and self.signatures:
+                    self.signatures.begin()
             self.depth += 1
 
         def on_end(self, event: Any) -> None:
             self.depth -= 1
-            if self.depth == 0 and self.signatures:
-                self.signatures.end()
+            if self.depth == 0:
+                _State.seconds += time.perf_counter() - self.began
+                if self.signatures:
+                    self.signatures.end()
 
     event.register("numba:compile", Watch())
 
