@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,13 +10,15 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
+from ...guides import AlignedGuide, RegexGuide
 from ...guides.explain.expectation import quoted
+from ...guides.goals import GoalGuide, Phrase
 from ...guides.protocol import DEAD, Guide
 from ..stopping import FinishReason
 from .bias import Bias, late
 from .step import Step
 
-Kind = Literal["budget", "stop", "whitespace", "case", "spelling", "preface", "sampling"]
+Kind = Literal["budget", "stop", "whitespace", "case", "spelling", "preface", "word", "digit", "sampling"]
 
 LOW_MASS = 0.5
 LOST_MASS = 0.05
@@ -28,6 +31,14 @@ _LATE = (
     "where this text had parted from others the masks left it {mass:.2g} of its probability, and perhaps more to "
     "others, so that masked sampling may draw other texts than the model would: sample 16 with diagnostics=True and "
     "search=Sample(n=16) to see how far, or use search=Exact()"
+)
+
+_INSIDE = "the text has {phrase} inside a word, {word}: Phrase({phrase}, word=True) asks for a word of its own"
+_LETTER = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\uffef\U00020000-\U0003ffff]"
+"""A character of words, but for those of scripts that put no spaces between them."""
+_OTHER_DIGIT = (
+    "\\d in the pattern is a digit of any script, as in Python's re, and the text has {digit}: write [0-9], or use the "
+    "flag a"
 )
 
 _HEADLINES: dict[Kind, str] = {
@@ -77,6 +88,7 @@ def hints(
         by_kind.setdefault("budget", []).append(steps[-1])
     return (
         *(Hint(kind, tuple(step.position for step in found), _words(kind, found)) for kind, found in by_kind.items()),
+        *_about_text(steps, guide.child if isinstance(guide, AlignedGuide) else guide),
         *_sampling(steps, bias),
     )
 
@@ -104,6 +116,53 @@ def warning(steps: Sequence[Step], guide: Guide | None) -> str | None:
         f"token {step.position}: the model wanted {_example(step)}; the constraint left {step.feasible_mass:.2g} of "
         f"its probability: {advice}"
     )
+
+
+def _about_text(steps: Sequence[Step], guide: Guide | None) -> Iterator[Hint]:
+    """What the text has that the constraint asks for, and that is often not what was meant."""
+    if isinstance(guide, GoalGuide):
+        text, positions = _text(steps, guide)
+        for goal in guide.goals:
+            if isinstance(goal, Phrase) and isinstance(goal.text, str) and not goal.word:
+                yield from _inside_words(text, positions, goal.text)
+        guide = guide.child
+    if isinstance(guide, RegexGuide) and _asks_for_any_digit(guide):
+        text, positions = _text(steps, guide)
+        found = next((place for place in re.finditer(r"\d", text) if not place[0].isascii()), None)
+        if found is not None:
+            yield Hint("digit", (positions[found.start()],), _OTHER_DIGIT.format(digit=quoted(found[0])))
+
+
+def _asks_for_any_digit(guide: RegexGuide) -> bool:
+    has_class = re.search(r"(?<!\\)(?:\\\\)*\\d", guide.pattern) is not None
+    return has_class and guide.dialect == "python" and not guide.flags & re.ASCII
+
+
+def _inside_words(text: str, positions: Sequence[int], phrase: str) -> Iterator[Hint]:
+    """A phrase that the text has inside words only."""
+    found = [*re.finditer(re.escape(phrase), text)]
+    words = [_word_around(text, *place.span()) for place in found]
+    if words and all(words):
+        where = (positions[found[0].start()],)
+        yield Hint("word", where, _INSIDE.format(phrase=repr(phrase), word=quoted(words[0])))
+
+
+def _word_around(text: str, begin: int, end: int) -> str:
+    """The word that a place in a text is a part of; "" where it is whole, or between words."""
+    before = re.search(f"{_LETTER}*$", text[:begin]) if re.match(_LETTER, text[begin:]) else None
+    behind = re.match(f"{_LETTER}*", text[end:]) if re.search(f"{_LETTER}$", text[:end]) else None
+    more = before[0] if before else "", behind[0] if behind else ""
+    return f"{more[0]}{text[begin:end]}{more[1]}" if any(more) else ""
+
+
+def _text(steps: Sequence[Step], guide: Guide) -> tuple[str, list[int]]:
+    """The text of the tokens, and of each character the position of the token in which it ends."""
+    text, positions, decoder = "", list[int](), codecs.getincrementaldecoder("utf-8")("replace")
+    for step in steps:
+        more = "" if step.ends else decoder.decode(guide.vocabulary.tokens[step.token_id] or b"")
+        text += more
+        positions += [step.position] * len(more)
+    return text, positions
 
 
 def _sampling(steps: Sequence[Step], bias: Bias | None) -> Iterator[Hint]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from trellm import Generation, Vocabulary, generate, models
+from trellm import Generation, Phrase, Vocabulary, generate, models
 
 WORDS = [*map(chr, range(32, 127)), "\n", "  ", " Born", " born", "Sure", "Michael", "pos", "Pos", "itive", "colour"]
 WORDS += [" applicable", "not", "_applicable", " Jordan", "color", "good"]
@@ -111,3 +111,46 @@ def test_the_worst_steps_come_first() -> None:
     worst = result.diagnostics.summary.worst  # type: ignore[union-attr]
     assert [step.feasible_mass for step in worst] == sorted(step.feasible_mass for step in worst)
     assert worst[0].feasible_mass < 0.5
+
+
+@pytest.mark.parametrize(
+    ("include", "text", "found"),
+    [
+        ("mic", "dynamic", (0,)),
+        ("mic", "mic dynamic", ()),
+        ("mic", "dynamic mic", ()),
+        ("dyna", "dynamic", (0,)),
+        ("dynamic", "dynamic", ()),
+        (Phrase("mic", word=True), "dynamic mic", ()),
+        (" ", "a b", ()),
+        ("字", "漢字", ()),
+        ("字", "字kanji", ()),
+        ("né", "née", (0,)),
+    ],
+)  # fmt: skip
+def test_phrases_inside_words(include: Any, text: str, found: tuple[int, ...]) -> None:
+    """The one that is meant may be another."""
+    vocabulary = Vocabulary([text.encode(), *(bytes([value]) for value in range(256)), None], eos_ids=[257])
+    model = models.from_function(lambda ids: [9.0 * (len(ids) == 1), *[0.0] * 256, 5.0], vocabulary)
+    result = generate.text(model).run([1], include=include, diagnostics=True, heal=False)
+    assert result.text == text and result.diagnostics is not None
+    hints = [hint for hint in result.diagnostics.summary.hints if hint.kind == "word"]
+    assert [hint.positions for hint in hints] == ([found] if found else [])
+    assert not hints or f"Phrase({include!r}, word=True)" in hints[0].text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "flags", "is_told"),
+    [(r"\d", 0, True), (r"x|\d", 0, True), ("[0-9\u0663]", 0, False), (r"[0-9\u0663]|\\\\d", 0, False)],
+)
+def test_digits_of_other_scripts(pattern: str, flags: int, is_told: bool) -> None:
+    vocabulary = Vocabulary([*(bytes([value]) for value in range(256)), None], eos_ids=[256])
+    wanted = "\u0663".encode()
+    model = models.from_function(
+        lambda ids: [9.0 * (len(ids) < 3 and value == wanted[len(ids) - 1]) for value in range(257)], vocabulary
+    )
+    result = generate.regex(model, pattern, flags).run([1], diagnostics=True, heal=False)
+    assert result.text == "\u0663" and result.diagnostics is not None
+    hints = [hint for hint in result.diagnostics.summary.hints if hint.kind == "digit"]
+    assert [hint.positions for hint in hints] == ([(1,)] if is_told else [])
+    assert not hints or "write [0-9]" in hints[0].text
