@@ -186,6 +186,10 @@ class SizeType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     """An amount of memory, such as 500MB or 2GiB, in bytes."""
 
     name = "SIZE"
+
+    def __init__(self, least: int = 1) -> None:
+        self._least = least
+
     _UNITS: ClassVar[dict[str, int]] = {
         "": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40,
     }  # fmt: skip
@@ -196,6 +200,6 @@ class SizeType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
             return value
         found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]I?)?B?", value.upper())
         size = 0 if found is None else int(float(found[1]) * self._UNITS[found[2] or ""])
-        if size < 1:
+        if found is None or size < self._least:
             self.fail(f"{value!r} is no amount of memory; write it as 500MB or 2GiB", param, ctx)
         return size

@@ -92,6 +92,13 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     help="Most memory of compiled constraints that are kept for those who ask again.",
 )
 @click.option(
+    "--kept-responses",
+    type=SizeType(0),
+    default="64MiB",
+    show_default=True,
+    help="Most memory of answers of /v1/responses that are kept for those who go on from them; 0 for none.",
+)
+@click.option(
     "--compile-seconds",
     type=NumberType(0, above=True),
     default=10.0,
@@ -134,6 +141,7 @@ def serve(
     max_work: int | None,
     max_constraint_memory: int | None,
     kept_constraints: int,
+    kept_responses: int,
     compile_seconds: float,
     drain_seconds: float,
     access_log: bool,
@@ -177,6 +185,7 @@ def serve(
         output_tokens=max_output,
         limits=Limits(**{name: value for name, value in given.items() if value is not None}),
         kept_bytes=kept_constraints,
+        response_bytes=kept_responses,
         compile_seconds=compile_seconds,
         drain_seconds=drain_seconds,
     )

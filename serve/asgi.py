@@ -20,7 +20,7 @@ from .endpoints.answers import Answer, refused
 from .endpoints.chat import chat
 from .endpoints.completion import completion
 from .endpoints.other import constraint, page
-from .endpoints.responses import responses
+from .endpoints.responses import kept, responses
 from .errors import INVALID, ApiError, of_any
 from .guard import Guard
 from .metrics import Metrics
@@ -54,7 +54,7 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
         cors = Middleware(
             CORSMiddleware,
             allow_origins=list(chosen.origins),
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],  # clients such as openai-js say with every request what they are
             expose_headers=["Retry-After"],
         )
@@ -64,6 +64,7 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
             Route("/", page, methods=["GET"]),
             Route("/v1/chat/completions", chat, methods=["POST"]),
             Route("/v1/responses", responses, methods=["POST"]),
+            Route("/v1/responses/{key}", kept, methods=["GET", "DELETE"]),
             Route("/v1/completions", completion, methods=["POST"]),
             Route("/v1/messages", anthropic.messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", anthropic.count, methods=["POST"]),

@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -94,6 +94,8 @@ def deployment(
     """
     chosen = Settings() if settings is None else settings
     least, most = _counts(replicas)
+    if (least, most) != (1, 1):  # a request that goes on from a response may come to another replica
+        chosen = replace(chosen, response_bytes=0)
     whole(in_flight, "in_flight")
     whole(queued, "queued")
     whole(doors, "doors", 1, MOST_REPLICAS)

@@ -21,6 +21,7 @@ from .constraints.compiler import ConstraintCompiler, weight
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import Dispatcher
 from .errors import SERVER, ApiError, Place, busy, of_constraint, of_request, too_long
+from .kept import KeptResponses
 from .metrics import Metrics
 from .settings import Settings
 from .tool_calls import ToolCallFormat
@@ -71,6 +72,7 @@ class Service:
         self.form = ToolCallFormat.of(model)
         self.verbatim = Verbatim(model)
         self.created = int(time.time())
+        self.responses = KeptResponses(settings.response_bytes)
         self.texts = 0
         self.is_draining = False
         # One at a time: a body may take a second of the interpreter's, of which all others then have half.

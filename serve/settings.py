@@ -29,6 +29,7 @@ class Settings:
     limits: of each constraint: work, memory; compile_seconds: how long one may be compiled
     compile_share: of a core, for all constraints that take longer than a moment, while texts are being written
     compilers: threads that compile; compiling: how many constraints may be compiled or wait for it, before 429
+    response_bytes: what responses of /v1/responses may hold that are kept for requests which go on from them; 0: none
     kept_bytes: what compiled constraints may hold until the longest unused are forgotten
     request_seconds: how long a request may take to come, to the last byte of its body, until its connection is closed
     drain_seconds: how long requests may go on after SIGTERM
@@ -50,6 +51,7 @@ class Settings:
     compile_share: float = 0.2
     compilers: int = 2
     compiling: int = 64
+    response_bytes: int = 64 << 20
     kept_bytes: int = 1 << 30
     request_seconds: float = 60.0
     drain_seconds: float = 30.0
@@ -60,6 +62,7 @@ class Settings:
             raise OptionError('name="": what clients call the model')
         for name in ("body_bytes", "kept_bytes"):
             whole(getattr(self, name), name, 1, MOST_BYTES)
+        whole(self.response_bytes, "response_bytes", 0, MOST_BYTES)
         for name in ("texts", "choices", "tools", "output_tokens", "compilers", "compiling"):
             whole(getattr(self, name), name)
         share = number(self.compile_share, "compile_share", "a number above 0, up to 1")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -128,12 +130,22 @@ async def responses(request: Request) -> Response:
     """Answer, at once or event by event."""
     service: Service = request.app.state.service
     asked = await read(request, ResponsesRequest, service.settings.body_bytes)
+    before: list[dict[str, Any]] = []
+    if asked.previous_response_id is not None:
+        before = service.responses.conversation(asked.previous_response_id)
+
+    async def keep(response: dict[str, Any]) -> None:
+        """Keep the response, unless that is not wanted, for a request that goes on from it."""
+        if asked.store is not False:
+            conversation = [*before, *asked.items(), *response["output"]]
+            await derived(request, partial(service.responses.keep, response, conversation))
+
     try:
-        chat = await derived(request, asked.chat)
+        chat = await derived(request, partial(asked.chat, before))
         beginning = begin_chat(request, chat)
         if asked.stream:
             begun = await while_connected(request, beginning())
-            return EventStream(_events(begun, asked), begun.end)
+            return EventStream(_events(begun, asked, keep), begun.end)
         begun, (result,) = await whole(request, beginning, lambda begun, index, result: result)
     except ApiError as error:
         raise renamed(error) from None
@@ -141,14 +153,26 @@ async def responses(request: Request) -> Response:
     items, is_cut = ResponseItems(), _is_cut(begun, message, result)
     for _ in items.of_message(message, is_cut=is_cut):
         pass
-    return Answer(_ended(_head(begun, asked), begun, items, result, is_cut=is_cut))
+    ended = _ended(_head(begun, asked), begun, items, result, is_cut=is_cut)
+    await keep(ended)
+    return Answer(ended)
+
+
+async def kept(request: Request) -> Response:
+    """A response that was kept; with DELETE it is kept no longer."""
+    service: Service = request.app.state.service
+    key = str(request.path_params["key"])
+    if request.method != "DELETE":
+        return Answer(service.responses.response(key))
+    service.responses.forget(key)
+    return Answer({"id": key, "object": "response", "deleted": True})
 
 
 def _head(begun: GenerationRequest, asked: ResponsesRequest) -> dict[str, Any]:
     """The response before there is any output."""
     plain = asked.model_dump(by_alias=True, exclude_none=True)
     return {
-        "id": f"resp_{fresh_bits(96):024x}",
+        "id": f"resp_{secrets.token_hex(16)}",  # whoever knows it reads the response
         "object": "response",
         "created_at": begun.created,
         "status": "in_progress",
@@ -161,9 +185,9 @@ def _head(begun: GenerationRequest, asked: ResponsesRequest) -> dict[str, Any]:
         "model": begun.service.settings.name,
         "output": [],
         "parallel_tool_calls": asked.parallel_tool_calls is not False,
-        "previous_response_id": None,
+        "previous_response_id": asked.previous_response_id,
         "reasoning": {"effort": None, "summary": None},
-        "store": False,
+        "store": asked.store is not False and begun.service.settings.response_bytes > 0,
         "temperature": 1.0 if asked.temperature is None else asked.temperature,
         "text": plain.get("text") or {"format": {"type": "text"}},
         "tool_choice": "required" if asked.tool_choice == "any" else asked.tool_choice or "auto",
@@ -201,7 +225,9 @@ def _ended(
     return said | extension_of(result)
 
 
-async def _events(begun: GenerationRequest, asked: ResponsesRequest) -> AsyncIterator[bytes]:
+async def _events(
+    begun: GenerationRequest, asked: ResponsesRequest, keep: Callable[[dict[str, Any]], Awaitable[None]]
+) -> AsyncIterator[bytes]:
     """All events, numbered: the response, its items with their parts as they grow, and the response at its end."""
     head = _head(begun, asked)
     reader = begun.reader()
@@ -224,6 +250,7 @@ async def _events(begun: GenerationRequest, asked: ResponsesRequest) -> AsyncIte
                     is_cut = _is_cut(begun, message_of(reader, piece.result), piece.result)
                     found += items.last(is_cut=is_cut)
                     ended = _ended(head, begun, items, piece.result, is_cut=is_cut)
+                    await keep(ended)
                     found.append((f"response.{ended['status']}", {"response": ended}))
             if found:
                 yield b"".join(numbered(*each) for each in found)

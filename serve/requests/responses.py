@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field, Tag, TypeAdapter
 
 from ..errors import ApiError
 from .chat import ChatRequest, Reasoning, translated
@@ -92,6 +93,9 @@ Item = Annotated[
 ]
 
 
+_ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
+
+
 class ResponseTextFormat(RequestBase, title="Format"):
     """The format of the text."""
 
@@ -128,6 +132,7 @@ class ResponsesRequest(CommonFields, title="Responses"):
     """The body of /v1/responses."""
 
     input: str | Annotated[list[Item], Field(min_length=1, max_length=65536, fail_fast=True)]
+    previous_response_id: Annotated[str, Field(max_length=256)] | None = None
     instructions: str | None = None
     max_output_tokens: Tokens | None = None
     stream_options: Obfuscation | None = None
@@ -144,11 +149,11 @@ class ResponsesRequest(CommonFields, title="Responses"):
     regex: str | None = None
     trellm: ExtensionFields | None = None
 
-    def chat(self) -> ChatRequest:
-        """The same as a chat. Raises ApiError."""
+    def chat(self, before: Sequence[Any] = ()) -> ChatRequest:
+        """The same as a chat. before: the items of the conversation that it goes on from. Raises ApiError."""
         said: dict[str, Any] = {
             "model": self.model,
-            "messages": self._messages(),
+            "messages": self._messages(_ITEMS.validate_python(before)),
             "max_completion_tokens": self.max_output_tokens,
             "response_format": self._format(),
             "tools": None if self.tools is None else [_nested(tool) for tool in self.tools],
@@ -165,12 +170,17 @@ class ResponsesRequest(CommonFields, title="Responses"):
         except ApiError as error:
             raise renamed(error) from None
 
-    def _messages(self) -> list[dict[str, Any]]:
+    def items(self) -> list[dict[str, Any]]:
+        """The input as items, as they are kept."""
+        return [item.model_dump(exclude_none=True) for item in self._items()]
+
+    def _items(self) -> list[Item]:
+        return [MessageItem(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+
+    def _messages(self, before: list[Item]) -> list[dict[str, Any]]:
         first = [] if self.instructions is None else [{"role": "system", "content": self.instructions}]
-        if isinstance(self.input, str):
-            return [*first, {"role": "user", "content": self.input}]
         found: list[dict[str, Any]] = []
-        for item in self.input:
+        for item in [*before, *self._items()]:
             if isinstance(item, OutputItem):
                 found.append({"role": "tool", "tool_call_id": item.call_id, "content": _text(item.output)})
             elif isinstance(item, MessageItem) and item.role != "assistant":

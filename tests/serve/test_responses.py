@@ -8,6 +8,8 @@ from openai import pydantic_function_tool
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from trellm.serve.endpoints.responses import ResponseItems
+from trellm.serve.errors import ApiError
+from trellm.serve.kept import KeptResponses
 from trellm.serve.requests.responses import ResponsesRequest
 from trellm.serve.tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, ParsedMessage, ReasoningDelta
 
@@ -206,7 +208,9 @@ def test_items_of_all_kinds() -> None:
 @pytest.mark.parametrize(
     ("body", "param", "code"),
     [
-        ({"previous_response_id": "resp_1"}, "previous_response_id", "unsupported_parameter"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id", "previous_response_not_found"),
+        ({"previous_response_id": 1}, "previous_response_id", "invalid_value"),
+        ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
         ({"store": "yes"}, "store", "invalid_value"),
         ({"input": []}, "input", "invalid_value"),
         ({"input": "kettle " * 2000}, "input", "context_length_exceeded"),
@@ -246,3 +250,64 @@ def test_what_is_said_of_calls_without_tools(server: Running) -> None:
     for told in (True, False):
         body = {"model": "small", "input": "a", "max_output_tokens": 1, "parallel_tool_calls": told}
         assert server.post("/v1/responses", body).json()["parallel_tool_calls"] == told
+
+
+def test_a_response_goes_on_from_another(server: Running) -> None:
+    """As if the whole conversation had been sent, whether it was streamed or not, and from either of its ends."""
+    ask = {"model": "small", "temperature": 0, "max_output_tokens": 12}
+    first = server.post("/v1/responses", {**ask, "input": TIME, "instructions": "Be brief."}).json()
+    assert first["store"] is True and first["previous_response_id"] is None
+    turns = [{"role": "user", "content": TIME}, *first["output"]]
+    for again in ("Convert noon into HH:MM.", [{"role": "user", "content": "And noon?"}]):
+        behind = {**ask, "input": again, "previous_response_id": first["id"]}
+        second = server.post("/v1/responses", behind).json()
+        last = [{"role": "user", "content": again}] if isinstance(again, str) else again
+        whole = server.post("/v1/responses", {**ask, "input": [*turns, *last]}).json()
+        assert second["previous_response_id"] == first["id"]
+        assert second["output"][0]["content"] == whole["output"][0]["content"]
+        assert second["usage"]["input_tokens"] == whole["usage"]["input_tokens"] > first["usage"]["input_tokens"]
+    streamed = events_of(server, **{**behind, "model": "small"})[-1]["response"]
+    assert streamed["output"][0]["content"] == second["output"][0]["content"]
+    third = server.client.responses.create(
+        model="small", input="Once more.", previous_response_id=streamed["id"], temperature=0, max_output_tokens=3
+    )
+    assert third.usage is not None and third.usage.input_tokens > second["usage"]["input_tokens"]
+
+
+def test_responses_are_there_until_they_are_deleted(server: Running) -> None:
+    made = server.client.responses.create(model="small", input=TIME, temperature=0)
+    found = server.client.responses.retrieve(made.id)
+    assert (found.id, found.output_text, found.usage) == (made.id, made.output_text, made.usage)
+    server.client.responses.delete(made.id)
+    assert server.http.get(f"/v1/responses/{made.id}").status_code == 404
+    body = {"model": "small", "input": "a", "previous_response_id": made.id}
+    error = server.error("/v1/responses", body)
+    assert (error["param"], error["code"]) == ("previous_response_id", "previous_response_not_found")
+    assert "send the whole conversation" in error["message"]
+    unkept = server.post("/v1/responses", {"model": "small", "input": "a", "store": False, "max_output_tokens": 1})
+    assert unkept.json()["store"] is False
+    assert server.http.get(f"/v1/responses/{unkept.json()['id']}").status_code == 404
+
+
+def test_the_responses_used_last_are_kept() -> None:
+    made = [{"id": f"resp_{number}", "output": []} for number in range(8)]
+    size = len(json.dumps(made[0])) + len(json.dumps([{"text": "a" * 100}])) + 256
+    kept = KeptResponses(4 * size + 8)
+    for response in made[:4]:
+        kept.keep(response, [{"text": "a" * 100}])
+    assert kept.conversation("resp_0") == [{"text": "a" * 100}]
+    kept.keep(made[4], [{"text": "a" * 100}])
+    assert kept.response("resp_0") == made[0], "it was used"
+    with pytest.raises(ApiError, match="no response 'resp_1'"):
+        kept.conversation("resp_1")
+    kept.forget("resp_0")
+    kept.keep(made[5], [{"text": "a" * 100}])
+    assert [kept.response(f"resp_{number}")["id"] for number in (2, 3, 4, 5)]
+    kept.keep(made[6], [{"text": "a" * 10000}])
+    with pytest.raises(ApiError, match="no response 'resp_6'"):
+        kept.response("resp_6")
+    assert kept.response("resp_5") == made[5], "what is too large by itself takes nobody's room"
+    none = KeptResponses(0)
+    none.keep(made[0], [])
+    with pytest.raises(ApiError, match="keeps none"):
+        none.response("resp_0")
