@@ -42,10 +42,11 @@ RESULT_KEYS = (
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt, as generators take it, with what else its line said, which the result repeats."""
+    """One prompt, as generators take it, with what else its line said, which the result repeats. place: where it was"""
 
     given: Any
     record: dict[str, Any]
+    place: str
 
     @property
     def text(self) -> str:
@@ -89,7 +90,7 @@ def _is_json(line: str) -> bool:
 
 def _prompt(name: str, number: int, line: str) -> Prompt:
     try:
-        value: Any = json.loads(line, parse_constant=_no_number, parse_float=_finite)
+        value: Any = json.loads(line, parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_named_once)
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{name}, line {number} is not JSON ({error}); expected {_EXAMPLE}") from None
     record = cast("dict[str, Any]", value) if isinstance(value, dict) else {"prompt": value}
@@ -103,7 +104,17 @@ def _prompt(name: str, number: int, line: str) -> Prompt:
         raise click.UsageError(f"{name}, line {number} already has {taken[0]!r}, which the result needs; rename it")
     from ..engine.prompts.given import prompt_of
 
-    return Prompt(prompt_of(record["prompt"], f"{name}, line {number}: the prompt"), record)
+    place = f"{name}, line {number}"
+    return Prompt(prompt_of(record["prompt"], f"{place}: the prompt"), record, place)
+
+
+def _named_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) < len(members):
+        seen: set[str] = set()
+        twice = next(name for name, _ in members if name in seen or seen.add(name))
+        raise ValueError(f"the name {twice!r} stands twice in an object")
+    return found
 
 
 def _no_number(text: str) -> float:

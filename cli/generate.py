@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import click
 
 from ..checks import shown
+from ..errors import TrellmError
 from .constraint import ConstraintOptions, constraint_options
 from .ending import Interruption, ending
 from .files import Output, Prompt, Resumed, StandardOutput, plain_lines, read_prompts, report_page, result_line, writing
@@ -51,7 +52,7 @@ class Chatting:
     def prompts(self, prompts: list[Prompt]) -> list[Prompt]:
         """The prompts, of which texts become chats where that is asked for."""
         return [
-            Prompt([{"role": "user", "content": each.given}], each.record)
+            Prompt([{"role": "user", "content": each.given}], each.record, each.place)
             if self.is_on and isinstance(each.given, str)
             else each
             for each in prompts
@@ -245,9 +246,11 @@ def generate(
         raise click.UsageError(
             f"--out {out} has results already; --resume goes on with them, --overwrite writes over them"
         )
+    if out not in (None, "-") and prompts is not None and _is_same(str(out), prompts.name):
+        raise click.UsageError(f"--out {out} is the file of --prompts, which would be lost; name another")
     if describe and constraint.structure is None:
         raise click.UsageError("--describe belongs to --schema or --pydantic, which are missing")
-    asked = [Prompt(prompt, {"prompt": prompt})] if prompt is not None else read_prompts(_given(prompts))
+    asked = [Prompt(prompt, {"prompt": prompt}, "--prompt")] if prompt is not None else read_prompts(_given(prompts))
     if constraint.document_field is not None:
         _check_documents(asked, constraint.document_field, prompts, searching.samples)
     asked = chatting.prompts(asked)
@@ -373,7 +376,10 @@ def _running(
         documents = prompt.texts(constraint.document_field)
         if documents not in made:
             own = replace(constraint, document_field=None, documents=documents)
-            made[documents] = _generator(model, own, chatting, is_described)
+            try:
+                made[documents] = _generator(model, own, chatting, is_described)
+            except TrellmError as error:
+                raise click.UsageError(f"{prompt.place}, field {constraint.document_field!r}: {error}") from None
         pairs.append((made[documents], prompt.given))
     return partial(run_together, pairs)
 
@@ -384,11 +390,11 @@ def _check_documents(asked: Sequence[Prompt], name: str, prompts: TextIO | None,
         raise click.UsageError(f"--extract-field {name} is a field of the lines of --prompts, which is missing")
     if samples > 1:
         raise click.UsageError("--extract-field gives one quotation for each prompt; leave the number of samples out")
-    for number, prompt in enumerate(asked):
+    for prompt in asked:
         if not prompt.texts(name):
             given = shown(prompt.record[name]) if name in prompt.record else "nothing"
             raise click.UsageError(
-                f"{prompts.name}: prompt {number} has {given} in the field {name!r} that --extract-field names; "
+                f"{prompt.place} has {given} in the field {name!r} that --extract-field names; "
                 "expected a text, or a list of texts, to quote from"
             )
 
@@ -398,6 +404,14 @@ def _has_lines(path: Path) -> bool:
     try:
         return path.is_file() and path.stat().st_size > 0
     except (OSError, ValueError):  # of a path that cannot be written either
+        return False
+
+
+def _is_same(path: str, other: str) -> bool:
+    """Tell whether two paths are of one file."""
+    try:
+        return Path(path).is_file() and Path(path).samefile(other)
+    except (OSError, ValueError):
         return False
 
 

@@ -105,7 +105,7 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     _count(request, error)
-    return refused(error, request.url.path)
+    return refused(error.renamed(getattr(request.state, "names", ())), request.url.path)
 
 
 async def _wrong_address(request: Request, error: Exception) -> Response:

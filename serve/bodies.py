@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +47,9 @@ async def read(request: Request, shape: type[T], most: int) -> T:
         )
     data = await whole(request, most)
     request.state.is_large = len(data) >= LARGE
-    return await derived(request, partial(parse, data, shape))
+    asked = await derived(request, partial(parse, data, shape))
+    request.state.names = getattr(asked, "names", ())
+    return asked
 
 
 async def derived(request: Request, make: Callable[[], M]) -> M:
@@ -176,6 +179,16 @@ def check_depth(value: Any, place: Place = ()) -> None:
             cast("dict[str, Any]", each).values() if isinstance(each, dict) else each for each in level
         ]
         level = [inner for several in inside for inner in several if isinstance(inner, dict | list)]
+
+
+def check_finite(value: Any, place: Place) -> None:
+    """Raise ApiError for a number that is too large to be read, and to be written in an answer."""
+    left: list[tuple[Any, tuple[str | int, ...]]] = [(value, tuple(place))]
+    while left:
+        each, place = left.pop()
+        if isinstance(each, float) and math.isinf(each):
+            raise ApiError(f"{param_of(place)} is a number that is too large", place, code="invalid_value")
+        left += [(inner, (*place, name)) for name, inner in _members(each)]
 
 
 def _members(value: Any) -> list[tuple[str | int, Any]]:

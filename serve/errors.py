@@ -29,6 +29,9 @@ LONGEST = 4096
 """So many characters of a message or a place are told."""
 Place = Sequence[str | int]
 """Names and numbers that lead to a value within a request."""
+Names = Sequence[tuple[str, str]]
+"""Fields of a request as ours have them, and as the API that it came by: JSON pointers, in which * is any number. Of
+one that ends with / what lies within is told as the whole, since its parts are others there."""
 
 
 class ApiError(Exception):
@@ -64,8 +67,29 @@ class ApiError(Exception):
         return {"type": "error", "error": self.error | {"type": kind}}
 
     def as_ollama(self) -> dict[str, Any]:
-        """The body of an answer of Ollama's API."""
-        return {"error": self.error["message"]}
+        """The body of an answer of Ollama's API, which has nothing but a message: it says the place too."""
+        message, place = self.error["message"], self.error["param"] or ""
+        return {"error": message if place.rpartition(".")[2] in message else f"{place}: {message}"}
+
+    def renamed(self, names: Names) -> ApiError:
+        """The same error, with the field as the API of the request has it, by the first of the names that fits."""
+        pointer = self.error.get("pointer", "")
+        for ours, theirs in names:
+            pattern = re.escape(ours.removesuffix("/")).replace(r"\*", r"(\d+)") + "(?=/|$)"
+            if (found := re.match(pattern, pointer)) is None:
+                continue
+            begin = theirs
+            for number in found.groups():
+                begin = begin.replace("*", number, 1)
+            new = begin if ours.endswith("/") else begin + pointer[found.end() :]
+            message = str(self.error["message"])
+            old = (found[0], pointer, _param(found[0]), _param(pointer))
+            for before, behind in zip(old, (begin, new, _param(begin), _param(new)), strict=True):
+                before, behind = before.removeprefix("/"), behind.removeprefix("/")
+                message = re.sub(rf"(?<![\w/.]){re.escape(before)}(?=[ :=,;]|$)", lambda _, said=behind: said, message)
+            self.error |= {"message": message, "param": _param(new), "pointer": new}
+            break
+        return self
 
     @property
     def body(self) -> dict[str, Any]:
@@ -91,6 +115,12 @@ def param_of(place: Place) -> str | None:
 def pointer_of(place: Place) -> str:
     """A place as a JSON pointer (RFC 6901)."""
     return "".join(f"/{str(each).replace('~', '~0').replace('/', '~1')}" for each in place)
+
+
+def _param(pointer: str) -> str:
+    """The place of a JSON pointer as OpenAI writes it."""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+    return param_of([int(step) if step.isdecimal() else step for step in steps]) or ""
 
 
 def unsupported(place: Place, why: str) -> ApiError:

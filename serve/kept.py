@@ -13,34 +13,39 @@ from .errors import ApiError, Place
 class KeptResponses:
     """Responses with the conversations that they are the ends of; the longest unused go where they are too large.
 
-    most: bytes of all of them as JSON; 0 for none
+    most: bytes of all of them as JSON; 0 for none; longest: of the conversation of one
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, longest: int) -> None:
         self._most = most
+        self._longest = longest
         self._found: OrderedDict[str, tuple[bytes, bytes]] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
-    def keep(self, response: dict[str, Any], conversation: list[dict[str, Any]]) -> None:
-        """Keep a response. conversation: its input, with what went before it, and its output, as items of input"""
+    def keep(self, response: dict[str, Any], conversation: list[dict[str, Any]]) -> bool:
+        """Keep a response; False for one that is too large, or whose conversation no request could send.
+
+        conversation: its input, with what went before it, and its output, as items of input
+        """
         made = json.dumps(response).encode(), json.dumps(conversation).encode()
-        if _size(made) > self._most:
-            return
+        if _size(made) > self._most or len(made[1]) > self._longest:
+            return False
         with self._lock:
             self._found[response["id"]] = made
             self._bytes += _size(made)
             while self._bytes > self._most:
                 _, gone = self._found.popitem(last=False)
                 self._bytes -= _size(gone)
+        return True
 
     def response(self, key: str) -> dict[str, Any]:
         """The response with an id. Raises ApiError."""
         return json.loads(self._of(key, ())[0])
 
-    def conversation(self, key: str) -> list[dict[str, Any]]:
-        """The conversation that a response is the end of. Raises ApiError."""
-        return json.loads(self._of(key, ("previous_response_id",))[1])
+    def conversation(self, key: str) -> bytes:
+        """The conversation that a response is the end of, as JSON. Raises ApiError."""
+        return self._of(key, ("previous_response_id",))[1]
 
     def forget(self, key: str) -> None:
         """Keep a response no longer. Raises ApiError."""
@@ -60,7 +65,8 @@ class KeptResponses:
             if self._most
             else "the server keeps none (--kept-responses)"
         )
-        said = f"there is no response {key[:80]!r}: {why}; send the whole conversation as input"
+        instead = "; send the whole conversation as input" if place else ""
+        said = f"there is no response {key[:80]!r}: {why}{instead}"
         raise ApiError(said, place, status=400 if place else 404, code="previous_response_not_found")
 
 

@@ -72,7 +72,7 @@ class Service:
         self.form = ToolCallFormat.of(model)
         self.verbatim = Verbatim(model)
         self.created = int(time.time())
-        self.responses = KeptResponses(settings.response_bytes)
+        self.responses = KeptResponses(settings.response_bytes, settings.body_bytes)
         self.texts = 0
         self.is_draining = False
         # One at a time: a body may take a second of the interpreter's, of which all others then have half.

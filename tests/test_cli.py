@@ -411,7 +411,23 @@ class TestExtraction:
         assert "leave the number of samples out" in refused(capsys, *command, "--overwrite", "-n", "2", "--seed", "1")
         for wrong in ("none", "id"):
             said = refused(capsys, *command[:5], "--extract-field", wrong, "--out", "-")
-            assert f"the field {wrong!r}" in said and "a text, or a list of texts" in said
+            assert "line 1 has" in said and f"the field {wrong!r}" in said and "a text, or a list of texts" in said
+        with prompts.open("a") as file:
+            file.write('{"prompt": "Who? ", "mail": " \\n"}\n')
+        assert "mails.jsonl, line 4, field 'mail': the context is empty" in refused(capsys, *command, "--overwrite")
+        prompts.write_text('{"prompt": "Who? ", "mail": "a", "mail": "b"}\n')
+        assert "the name 'mail' stands twice" in refused(capsys, *command, "--overwrite")
+
+    def test_prompts_are_not_written_over(self, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]) -> None:
+        prompts = tmp_path / "prompts.jsonl"
+        prompts.write_text('"a"\n')
+        for path in (prompts, tmp_path / "." / "prompts.jsonl", tmp_path / "link"):
+            if path.name == "link":
+                path.symlink_to(prompts)
+            for how in ("--overwrite", "--resume"):
+                said = refused(capsys, "generate", "-m", model, "--prompts", str(prompts), "--out", str(path), how)
+                assert "is the file of --prompts" in said
+        assert prompts.read_text() == '"a"\n'
 
     def test_quotations_in_json_and_grammars(
         self, report: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
@@ -12,10 +13,10 @@ from starlette.responses import Response
 
 from ...engine.decode.randomness import fresh_bits
 from ...engine.results import Generation
+from ..bodies import LARGE as LARGE_BODY
 from ..bodies import derived, read
-from ..errors import ApiError
 from ..generation import REASONS, GenerationRequest, message_of
-from ..requests.responses import ResponsesRequest, renamed
+from ..requests.responses import ResponsesRequest
 from ..service import Service
 from ..tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ParsedMessage, ReasoningDelta
 from .answers import Answer, EventStream, event, extension_of, while_connected, whole
@@ -130,32 +131,34 @@ async def responses(request: Request) -> Response:
     """Answer, at once or event by event."""
     service: Service = request.app.state.service
     asked = await read(request, ResponsesRequest, service.settings.body_bytes)
-    before: list[dict[str, Any]] = []
+    conversation = b"[]"
     if asked.previous_response_id is not None:
-        before = service.responses.conversation(asked.previous_response_id)
+        conversation = service.responses.conversation(asked.previous_response_id)
+        request.state.is_large |= len(conversation) >= LARGE_BODY
 
-    async def keep(response: dict[str, Any]) -> None:
-        """Keep the response, unless that is not wanted, for a request that goes on from it."""
-        if asked.store is not False:
-            conversation = [*before, *asked.items(), *response["output"]]
-            await derived(request, partial(service.responses.keep, response, conversation))
+    async def keep(response: dict[str, Any]) -> dict[str, Any]:
+        """Keep the response, unless that is not wanted, for a request that goes on from it; what is told of it."""
+        if asked.store is False:
+            return response
+        is_kept = await derived(request, partial(_keep, service, asked, conversation, response))
+        return response | {"store": is_kept}
 
-    try:
-        chat = await derived(request, partial(asked.chat, before))
-        beginning = begin_chat(request, chat)
-        if asked.stream:
-            begun = await while_connected(request, beginning())
-            return EventStream(_events(begun, asked, keep), begun.end)
-        begun, (result,) = await whole(request, beginning, lambda begun, index, result: result)
-    except ApiError as error:
-        raise renamed(error) from None
+    chat = await derived(request, lambda: asked.chat(json.loads(conversation)))
+    beginning = begin_chat(request, chat)
+    if asked.stream:
+        begun = await while_connected(request, beginning())
+        return EventStream(_events(begun, asked, keep), begun.end)
+    begun, (result,) = await whole(request, beginning, lambda begun, index, result: result)
     message = begun.read(result)
     items, is_cut = ResponseItems(), _is_cut(begun, message, result)
     for _ in items.of_message(message, is_cut=is_cut):
         pass
     ended = _ended(_head(begun, asked), begun, items, result, is_cut=is_cut)
-    await keep(ended)
-    return Answer(ended)
+    return Answer(await keep(ended))
+
+
+def _keep(service: Service, asked: ResponsesRequest, conversation: bytes, response: dict[str, Any]) -> bool:
+    return service.responses.keep(response, [*json.loads(conversation), *asked.conversation(response["output"])])
 
 
 async def kept(request: Request) -> Response:
@@ -226,7 +229,7 @@ def _ended(
 
 
 async def _events(
-    begun: GenerationRequest, asked: ResponsesRequest, keep: Callable[[dict[str, Any]], Awaitable[None]]
+    begun: GenerationRequest, asked: ResponsesRequest, keep: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 ) -> AsyncIterator[bytes]:
     """All events, numbered: the response, its items with their parts as they grow, and the response at its end."""
     head = _head(begun, asked)
@@ -250,12 +253,11 @@ async def _events(
                     is_cut = _is_cut(begun, message_of(reader, piece.result), piece.result)
                     found += items.last(is_cut=is_cut)
                     ended = _ended(head, begun, items, piece.result, is_cut=is_cut)
-                    await keep(ended)
-                    found.append((f"response.{ended['status']}", {"response": ended}))
+                    found.append((f"response.{ended['status']}", {"response": await keep(ended)}))
             if found:
                 yield b"".join(numbered(*each) for each in found)
     except Exception as error:  # what went wrong with this request is its own
-        refused = renamed(begun.failed(error))
+        refused = begun.failed(error).renamed(asked.names)
         said = refused.error
         failed = head | {"status": "failed", "error": {"code": said["code"], "message": said["message"]}}
         yield numbered("response.failed", {"response": failed})

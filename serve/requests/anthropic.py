@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field, Tag, model_validator
 
-from .chat import ChatRequest, translated
+from ..errors import ApiError, Names, param_of
+from .chat import ChatRequest, check_alone, translated
 from .fields import ConstraintFields, EchoBase, RequestBase, Schema, Tokens, by_type, tag_of
 
 Cached = dict[str, Any] | None
@@ -66,9 +67,14 @@ class MessageTurn(RequestBase, title="MessagesTurn"):
     role: Literal["user", "assistant"]
     content: str | Annotated[list[Block], Field(max_length=4096, fail_fast=True)]
 
-    def messages(self) -> list[dict[str, Any]]:
-        """The same as messages of a chat: results of calls are turns of their own."""
+    def messages(self, place: tuple[str | int, ...]) -> list[dict[str, Any]]:
+        """The same as messages of a chat: results of calls are turns of their own. Raises ApiError."""
         blocks = [TextBlock(text=self.content)] if isinstance(self.content, str) else self.content
+        strange = (ThinkingBlock, ToolUseBlock) if self.role == "user" else (ToolResultBlock,)
+        for number, block in enumerate(blocks):
+            if isinstance(block, strange):
+                where = (*place, "content", number)
+                raise ApiError(f"{param_of(where)}: a turn of the {self.role} has no {block.type}", where)
         texts = [each.text for each in blocks if isinstance(each, TextBlock)]
         if self.role == "user":
             found = [
@@ -109,6 +115,13 @@ class MessagesToolChoice(RequestBase):
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
     disable_parallel_tool_use: bool | None = None
+
+    @model_validator(mode="after")
+    def _names_a_tool(self) -> MessagesToolChoice:
+        """Check that a tool has its name."""
+        if self.type == "tool" and not self.name:
+            raise ValueError("the type tool has the name of the tool")
+        return self
 
 
 class MessagesThinking(RequestBase):
@@ -158,7 +171,9 @@ class MessagesRequest(ConstraintFields, title="Messages"):
     def chat(self) -> ChatRequest:
         """The same as a chat. Raises ApiError."""
         system = [{"role": "system", "content": _text(self.system)}] if self.system else []
-        turns = [message for turn in self.messages for message in turn.messages()]
+        turns = [
+            message for number, turn in enumerate(self.messages) for message in turn.messages(("messages", number))
+        ]
         said = self.constraint_fields() | {
             "model": self.model,
             "max_tokens": self.max_tokens,
@@ -173,11 +188,29 @@ class MessagesRequest(ConstraintFields, title="Messages"):
             said["continue_final_message"] = True
         if self.tools and self.tool_choice is not None and self.tool_choice.disable_parallel_tool_use:
             said["parallel_tool_calls"] = False
-        form = self.output_format or (self.output_config and self.output_config.format)
-        if form is not None:
-            schema = {"name": "answer", "schema": form.schema_}
+        forms = [self.output_format, None if self.output_config is None else self.output_config.format]
+        given = [form for form in forms if form is not None]
+        if given:
+            check_alone(said, "output_format" if self.output_format is not None else "output_config", len(given))
+            schema = {"name": "answer", "schema": given[0].schema_}
             said["response_format"] = {"type": "json_schema", "json_schema": schema}
         return translated(said, ChatRequest)
+
+    @property
+    def names(self) -> Names:
+        """Numbers of messages need not be those of turns, so that these go."""
+        form = "/output_config/format" if self.output_format is None else "/output_format"
+        is_ours = self.output_format is None and (self.output_config is None or self.output_config.format is None)
+        formats = () if is_ours else (("/response_format/json_schema", form), ("/response_format", form))
+        return (
+            *formats,
+            ("/stop", "/stop_sequences"),
+            ("/tools/*/function/parameters", "/tools/*/input_schema"),
+            ("/tools/*/function", "/tools/*"),
+            ("/tool_choice/function", "/tool_choice"),
+            ("/messages/*/", "/messages") if self.system else ("/messages/*/tool_calls/", "/messages"),
+            ("/max_completion_tokens", "/max_tokens"),
+        )
 
     def _reasoning(self) -> dict[str, Any] | None:
         effort = None if self.output_config is None else self.output_config.effort

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 
 from ...engine.prompts.given import Prompt
 from ..bodies import loaded_text, refusal
-from ..errors import ApiError
+from ..errors import ApiError, Names
 from .fields import EchoBase, Ids, RequestBase, TextRequest, Tokens
 
 R = TypeVar("R", bound=RequestBase)
@@ -108,6 +108,13 @@ class ChatMessage(EchoBase, title="Message"):
         return found
 
 
+def check_alone(said: dict[str, Any], name: str, count: int = 1) -> None:
+    """Raise ApiError where there is a format by another field than the one named, or more than one by that."""
+    if said.get("response_format") is not None or count > 1:
+        other = "response_format" if count == 1 else "output_config.format"
+        raise ApiError(f"{name} and {other} exclude each other: an answer has one format", (name,))
+
+
 def translated(said: dict[str, Any], shape: type[R]) -> R:
     """A request of another API in our shape, without what it does not say. Raises ApiError."""
     given = {name: value for name, value in said.items() if value is not None}
@@ -189,6 +196,12 @@ class ChatRequest(TextRequest, title="Chat"):
         elif self.add_generation_prompt is False:
             raise ValueError("add_generation_prompt: false is for continue_final_message: true; an answer begins else")
         return self
+
+    @property
+    def names(self) -> Names:
+        """Functions are tools in an older form."""
+        functions = (("/tools/*/function", "/functions/*"), ("/tool_choice/function", "/function_call"))
+        return functions if self.is_legacy else ()
 
     @property
     def is_legacy(self) -> bool:

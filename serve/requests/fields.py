@@ -24,7 +24,7 @@ from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, P
 from ...guides.grammar import is_gbnf
 from ..bodies import loaded_text
 from ..constraints.constraint import ConstraintSpec, Kind
-from ..errors import ApiError
+from ..errors import ApiError, Names
 
 MOST_TOKENS = 1 << 20
 
@@ -37,6 +37,11 @@ class RequestBase(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 
+    @property
+    def names(self) -> Names:
+        """What fields are called that the request is translated to, for errors."""
+        return ()
+
 
 def by_type(*types: str, usual: str | None = None) -> Discriminator:
     """Which of several shapes a value has, by its `type`; their tags are `tag_of` that.
@@ -46,9 +51,10 @@ def by_type(*types: str, usual: str | None = None) -> Discriminator:
     """
 
     def found(value: Any) -> str | None:
-        if not isinstance(value, dict):
-            return None
-        kind = cast("dict[str, Any]", value).get("type", usual)
+        if isinstance(value, dict):
+            kind = cast("dict[str, Any]", value).get("type", usual)
+        else:  # one that was read, and is written again
+            kind = getattr(value, "type", None)
         return tag_of(kind) if isinstance(kind, str) else None
 
     named = ", ".join(repr(each) for each in types[:-1])

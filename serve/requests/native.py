@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from ..errors import ApiError
+from ..errors import Names
 from .chat import CompletionRequest, translated
 from .fields import ConstraintFields, HintedBase, Ids, RequestBase, StopStrings
 
 Several = Annotated[list[str], Field(min_length=1, fail_fast=True)]
+
+
+def _not_zero(count: int) -> int:
+    if count == 0:
+        raise ValueError("should be at least 1, or -1 for as many as the context has room for")
+    return count
+
+
 _USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
 """What llama.cpp takes where a request says nothing."""
+
+
+Bias = Annotated[list[int | float | Literal[False]], Field(min_length=2, max_length=2)]
+"""A token, and what is added to its logits."""
 
 
 class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
@@ -28,7 +40,7 @@ class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
 
     prompt: str | Several | Ids | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
     model: str | None = None
-    n_predict: Annotated[int, Field(ge=-2, le=1 << 20)] | None = None
+    n_predict: Annotated[int, Field(ge=-2, le=1 << 20), AfterValidator(_not_zero)] | None = None
     temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=1 << 20)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -40,7 +52,7 @@ class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     ignore_eos: bool | None = None
-    logit_bias: Annotated[list[tuple[int, float | Literal[False]]], Field(max_length=1024)] | None = None
+    logit_bias: Annotated[list[Bias], Field(max_length=1024)] | dict[str, float | Literal[False]] | None = None
     n_probs: Annotated[int, Field(ge=0, le=20)] | None = None
 
     def text(self, name: str) -> CompletionRequest:
@@ -53,11 +65,20 @@ class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
         said["seed"] = None if self.seed == -1 else self.seed
         said["logprobs"] = self.n_probs or None
         if self.logit_bias is not None:
-            banned = [token for token, bias in self.logit_bias if bias is False]
-            if banned:
-                raise ApiError("logit_bias: a bias is a number; -100 is what keeps a token out", ("logit_bias",))
-            said["logit_bias"] = {str(token): float(bias) for token, bias in self.logit_bias}
+            several = self.logit_bias.items() if isinstance(self.logit_bias, dict) else self.logit_bias
+            biases = {str(token): bias for token, bias in several}
+            # False bans a token, as far as another may follow.
+            said["logit_bias"] = {token: -100.0 if bias is False else float(bias) for token, bias in biases.items()}
         return translated(said, CompletionRequest)
+
+    @property
+    def names(self) -> Names:
+        """As llama.cpp calls them."""
+        return (
+            ("/max_tokens", "/n_predict"),
+            ("/repetition_penalty", "/repeat_penalty"),
+            ("/logprobs", "/n_probs"),
+        )
 
 
 class SglangSampling(RequestBase):
@@ -128,3 +149,15 @@ class SglangRequest(RequestBase, title="SglangGenerate"):
         if chosen.structural_tag is not None:
             said["structured_outputs"] = {"structural_tag": chosen.structural_tag}
         return translated(said, CompletionRequest)
+
+    @property
+    def names(self) -> Names:
+        """Most stand among the parameters of sampling."""
+        return (
+            ("/max_tokens", "/sampling_params/max_new_tokens"),
+            ("/min_tokens", "/sampling_params/min_new_tokens"),
+            ("/seed", "/sampling_params/sampling_seed"),
+            ("/structured_outputs/structural_tag", "/sampling_params/structural_tag"),
+            ("/prompt", "/input_ids" if self.text is None else "/text"),
+            *((f"/{name}", f"/sampling_params/{name}") for name in _SAME),
+        )

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from .chat import ChatRequest, CompletionRequest, translated
-from .fields import ConstraintFields, EchoBase, HintedBase, RequestBase, Schema
+from ..errors import ApiError, Names
+from .chat import ChatRequest, CompletionRequest, check_alone, translated
+from .fields import ConstraintFields, EchoBase, HintedBase, RequestBase
 
 LATEST = ":latest"
 USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
@@ -80,17 +81,32 @@ class OllamaBase(ConstraintFields):
 
     model: str
     stream: bool = True
-    format: Literal["", "json"] | Schema | None = None
+    format: Literal["", "json"] | dict[str, Any] | None = None
     options: OllamaOptions | None = None
     think: bool | Literal["low", "medium", "high"] | None = None
     keep_alive: str | float | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
+    @property
+    def names(self) -> Names:
+        """Of options, and of a prompt, which is a message."""
+        options = ("temperature", "top_k", "top_p", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
+        form = (("/response_format/schema", "/format"), ("/response_format", "/format")) if self.format else ()
+        return (
+            *form,
+            ("/max_tokens", "/options/num_predict"),
+            ("/max_completion_tokens", "/options/num_predict"),
+            ("/repetition_penalty", "/options/repeat_penalty"),
+            *((f"/{name}", f"/options/{name}") for name in options),
+        )
+
     def _said(self) -> dict[str, Any]:
         """What is the same in chats and texts, as requests here have it."""
         said = self.constraint_fields() | (self.options or OllamaOptions()).said()
         said |= {"model": self.model.removesuffix(LATEST), "stream": self.stream}
+        if self.format:
+            check_alone(said, "format")
         if self.format == "json":
             said["response_format"] = {"type": "json_object"}
         elif isinstance(self.format, dict):
@@ -145,6 +161,11 @@ class OllamaChat(OllamaBase):
 class OllamaGenerate(OllamaBase):
     """The body of /api/generate. raw: the prompt is read as it is; else it is what a user says"""
 
+    @property
+    def names(self) -> Names:
+        """The prompt is the message of a chat."""
+        return (*super().names, ("/messages/", "/prompt"))
+
     prompt: str = ""
     system: str | None = None
     raw: bool | None = None
@@ -160,6 +181,9 @@ class OllamaGenerate(OllamaBase):
 
     def text(self) -> CompletionRequest:
         """The same as a text. Raises ApiError."""
+        for name in ("system", "think", "logprobs", "top_logprobs"):
+            if getattr(self, name):
+                raise ApiError(f"{name} is for a prompt that is written as a chat; leave raw out", (name,))
         return translated(self._said() | {"prompt": self.prompt}, CompletionRequest)
 
 

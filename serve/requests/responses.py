@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag, TypeAdapter
 
-from ..errors import ApiError
+from ..bodies import check_finite
+from ..errors import ApiError, Names
 from .chat import ChatRequest, Reasoning, translated
 from .fields import (
     CommonFields,
@@ -94,6 +94,16 @@ Item = Annotated[
 
 
 _ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
+_UNREAD = {"id", "status", "parsed_arguments", "phase"}
+
+
+def _kept(item: Item) -> dict[str, Any]:
+    """An item with what a model reads of it."""
+    found = item.model_dump(exclude_none=True, exclude=_UNREAD)
+    for name in ("content", "output"):
+        if isinstance(found.get(name), list):
+            found[name] = [{"type": part["type"], "text": part["text"]} for part in found[name]]
+    return found
 
 
 class ResponseTextFormat(RequestBase, title="Format"):
@@ -149,8 +159,22 @@ class ResponsesRequest(CommonFields, title="Responses"):
     regex: str | None = None
     trellm: ExtensionFields | None = None
 
+    @property
+    def names(self) -> Names:
+        """Numbers of messages need not be those of items, so that these go."""
+        return (
+            ("/tools/*/function", "/tools/*"),
+            ("/response_format/json_schema", "/text/format"),
+            ("/response_format", "/text/format"),
+            ("/messages/", "/input"),
+            ("/max_completion_tokens", "/max_output_tokens"),
+            ("/max_tokens", "/max_output_tokens"),
+        )
+
     def chat(self, before: Sequence[Any] = ()) -> ChatRequest:
         """The same as a chat. before: the items of the conversation that it goes on from. Raises ApiError."""
+        echoed = self.model_dump(by_alias=True, include={"tools", "text"}, exclude_none=True)
+        check_finite(echoed, ())
         said: dict[str, Any] = {
             "model": self.model,
             "messages": self._messages(_ITEMS.validate_python(before)),
@@ -165,14 +189,11 @@ class ResponsesRequest(CommonFields, title="Responses"):
         for name in ("structured_outputs", "reasoning", "trellm"):
             field = getattr(self, name)
             said[name] = None if field is None else field.model_dump(by_alias=True, exclude_none=True)
-        try:
-            return translated(said, ChatRequest)
-        except ApiError as error:
-            raise renamed(error) from None
+        return translated(said, ChatRequest)
 
-    def items(self) -> list[dict[str, Any]]:
-        """The input as items, as they are kept."""
-        return [item.model_dump(exclude_none=True) for item in self._items()]
+    def conversation(self, output: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The input and what came of it as items that can be input again, with what a model reads of them."""
+        return [_kept(item) for item in [*self._items(), *_ITEMS.validate_python(output)]]
 
     def _items(self) -> list[Item]:
         return [MessageItem(role="user", content=self.input)] if isinstance(self.input, str) else self.input
@@ -191,7 +212,12 @@ class ResponsesRequest(CommonFields, title="Responses"):
 
     def _format(self) -> dict[str, Any] | None:
         asked = None if self.text is None else self.text.format
-        if asked is None or asked.type == "text":
+        if asked is None:
+            return None
+        if asked.type != "json_schema" and (asked.schema_ is not None or asked.name is not None):
+            name = "schema" if asked.schema_ is not None else "name"
+            raise ApiError(f"text.format.{name} is for the type json_schema", ("text", "format", name))
+        if asked.type == "text":
             return None
         if asked.type == "json_object":
             return {"type": "json_object"}
@@ -225,32 +251,6 @@ def _answer(found: list[dict[str, Any]], item: MessageItem | CallItem | Reasonin
             last["reasoning_content"] = "\n".join((last["reasoning_content"], thought))
         else:
             found.append({"role": "assistant", "content": "", "reasoning_content": thought})
-
-
-_NAMES = (
-    ("response_format.json_schema.schema", "text.format.schema"),
-    ("response_format", "text.format"),
-    ("messages", "input"),
-    ("max_completion_tokens", "max_output_tokens"),
-)
-
-
-def renamed(error: ApiError) -> ApiError:
-    """An error of a chat in the names of this request. Numbers of messages need not be those of items: they go."""
-    param = error.error["param"] or ""
-    if param.startswith("tools["):  # which are no functions within tools here
-        error.error["param"] = param.replace("].function", "]", 1)
-        error.error["pointer"] = error.error["pointer"].replace("/function", "", 1)
-        error.error["message"] = re.sub(r"^(tools/\d+)/function", r"\1", error.error["message"])
-    for name, ours in _NAMES:
-        if param.startswith(name):
-            error.error["message"] = re.sub(rf"^{re.escape(name)}\b", ours, error.error["message"])
-            pointer, old = error.error.get("pointer", ""), "/" + name.replace(".", "/")
-            is_input = ours == "input"
-            error.error["param"] = ours if is_input else ours + param.removeprefix(name)
-            error.error["pointer"] = "/" + ours.replace(".", "/") + ("" if is_input else pointer.removeprefix(old))
-            break
-    return error
 
 
 def _nested(tool: FunctionTool) -> dict[str, Any]:

@@ -204,3 +204,75 @@ def test_tokens_and_what_the_server_is(server: Running) -> None:
     assert server.error("/detokenize", {"tokens": [10**6]})["param"] == "tokens"
     assert server.http.get("/version").json()["version"]
     assert server.http.get("/props").json()["default_generation_settings"]["n_ctx"] > 0
+
+
+OBJECT: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "objekt"}}}
+SAID = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointer"),
+    [
+        ("/v1/responses", {"input": "a", "max_output_tokens": 1 << 20}, "/max_output_tokens"),
+        ("/v1/responses", {"input": [{"role": "user", "content": "a"}, {"type": "function_call", "call_id": "c",
+         "name": "f", "arguments": "{bad"}]}, "/input"),
+        ("/v1/messages", {"max_tokens": 9, "messages": SAID, "stop_sequences": [""]}, "/stop_sequences"),
+        ("/v1/messages", {"max_tokens": 9, "messages": SAID, "output_format": {"type": "json_schema",
+         "schema": OBJECT}}, "/output_format/schema/properties/a/type"),
+        ("/v1/messages", {"max_tokens": 9, "messages": SAID, "output_config": {"format": {"type": "json_schema",
+         "schema": OBJECT}}}, "/output_config/format/schema/properties/a/type"),
+        ("/v1/messages", {"max_tokens": 9, "messages": SAID, "tools": [{"name": "f", "input_schema": OBJECT}]},
+         "/tools/0/input_schema/properties/a/type"),
+        ("/v1/messages", {"max_tokens": 9, "messages": SAID, "tools": [{"name": "f", "input_schema": {}}],
+         "tool_choice": {"type": "tool"}}, "/tool_choice"),
+        ("/v1/messages", {"max_tokens": 9, "messages": [{"role": "user", "content": [
+            {"type": "tool_use", "id": "x", "name": "f", "input": {}}]}]}, "/messages/0/content/0"),
+        ("/v1/messages", {"max_tokens": 9, "messages": [*SAID, {"role": "assistant", "content": [
+            {"type": "tool_result", "tool_use_id": "x"}]}]}, "/messages/1/content/0"),
+        ("/v1/messages", {"max_tokens": 9, "messages": SAID, "output_format": {"type": "json_schema", "schema": {}},
+         "response_format": {"type": "json_object"}}, "/output_format"),
+        ("/api/chat", {"messages": SAID, "options": {"num_predict": 1 << 21}}, "/options/num_predict"),
+        ("/api/chat", {"messages": SAID, "options": {"stop": ""}}, "/options/stop"),
+        ("/api/chat", {"messages": SAID, "format": OBJECT}, "/format/properties/a/type"),
+        ("/api/chat", {"messages": SAID, "format": {"type": "integer"}, "response_format": {"type": "json_object"}},
+         "/format"),
+        ("/api/chat", {"messages": SAID, "format": False}, "/format"),
+        ("/api/generate", {"prompt": "a", "raw": True, "system": "b"}, "/system"),
+        ("/api/generate", {"prompt": "a", "raw": True, "logprobs": True}, "/logprobs"),
+        ("/completion", {"prompt": "a", "n_predict": 0}, "/n_predict"),
+        ("/generate", {"text": "a", "sampling_params": {"stop_token_ids": [-1]}}, "/sampling_params/stop_token_ids/0"),
+        ("/generate", {"text": "a", "sampling_params": {"max_new_tokens": 2, "regex": "[0-9]{9}"}},
+         "/sampling_params/max_new_tokens"),
+        ("/generate", {"text": "a", "sampling_params": {"regex": "("}}, "/sampling_params/regex"),
+        ("/generate", {"text": "kettle " * 3000}, "/text"),
+        ("/v1/chat/completions", {"messages": SAID, "functions": [{"name": "f", "parameters": OBJECT}]},
+         "/functions/0/parameters/properties/a/type"),
+        ("/v1/chat/completions", {"messages": SAID, "functions": [{"name": "f"}], "function_call": {"name": "g"}},
+         "/function_call/name"),
+    ],
+    ids=lambda value: str(value)[:60],
+)  # fmt: skip
+def test_errors_name_the_fields_of_the_request(server: Running, path: str, body: dict[str, Any], pointer: str) -> None:
+    """Each API its own, in the message too."""
+    answer = server.http.post(path, json={"model": "small", **body})
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    if path.startswith("/api/"):  # whose errors are messages alone
+        assert pointer.rpartition("/")[2] in error, error
+        return
+    assert error["pointer"] == pointer, error
+    assert "max_tokens" not in error["message"] or pointer.endswith("/max_tokens")
+
+
+def test_biases_of_llama(server: Running) -> None:
+    """As a list, where false bans a token, and as an object."""
+    for biases in ([[5, 100.0]], [[5, 100]], {"5": 100}):
+        body = {"prompt": "Hi", "n_predict": 2, "temperature": 0, "logit_bias": biases}
+        answer = server.post("/completion", body)
+        assert answer.status_code == 200, answer.text
+        (token,) = {server.service.model.vocabulary.tokens[5]}
+        assert answer.json()["content"].encode() == 2 * (token or b"")
+    plain = server.post("/completion", {"prompt": "Hi", "n_predict": 1, "temperature": 0}).json()["content"]
+    banned = server.service.model.vocabulary.tokens.index(plain.encode())
+    body = {"prompt": "Hi", "n_predict": 1, "temperature": 0, "logit_bias": [[banned, False]]}
+    assert server.post("/completion", body).json()["content"] != plain

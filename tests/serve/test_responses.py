@@ -292,10 +292,10 @@ def test_responses_are_there_until_they_are_deleted(server: Running) -> None:
 def test_the_responses_used_last_are_kept() -> None:
     made = [{"id": f"resp_{number}", "output": []} for number in range(8)]
     size = len(json.dumps(made[0])) + len(json.dumps([{"text": "a" * 100}])) + 256
-    kept = KeptResponses(4 * size + 8)
+    kept = KeptResponses(4 * size + 8, 1 << 20)
     for response in made[:4]:
         kept.keep(response, [{"text": "a" * 100}])
-    assert kept.conversation("resp_0") == [{"text": "a" * 100}]
+    assert json.loads(kept.conversation("resp_0")) == [{"text": "a" * 100}]
     kept.keep(made[4], [{"text": "a" * 100}])
     assert kept.response("resp_0") == made[0], "it was used"
     with pytest.raises(ApiError, match="no response 'resp_1'"):
@@ -307,7 +307,36 @@ def test_the_responses_used_last_are_kept() -> None:
     with pytest.raises(ApiError, match="no response 'resp_6'"):
         kept.response("resp_6")
     assert kept.response("resp_5") == made[5], "what is too large by itself takes nobody's room"
-    none = KeptResponses(0)
+    short = KeptResponses(1 << 20, 100)
+    assert short.keep(made[0], []) and not short.keep(made[1], [{"text": "a" * 100}])
+    none = KeptResponses(0, 1 << 20)
     none.keep(made[0], [])
     with pytest.raises(ApiError, match="keeps none"):
         none.response("resp_0")
+
+
+def test_what_is_kept_is_what_a_model_reads(server: Running) -> None:
+    """Not the fields that clients send along, of which the context bounds no size."""
+    parsed = {"type": "output_text", "text": "16:15", "parsed": [[]] * 1000, "annotations": [], "logprobs": []}
+    turns = [{"role": "assistant", "content": [parsed], "id": "msg_1"}, {"role": "user", "content": "Noon?"}]
+    made = server.post("/v1/responses", {"model": "small", "input": turns, "max_output_tokens": 2}).json()
+    kept = json.loads(server.service.responses.conversation(made["id"]))
+    assert kept[0]["content"] == [{"type": "output_text", "text": "16:15"}] and "id" not in kept[0]
+    assert [item["role"] for item in kept] == ["assistant", "user", "assistant"]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"tools": [{**TOOLS[0], "parameters": {"properties": {"a": {"default": 7e77}}}}]}, "tools[0].parameters"),
+        ({"text": {"format": {"type": "text", "schema": {"maximum": 7e77}}}}, "text.format.schema"),
+    ],
+    ids=["tools", "text"],
+)
+def test_numbers_that_no_answer_could_repeat(
+    server: Running, body: dict[str, Any], param: str, is_streamed: bool
+) -> None:
+    data = json.dumps({"model": "small", "input": "a", "stream": is_streamed, **body}).replace("7e+77", "1e999")
+    error = server.error("/v1/responses", data.encode())
+    assert error["param"].startswith(param) and "too large" in error["message"]
