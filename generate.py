@@ -18,7 +18,7 @@ from .engine.arguments import check_model
 from .engine.decode.after import After
 from .engine.decode.frames import FrameOption, frame_of
 from .engine.extraction import Extractor
-from .engine.formats import format_of, values_by_text, values_of_type
+from .engine.formats import format_of, natural_of, values_by_text, values_of_type
 from .engine.generator import Generator, run_together, values_of
 from .engine.models.protocol import Model
 from .engine.options import CallOptions, Options
@@ -389,7 +389,8 @@ def json(
     for each in strange:
         warnings.warn(f"{each.reason} (at {each.pointer})", TrellmWarning, stacklevel=2)
     description = describe_schema(structure.schema) if describe else ""
-    return Generator(model, guide, structure.convert, limits, description=description, **_around(around))
+    about: Any = {"description": description, "natural": natural_of(structure.schema)}
+    return Generator(model, guide, structure.convert, limits, **about, **_around(around))
 
 
 def batch(pairs: Iterable[tuple[Generator[Any], Prompt]], **options: Unpack[CallOptions]) -> list[Any]:

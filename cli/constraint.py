@@ -185,10 +185,13 @@ class ConstraintOptions:
 
     @property
     def natural(self) -> Natural | None:
-        """How people write values of the format within sentences."""
-        from ..engine.formats import format_of
+        """How people write values of the format, or of a schema of one value, within sentences."""
+        from ..engine.formats import format_of, natural_of
+        from ..engine.structures import structure_of
 
-        return None if self.kind is None else format_of(FORMATS[self.kind]).natural
+        if self.kind is not None:
+            return format_of(FORMATS[self.kind]).natural
+        return None if self.structure is None else natural_of(structure_of(self.structure).schema)
 
     def guide(
         self, vocabulary: Vocabulary, *, as_read: bool = False, special: Callable[[str], int | None] | None = None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import EnumMeta
-from typing import Any, Literal, get_args, get_origin
+from functools import partial
+from typing import Any, Literal, cast, get_args, get_origin
 
 from ..errors import OptionError
 
@@ -69,21 +71,51 @@ _YEAR = "[1-9][0-9]{3}"
 _LEAP_YEAR = "([1-9][0-9](0[48]|[2468][048]|[13579][26])|([2468][048]|[13579][26])00)"
 _LAST_DAYS = {28: (2,), 30: (4, 6, 9, 11), 31: (1, 3, 5, 7, 8, 10, 12)}
 _DAYS = {28: "(0?[1-9]|1[0-9]|2[0-8])", 30: "(0?[1-9]|[12][0-9]|30)", 31: "(0?[1-9]|[12][0-9]|3[01])"}
-_GROUPED = "-?(0|[1-9][0-9]*|[1-9][0-9]{0,2}(,[0-9]{3})+)"
-_CLOCK_OF_TWELVE = "(0?[1-9]|1[0-2]):[0-5][0-9] ?([AaPp]\\.?[Mm]\\.?)"
+_SIGN = "(-|\u2212|[Mm]inus |[Nn]egative )?[$\u20ac\u00a3]?"
+_GROUPED = "(0|[1-9][0-9]*|[1-9][0-9]{0,2}(,[0-9]{3})+)"
+_SCALES = {"thousand": 3, "million": 6, "billion": 9}
+_SCALED = f"( ({'|'.join(_SCALES)}))"
+_NOON = {"noon": "12:00:00", "midnight": "00:00:00"}
+_HALF_DAY = "([AaPp]\\.?[Mm]\\.?)"
+_CLOCK_OF_TWELVE = f"(0?[1-9]|1[0-2])(:[0-5][0-9])? ?{_HALF_DAY}"
+_PART_OF_DAY = " in the (morning|afternoon|evening)"
 
 
 def _dates_in_words(form: str) -> str:
     """A pattern of the days that there are. form: with places for {month}, {day} and {year}"""
     forms = [
-        form.format(month=f"({'|'.join(_MONTHS[number - 1] for number in months)})", day=_DAYS[last], year=_YEAR)
+        form.format(month=f"({'|'.join(_spellings(number) for number in months)})", day=_DAYS[last], year=_YEAR)
         for last, months in _LAST_DAYS.items()
     ]
-    return "|".join([*forms, form.format(month="February", day="29", year=_LEAP_YEAR)])
+    return "|".join([*forms, form.format(month=f"({_spellings(2)})", day="29", year=_LEAP_YEAR)])
 
 
-def _without_groups(text: str) -> str:
-    return text.replace(",", "")
+def _spellings(number: int) -> str:
+    """A month, its first three letters with or without a full stop, and the same in capitals."""
+    name = _MONTHS[number - 1]
+    both = [name, name[:3] + "\\.?"] + (["Sept\\.?"] if number == 9 else [])
+    return "|".join([*both, *(each.upper() for each in both)])
+
+
+def _dates_in_digits(form: str) -> str:
+    """The same of months by their numbers."""
+    forms = [
+        form.format(month=f"({'|'.join(f'0?{number}' if number < 10 else str(number) for number in months)})",
+                    day=_DAYS[last], year=_YEAR)
+        for last, months in _LAST_DAYS.items()
+    ]  # fmt: skip
+    return "|".join([*forms, form.format(month="0?2", day="29", year=_LEAP_YEAR)])
+
+
+def _number(text: str) -> str:
+    """Decimal digits of a number with a sign in front, groups of thousands, and a scale behind."""
+    digits = "".join(re.findall(r"[0-9.]|[eE][+-]?(?=[0-9])", text.replace(",", "")))
+    sign = "-" if re.match("[-\u2212MmNn]", text) else ""
+    scale = next((power for name, power in _SCALES.items() if text.endswith(name)), 0)
+    if scale:
+        digits = f"{Decimal(digits).scaleb(scale):f}"
+        digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return f"{sign}{'0' if digits.startswith('.') else ''}{digits}"
 
 
 def _truth(text: str) -> str:
@@ -91,33 +123,70 @@ def _truth(text: str) -> str:
 
 
 def _iso_date(text: str) -> str:
-    """ISO 8601 of a date in words, or in that already."""
-    month = next((place for place, name in enumerate(_MONTHS, 1) if name in text), None)
-    if month is None:
-        return text
-    day, year = re.findall("[0-9]+", text)
+    """ISO 8601 of a date in words, in digits with the day first, or in that already."""
+    numbers = re.findall("[0-9]+", text)
+    if len(numbers) == 3:
+        year, month, day = numbers if len(numbers[0]) == 4 else reversed(numbers)
+        return f"{year}-{int(month):02}-{int(day):02}"
+    month = next(place for place, name in enumerate(_MONTHS, 1) if name[:3].lower() in text.lower())
+    day, year = numbers
     return f"{year}-{month:02}-{int(day):02}"
 
 
 def _iso_time(text: str) -> str:
     """ISO 8601 of a time of twelve hours, or of 24 with or without seconds."""
-    hour, minute, *seconds = re.findall("[0-9]+", text)
-    if text[-2:].lower().strip(".") in ("am", "pm", "m"):
-        return f"{int(hour) % 12 + 12 * ('p' in text.lower()):02}:{minute}:00"
+    if text.lower() in _NOON:
+        return _NOON[text.lower()]
+    hour, *others = re.findall("[0-9]+", text)
+    minute, *seconds = others or ["00"]
+    clock = text.lower().replace(".", "")
+    if clock.endswith(("am", "pm", "morning", "afternoon", "evening")):
+        is_late = clock.endswith(("pm", "afternoon", "evening"))
+        return f"{int(hour) % 12 + 12 * is_late:02}:{minute}:00"
     return text if seconds else f"{int(hour):02}:{minute}:00"
 
 
+_DATES = (
+    DATE,
+    _dates_in_words("{month} {day}(st|nd|rd|th)?,? {year}"),
+    _dates_in_words("{day}(st|nd|rd|th)?( of|-)?[ -]?{month}(,|-)?[ -]?{year}"),
+    _dates_in_digits(r"{day}\.{month}\.{year}"),
+    _dates_in_digits("{year}/{month}/{day}"),
+)
 _NATURAL: dict[Any, Natural] = {
-    int: Natural(_GROUPED, _without_groups),
-    float: Natural(rf"{_GROUPED}(\.[0-9]+)?([eE][+-]?[0-9]{{1,2}})?", _without_groups),
-    datetime.date: Natural(
-        f"{DATE}|{_dates_in_words('{month} {day}(st|nd|rd|th)?,? {year}')}"
-        f"|{_dates_in_words('{day}(st|nd|rd|th)?( of)? {month},? {year}')}",
-        _iso_date,
+    int: Natural(rf"{_SIGN}({_GROUPED}|{_GROUPED}{_SCALED}|[0-9]{{1,3}}\.[0-9]{{1,3}} (million|billion))", _number),
+    float: Natural(rf"{_SIGN}({_GROUPED}(\.[0-9]+)?([eE][+-]?[0-9]{{1,2}}|{_SCALED})?|\.[0-9]+)", _number),
+    datetime.date: Natural("|".join(_DATES), _iso_date),
+    datetime.time: Natural(
+        f"{TIME}|([01]?[0-9]|2[0-3]):[0-5][0-9]|{_CLOCK_OF_TWELVE}|(0?[1-9]|1[0-2])(:[0-5][0-9])?{_PART_OF_DAY}"
+        "|[Nn]oon|[Mm]idnight",
+        _iso_time,
     ),
-    datetime.time: Natural(f"{TIME}|([01]?[0-9]|2[0-3]):[0-5][0-9]|{_CLOCK_OF_TWELVE}", _iso_time),
-    bool: Natural("[Tt]rue|[Ff]alse|[Yy]es|[Nn]o", _truth),
+    bool: Natural("[Tt]rue|[Ff]alse|[Yy]es|[Nn]o|TRUE|FALSE|YES|NO", _truth),
 }
+
+
+def natural_of(schema: Any) -> Natural | None:
+    """How people write the values of a schema that asks for a number, a truth value or a date, and nothing else."""
+    if not isinstance(schema, Mapping):
+        return None
+    members = cast("Mapping[str, Any]", schema).items()
+    asked = {name: value for name, value in members if name not in ("title", "description", "$schema")}
+    kinds: tuple[tuple[dict[str, Any], Any, Callable[[str], str]], ...] = (
+        ({"type": "integer"}, int, str),
+        ({"type": "number"}, float, str),
+        ({"type": "boolean"}, bool, str.lower),
+        ({"type": "string", "format": "date"}, datetime.date, json.dumps),
+        ({"type": "string", "pattern": f"^{DATE}$"}, datetime.date, json.dumps),
+    )
+    for wanted, kind, spelt in kinds:
+        if asked == wanted:
+            return Natural(_NATURAL[kind].pattern, partial(_spelt, _NATURAL[kind].written, spelt))
+    return None
+
+
+def _spelt(written: Callable[[str], str], spelt: Callable[[str], str], text: str) -> str:
+    return spelt(written(text))
 
 
 def format_of(kind: Any) -> Format:

@@ -152,7 +152,7 @@ class Generator(Copied, Generic[T]):
         """The generator of answers to chats, where these stand in something by default."""
         if self.frame != "auto" or self._behind is not None:
             return None
-        frame, limits = frame_for(self.model, self.guide), self.limits
+        frame, limits = frame_for(self.model, self.guide, self._natural), self.limits
         try:
             return (
                 None if frame is None else Generator(self.model, self.guide, None, limits, None, frame, self._natural)

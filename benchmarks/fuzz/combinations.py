@@ -2,9 +2,9 @@
 
     python benchmarks/fuzz/combinations.py [--requests 10000] [--callers 16] [--seed 0] [--log FILE] [--save]
 
-Two models: the weights of the small model, and a random Llama of its vocabulary. Their templates make them think, and
-write calls as Hermes models and Qwen3-Coder do. Of each, two servers run: one gets random chats from many callers at
-once, the other the same chats one after another. A chat has tools or not, of strict schemas or loose ones, chosen by
+Two models: the weights of the small model, and a random Llama of its vocabulary, in float64, so that batches of other
+sizes draw the same tokens. Their templates make them think, and write calls as Hermes models and Qwen3-Coder do. Of
+each, two servers run: one gets random chats from many callers, the other the same chats one after another. A chat has tools or not, of strict schemas or loose ones, chosen by
 the model, required or named, in parallel or not; a format (a schema, any JSON, a pattern, choices) or none; thinking
 as the template has it, off, or with a budget; stop strings, n, log-probabilities, a temperature and a seed; it is
 streamed or whole, and one stream in ten is left before its end. The busy server reads guesses of how texts go on at
@@ -100,7 +100,7 @@ def folders(home: Path) -> dict[str, Path]:
 def server(folder: Path, share: float) -> tuple[str, str, list[str], int, Mapping[str, str]]:
     """This file as a server, which reads such a share of its guesses."""
     name, model, command, port, environment = ours(str(folder))
-    options = command[command.index("serve") :]
+    options = ["float64" if each == "float32" else each for each in command[command.index("serve") :]]
     return name, model, [sys.executable, __file__, "--guesses", str(share), *options], port, environment
 
 

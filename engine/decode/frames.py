@@ -26,6 +26,8 @@ _EXAMPLE = """frame=('The answer is "', '"')"""
 MOST_LOOKED_AT = 2000
 MOST_NAMED = 1000
 """Choices above which answers stand alone by default: an automaton of free text that may name them is large."""
+MOST_OF_FRAGMENT = 64
+"""Bytes of texts that stand in quotation marks though a sentence would match: longer ones may be meant as such."""
 MARKS = ('"', "**", "`")
 """Marks around quotations, the first one that is not in the documents; from the best one, by benchmarks/answers.py."""
 MOST_SENTENCE, MOST_REASONING = 48, 256
@@ -101,7 +103,7 @@ class Sentence:
         self, guide: Any, natural: Natural | None = None, limits: Limits | None = None, *, is_last: bool = False
     ) -> None:
         self.before, self.most = ("", MOST_REASONING) if is_last else (SENTENCE_LEAD, MOST_SENTENCE)
-        if not isinstance(guide, RegularGuide):
+        if not isinstance(guide, RegularGuide) and natural is None:
             raise OptionError(
                 f'frame="{IN_FREE_TEXT[is_last]}" is for choices, patterns, formats and machines, whose texts can be '
                 f"named, not for {brief(guide)}; give two texts, {_EXAMPLE}, or leave it out"
@@ -152,12 +154,13 @@ def frame_of(value: Any) -> Frame | FrameOption | None:
     return Frame(*both)
 
 
-def frame_for(model: Model, guide: Any) -> Frame | FrameOption | None:
+def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame | FrameOption | None:
     """What stands around the answers to chats by default; None for nothing.
 
     Quotations stand in quotation marks, or in other marks where the documents have those: a chat model seldom ends
-    right behind a fragment, and does behind a mark that closes it. Choices, and patterns of one word that has a digit,
-    stand in a sentence; other patterns of one line in quotation marks, unless they match the sentence's beginning.
+    right behind a fragment, and does behind a mark that closes it. Choices, patterns of one word that has a digit, and
+    numbers, truth values and dates as JSON stand in a sentence; other patterns of one line in quotation marks, unless
+    they match the sentence's beginning and have texts that are long.
     Nothing stands around the answers of a model that was trained to give nothing else, and of encoder-decoders.
     """
     if getattr(model, "answers_bare", False) or conforms(model, SourceModel):
@@ -166,6 +169,8 @@ def frame_for(model: Model, guide: Any) -> Frame | FrameOption | None:
         texts = [*guide.source.documents, guide.source.refusal or ""]
         free = (mark for mark in MARKS if not any(mark in text for text in texts))
         return next((Frame(f"{LEAD} {mark}", mark) for mark in free), None)
+    if natural is not None and not isinstance(guide, RegularGuide):
+        return "sentence"
     if isinstance(guide, ChoiceGuide):
         return "sentence" if _can_be_named(guide.choices) else None
     return _frame_of_pattern(guide) if isinstance(guide, RegularGuide) else None
@@ -188,14 +193,27 @@ def _frame_of_pattern(guide: RegularGuide) -> Frame | FrameOption | None:
         dfa = guide.dfa(MOST_LOOKED_AT)
     except LimitError:
         return None
-    if guide.read(guide.start, LEAD.encode()) != DEAD or dfa.is_accepting(dfa.start):
+    if dfa.is_accepting(dfa.start):
         return None
+    if guide.read(guide.start, LEAD.encode()) != DEAD:
+        is_begun = (dfa.transitions[dfa.start] != DEAD).sum() == 1
+        if is_begun or _longest(dfa) > MOST_OF_FRAGMENT:
+            return None
     read = (dfa.transitions != DEAD).any(0)
     if not read[list(b"\t\n\r ")].any() and not _ends_without(dfa, b"0123456789"):
         return "sentence"
     if read[list(b"\n\r")].any():
         return None
     return next((Frame(f"{LEAD} {mark}", mark) for mark in MARKS if not read[mark.encode()[0]]), None)
+
+
+def _longest(dfa: Dfa) -> int:
+    """Bytes of the longest text, up to one more than `MOST_OF_FRAGMENT`."""
+    reached, count = np.array([dfa.start]), 0
+    while len(reached) and count <= MOST_OF_FRAGMENT + 1:
+        after = np.unique(dfa.transitions[reached])
+        reached, count = after[after != DEAD], count + 1
+    return count - 1
 
 
 def _ends_without(dfa: Dfa, letters: bytes) -> bool:

@@ -112,8 +112,8 @@ class ToolCallFormat:
         answer: the guide of an answer that is no call
         goals: what an answer that is no call must contain, where there is no `answer`, which may be one with goals
         prompt: the tokens of the prompt, which say whether its end has begun or ended thinking
-        stop: texts that end content, which they are no part of; neither thinking nor calls. Not in harmony, and not
-            together with an `answer` or goals
+        stop: texts that end content, which they are no part of; neither thinking nor calls, so that they say nothing
+            where a call is required. Not in harmony, and not together with an `answer` or goals
         limits: what the making of the guide may take, and each of its calls, see `Limits`
         Raises ToolError, OptionError, LimitError, LanguageError.
         """
@@ -125,14 +125,15 @@ class ToolCallFormat:
         if is_harmony and (goals or is_apart(answer)):
             raise OptionError("the form 'harmony' cannot have such an answer beside calls or thinking")
         thinks, opening = self._thinks(thinking, budget, prompt)
+        chosen = choice_of(None, tools) if choice is None else choice
         spec = AnswerSpec(
             tools,
-            choice_of(None, tools) if choice is None else choice,
+            chosen,
             parallel,
             thinks,
             None if budget is None else whole(budget, "the budget of thinking", 0, MOST_FREE),
             answer,
-            tuple(dict.fromkeys(stop)),
+            () if chosen.mode == "required" else tuple(dict.fromkeys(stop)),
         )
         make = HarmonyGrammar if is_harmony else AnswerGrammar
         grammar = make(self.family, self._spelling, spec, has_thinking=self.thinks, goals=goals, limits=limits)

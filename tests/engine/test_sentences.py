@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from trellm import Beam, Engine, OptionError, Sample, Vocabulary, generate, models
+from trellm.engine.decode.frames import Sentence
 from trellm.engine.formats import format_of
+from trellm.guides import ChoiceGuide, RegexGuide
 
 from .test_frames import CHAT, VOCABULARY, answering
 
@@ -85,10 +87,59 @@ def test_patterns() -> None:
         ".*": "anything",
         "- [a-z]+\n- [a-z]+": "- a\n- b",
         "The answer is [0-9]+": "The answer is 7",
+        "The answer is [0-9]{1,4}": "The answer is 7",
+        "[A-Za-z ]{1,65}": "The answer is short",
         "[0-9]*": "12",
     }.items():
         result = generate.regex(answering(said), pattern).run(CHAT)
         assert (result.text, result.thought) == (said, None)
+    short = generate.regex(answering('The answer is "Tokyo". It is'), "[A-Za-z ]{1,64}").run(CHAT)
+    assert short.text == "Tokyo", "a fragment, though a sentence would match"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "value"),
+    [
+        (int, "So the answer is 18 euros.", 18),
+        (float, "So the answer is $1.5 million.", 1.5e6),
+        (bool, "So the answer is no.", False),
+        (datetime.date, "So the answer is 2 February 1871.", datetime.date(1871, 2, 2)),
+        ({"type": "integer", "title": "Count"}, "So the answer is 7.", 7),
+        ({"type": "string", "format": "date"}, "So the answer is 2 May 1871.", "1871-05-02"),
+    ],
+    ids=str,
+)
+def test_single_values_as_json(kind: Any, said: str, value: Any) -> None:
+    result = generate.json(answering(said), kind).run(CHAT)
+    assert result.value == value and result.thought is not None
+    alone = generate.json(answering(result.text), kind, frame=None).run(CHAT)
+    assert (alone.value, alone.text, alone.thought) == (value, result.text, None)
+    bounded = generate.json(answering("7"), {"type": "integer", "minimum": 7}).run(CHAT)
+    assert (bounded.value, bounded.thought) == (7, None), "a schema that asks for more has its answer alone"
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        (int, {"\u22129": "-9", "minus 18": "-18", "-$3,200": "-3200", "1.5 million": "1500000", "x-5": "5",
+               "2 thousand": "2000", "negative 4": "-4"}),
+        (float, {".5 km": "0.5", "\u22120.5": "-0.5", "-$4.50": "-4.50", "$300 million": "300000000",
+                 "12,345.67": "12345.67", "1.32e5": "1.32e5"}),
+        (bool, {"YES": "True", "no": "False"}),
+        (datetime.date, {"14.03.2015": "2015-03-14", "23 Oct 2001": "2001-10-23", "Mar. 8, 1954": "1954-03-08",
+                         "8-Mar-1954": "1954-03-08", "2015/03/14": "2015-03-14", "MARCH 8, 1954": "1954-03-08",
+                         "29 February 2021": "", "31.04.2021": "", "12/11/2023": "", "Sept. 3, 1988": "1988-09-03"}),
+        (datetime.time, {"3 pm": "15:00:00", "3PM": "15:00:00", "noon": "12:00:00", "12 a.m.": "00:00:00",
+                         "8:30 in the evening": "20:30:00", "12:05 in the morning": "00:05:00", "18:15": "18:15:00"}),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)  # fmt: skip
+def test_what_people_write_is_named_and_what_could_be_two_things_is_not(kind: Any, texts: dict[str, str]) -> None:
+    """12/11/2023 is a day in November or in December."""
+    format, vocabulary = format_of(kind), Vocabulary.from_bytes()
+    answers: Any = RegexGuide(format.pattern, vocabulary) if format.pattern else ChoiceGuide(format.choices, vocabulary)
+    sentence = Sentence(answers, format.natural)
+    assert {text: sentence.split(f" it is {text}.")[1] for text in texts} == texts
 
 
 def test_where_answers_stand_alone() -> None:
@@ -102,7 +153,9 @@ def test_where_answers_stand_alone() -> None:
     assert generate.choice(answering(" no"), [" yes", " no"]).run(CHAT).thought is None
     assert generate.choice(answering("?"), ["?", "!"]).run(CHAT).thought is None
     assert generate.choice(model, ["yes", "no"]).run(CHAT, include="n").thought is None
-    assert generate.json(answering("false"), {"type": "boolean"}).run(CHAT).text == "false"
+    assert (
+        generate.json(answering("[false]"), {"items": {"type": "boolean"}, "type": "array"}).run(CHAT).text == "[false]"
+    )
     assert generate.choice(answering("Hm.</t>no"), ["yes", "no"], after="</t>").run(CHAT).thought == "Hm."
 
 

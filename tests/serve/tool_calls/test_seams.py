@@ -125,3 +125,16 @@ class From:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._guide, name)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("stop", ["a", '"'])
+def test_stop_strings_where_a_call_is_required(name: str, stop: str) -> None:
+    """They cut no call, and no beginning of one, however it comes in pieces."""
+    required = tool_calls.Choice("required", frozenset(tool.name for tool in LISTED))
+    plan = form_of(name, is_text=True).plan(LISTED, required, stop=(stop,))
+    guide: Any = plan.guide
+    for seed in range(2):
+        tokens = drawn(guide, Random(seed), guide.distance(guide.start) + 40)
+        message = read(plan, tokens)
+        assert not message.stopped and message.calls and not message.content
