@@ -167,7 +167,10 @@ _NATURAL: dict[Any, Natural] = {
 
 
 def natural_of(schema: Any) -> Natural | None:
-    """How people write the values of a schema that asks for a number, a truth value or a date, and nothing else."""
+    """How people write the values of a schema that asks for a number or a date, and nothing else.
+
+    Truth values are right more often alone: see docs/answers.md.
+    """
     if not isinstance(schema, Mapping):
         return None
     members = cast("Mapping[str, Any]", schema).items()
@@ -175,7 +178,6 @@ def natural_of(schema: Any) -> Natural | None:
     kinds: tuple[tuple[dict[str, Any], Any, Callable[[str], str]], ...] = (
         ({"type": "integer"}, int, str),
         ({"type": "number"}, float, str),
-        ({"type": "boolean"}, bool, str.lower),
         ({"type": "string", "format": "date"}, datetime.date, json.dumps),
         ({"type": "string", "pattern": f"^{DATE}$"}, datetime.date, json.dumps),
     )

@@ -4,11 +4,12 @@
 
 Two models: the weights of the small model, and a random Llama of its vocabulary, in float64, so that batches of other
 sizes draw the same tokens. Their templates make them think, and write calls as Hermes models and Qwen3-Coder do. Of
-each, two servers run: one gets random chats from many callers, the other the same chats one after another. A chat has tools or not, of strict schemas or loose ones, chosen by
-the model, required or named, in parallel or not; a format (a schema, any JSON, a pattern, choices) or none; thinking
-as the template has it, off, or with a budget; stop strings, n, log-probabilities, a temperature and a seed; it is
-streamed or whole, and one stream in ten is left before its end. The busy server reads guesses of how texts go on at
-random, whatever they cost, and says how many it has read; the other reads none.
+each, two servers run: one gets random chats from many callers, the other the same chats one after another. A chat has
+tools or not, of strict schemas or loose ones, chosen by the model, required or named, in parallel or not; a format (a
+schema, any JSON, a pattern, choices) or none; thinking as the template has it, off, or with a budget; stop strings, n,
+log-probabilities, a temperature and a seed; it is streamed or whole, and one stream in ten is left before its end. The
+busy server reads guesses of how texts go on at random, whatever they cost, and says how many it has read; the other
+reads none.
 
 different: answers that are not those of the request alone, letter for letter, or log-probabilities more than 0.001 away
 invalid: calls and answers under a format that do not keep to their schemas, as jsonschema judges, where they are not
