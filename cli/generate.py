@@ -125,7 +125,7 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
 @click.option("--prompt", "-p", type=TextType(), help="The prompt; the output goes to standard output as it comes.")
 @click.option(
     "--prompts",
-    type=click.File(encoding="utf-8"),
+    type=click.File(encoding="utf-8-sig"),
     help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}, or all plain text.',
 )
 @click.option("--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output.")

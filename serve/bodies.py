@@ -250,7 +250,7 @@ def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
         return unsupported(place, KNOWN[name])
     near = get_close_matches(name[:LONGEST], shape.model_fields, 1) if len(place) == 1 else []
     hint = f"; did you mean {near[0]}?" if near else ""
-    return ApiError(f"unknown field {param_of(place)}{hint}", place, code="unknown_parameter")
+    return ApiError(f"unknown field {param_of(place) or shown(name)}{hint}", place, code="unknown_parameter")
 
 
 def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:

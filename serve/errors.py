@@ -203,6 +203,7 @@ _FLAGS = {
 }
 _FIELDS = {"stop_ids": "stop_token_ids", "width": "trellm.beams", "length_penalty": "trellm.beams"}
 _OPTIONS = (
+    "chat_template_kwargs",
     "logit_bias",
     "logprobs",
     "frequency_penalty",

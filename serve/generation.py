@@ -336,7 +336,8 @@ async def begin(
     service: Service = request.app.state.service
     service.check(asked.model)
     if asked.texts > service.settings.choices:
-        raise ApiError(f"n={asked.texts}: up to {service.settings.choices} texts for a prompt", ("n",))
+        field = "n" if asked.texts == (asked.n or 1) else "best_of"
+        raise ApiError(f"{field}={asked.texts}: up to {service.settings.choices} texts for a prompt", (field,))
     try:
         constraint = await derived(request, asked.constraint)
     except TrellmError as error:
@@ -346,7 +347,7 @@ async def begin(
     options = make() if asked.allowed_token_ids is None else await service.aside(make)
     _ = asked.budget  # which raises ApiError
     kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
-    texts = service.admit(prompts * asked.texts)
+    texts = service.admit(prompts * asked.texts, place if prompts > 1 else ("n",))
     begun = GenerationRequest(service, asked, constraint, options, place, texts, f"{kind}-{fresh_bits(96):024x}")
     try:
         begun.task, several, begun.plan = await prepare(constraint)

@@ -127,10 +127,11 @@ class Service:
         if strange is not None:
             raise ApiError(f"{strange} is not a token id; they go from 0 to {size - 1}", place)
 
-    def admit(self, texts: int) -> int:
-        """Take room for the texts of a request until `release`. Raises ApiError where there is none."""
+    def admit(self, texts: int, place: Place) -> int:
+        """Take room for the texts of a request until `release`. place: what asks for them. Raises ApiError."""
         if texts > self.settings.texts:
-            raise ApiError(f"{texts:,} sequences exceed the capacity of the server, {self.settings.texts:,}", ("n",))
+            said = f"{texts:,} sequences exceed the capacity of the server, {self.settings.texts:,}; ask for fewer"
+            raise ApiError(said, place)
         if self.texts + texts > self.settings.texts:
             self.metrics.refuse("texts")
             raise busy(f"server at capacity ({self.texts:,} of {self.settings.texts:,} sequences); try again")

@@ -59,6 +59,8 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
             model = model.to(options.device)
         if tokenizer is None:
             tokenizer = hub.AutoTokenizer.from_pretrained(path, **options.of_config)
+            # Prompts that are too long are refused before a model reads them, whatever it would log of them.
+            tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
     except TrellmError:
         raise
     except Exception as error:  # the library and those below it raise whatever they come upon

@@ -17,11 +17,12 @@ Prompt = str | Sequence[int] | Sequence[Message]
 
 _KEPT = "leave it out: what is made of a chat is for the engine to say"
 NO_OPTIONS = {
-    "tools": "give tools=",
-    "documents": "give documents=",
+    "tools": "give tools, which is an option of its own",
+    "documents": "give documents, which is an option of its own",
     "messages": "the prompt is what has messages",
     "conversation": "the prompt is what has messages",
     "chat_template": "load the model with another tokenizer.chat_template",
+    "self": _KEPT,
     "tokenize": _KEPT,
     "return_dict": _KEPT,
     "return_tensors": _KEPT,

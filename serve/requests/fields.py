@@ -24,7 +24,7 @@ from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, P
 from ...guides.grammar import is_gbnf
 from ..bodies import loaded_text
 from ..constraints.constraint import ConstraintSpec, Kind
-from ..errors import ApiError, Names
+from ..errors import ApiError, Names, param_of
 
 MOST_TOKENS = 1 << 20
 
@@ -509,7 +509,7 @@ class ConstraintFields(RequestBase):
             options = extract.model_dump(exclude={"context"}, exclude_none=True)
             found.append(ConstraintSpec.of("extract", extract.context, ("trellm", "extract"), **options))
         if len(found) > 1:
-            names = " and ".join(str(each.place[0]) for each in found)
+            names = " and ".join(str(param_of(each.place)) for each in found)
             raise ApiError(f"{names} exclude each other: a text has one constraint", found[1].place)
         asked = found[0] if found else ConstraintSpec()
         if asked.kind == "json":

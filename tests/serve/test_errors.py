@@ -290,3 +290,24 @@ def test_limits_are_named_as_the_server_has_them() -> None:
     with pytest.raises(LimitError) as refused:
         RegexGuide("(a|b){1,900}" * 3, Vocabulary.from_bytes(), limits=Limits(work=1000))
     assert "raise --max-work of the server" in of_any(refused.value).error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param", "said"),
+    [
+        ("/v1/completions", {"prompt": "a", "structured_outputs": {"regex": "a", "choice": ["a"]}},
+         "structured_outputs.choice", "structured_outputs.regex and structured_outputs.choice"),
+        ("/v1/completions", {"prompt": ["a"] * 100}, "prompt", "ask for fewer"),
+        ("/v1/completions", {"prompt": "a", "best_of": 17, "temperature": 1}, "best_of", "best_of=17"),
+        ("/v1/completions", {"prompt": "a", "": 1}, None, "unknown field ''"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"self": 1}},
+         "chat_template_kwargs", "for the engine to say"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"tools": 1}},
+         "chat_template_kwargs", "an option of its own"),
+        ("/v1/responses", {"input": "a", "stop": "b"}, "stop", "no stop strings"),
+    ],
+    ids=lambda value: str(value)[:40],
+)  # fmt: skip
+def test_what_is_named(server: Running, path: str, body: dict[str, Any], param: str | None, said: str) -> None:
+    error = server.error(path, {"model": "small", **body})
+    assert error["param"] == param and said in error["message"], error

@@ -101,7 +101,7 @@ def test_everything_is_observed(server: Running) -> None:
     before = counted(server)
     server.post(
         "/v1/completions",
-        {"model": "small", "prompt": "a", "max_tokens": 30, "regex": f"{secrets.token_hex(4)}|[abc]{{3}}"},
+        {"model": "small", "prompt": "a b " * 40, "max_tokens": 30, "regex": f"{secrets.token_hex(4)}|[abc]{{3}}"},
     )
     server.error("/v1/completions", {"model": "small", "prompt": "a", "regex": "("})
     server.error("/v1/completions", {"model": "other", "prompt": "a"}, 404)
