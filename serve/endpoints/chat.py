@@ -20,7 +20,6 @@ from ...errors import OptionError, TrellmError
 from ..bodies import read
 from ..constraints.compiler import weight
 from ..constraints.constraint import ConstraintSpec
-from ..describing import described
 from ..errors import ApiError, of_request, param_of
 from ..generation import REASONS, Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import ChatRequest
@@ -43,6 +42,7 @@ from ..tool_calls import (
     tools_of,
 )
 from .answers import ChoiceStream, answered, extension_of, head_of
+from .describing import described
 from .scores import of_chat, scores_in, scores_of
 
 

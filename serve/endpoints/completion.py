@@ -13,12 +13,12 @@ from ...engine.handle import Piece
 from ...engine.results import Generation
 from ..bodies import read
 from ..constraints.constraint import ConstraintSpec
-from ..describing import described
 from ..errors import ApiError
 from ..generation import REASONS, Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
 from ..service import Service
 from .answers import ChoiceStream, answer_of, answered, extension_of, head_of, whole, written
+from .describing import described
 from .scores import Offsets, of_completion, scores_in, scores_of
 
 

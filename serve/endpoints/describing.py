@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..engine.prompts import describe
-from ..engine.prompts.description import with_description
-from ..engine.prompts.given import Prompt
-from ..errors import TrellmError
-from .constraints.constraint import ConstraintSpec
-from .errors import Place, of_constraint, of_request
-from .service import Service
+from ...engine.prompts import describe
+from ...engine.prompts.description import with_description
+from ...engine.prompts.given import Prompt
+from ...errors import TrellmError
+from ..constraints.constraint import ConstraintSpec
+from ..errors import Place, of_constraint, of_request
+from ..service import Service
 
 
 async def described(service: Service, constraint: ConstraintSpec, prompts: list[Any], place: Place) -> list[Any]:
