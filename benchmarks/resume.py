@@ -3,9 +3,9 @@
     python benchmarks/resume.py [--kills 100] [--prompts 400] [--seed 0] [--save]
 
 The command runs with the small model, --out and --resume, and gets SIGKILL a random while after it has begun, up to
-0.6 of what a whole run takes; then it runs again, until it was killed so often. A run that ends before it is killed begins the next file. Behind each kill
-every whole line of the file is a result of one of the prompts, none is there twice, and none that was there is gone.
-The results of a file that is finished are those of a run that nobody killed.
+0.6 of what a whole run takes; then it runs again, until it was killed so often. A run that ends before it is killed
+begins the next file. Behind each kill every whole line of the file is a result of one of the prompts, none is there
+twice, and none that was there is gone. The results of a file that is finished are those of a run that nobody killed.
 """
 
 from __future__ import annotations
