@@ -58,6 +58,12 @@ def any_text_of(value: Any, what: str, example: str = "") -> str:
     raise OptionError(f"{what} must be a text, not {shown(value)}{_instead(value)}{example and f': {example}'}")
 
 
+def twice_named(members: Sequence[tuple[str, Any]]) -> str | None:
+    """The first name that stands twice among the members of a JSON object; None where there is none."""
+    seen: set[str] = set()
+    return next((name for name, _ in members if name in seen or seen.add(name)), None)
+
+
 def lone_surrogate(text: str) -> int:
     """Where the first lone surrogate of a text is, which no UTF-8 can have; -1 if there is none."""
     try:

@@ -47,7 +47,7 @@ def results(path: Path) -> dict[int, str]:
 
 
 def killed(kills: int, home: Path, longest: float, chance: random.Random) -> dict[str, Any]:
-    """What is found behind each kill."""
+    """Counts of what is found behind each kill."""
     row = {"kills": 0, "files": 0, "lost": 0, "twice": 0, "cut_lines": 0, "before_the_first_result": 0, "different": 0}
     subprocess.run(command(home, "whole.jsonl"), cwd=home, check=True, timeout=LONGEST, capture_output=True)
     whole = results(home / "whole.jsonl")

@@ -185,7 +185,7 @@ class ConstraintOptions:
 
     @property
     def natural(self) -> Natural | None:
-        """How people write values of the format, or of a schema of one value, within sentences."""
+        """Spellings, within sentences, of the values of the format, or of a schema of one value."""
         from ..engine.formats import format_of, natural_of
         from ..engine.structures import structure_of
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
+from ..checks import twice_named
 from .flags import lone_surrogate
 
 if TYPE_CHECKING:
@@ -111,9 +112,7 @@ def _prompt(name: str, number: int, line: str) -> Prompt:
 def _named_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
     if len(found) < len(members):
-        seen: set[str] = set()
-        twice = next(name for name, _ in members if name in seen or seen.add(name))
-        raise ValueError(f"the name {twice!r} stands twice in an object")
+        raise ValueError(f"the name {twice_named(members)!r} stands twice in an object")
     return found
 
 

@@ -238,16 +238,7 @@ def generate(
         raise click.UsageError(f"--draft {draft} is for guesses, and --no-draft for none; leave one of them out")
     if draft is not None and not searching.reads_guesses:
         raise click.UsageError(f"--draft {draft} guesses single tokens; leave it out with --beams or --search")
-    if resume and (out is None or out == "-" or diagnose is not None):
-        raise click.UsageError("--resume goes on with the file of --out; name it, and leave --diagnose out")
-    if overwrite and (out is None or resume):
-        raise click.UsageError("--overwrite is for a file of --out that is begun anew; leave it out")
-    if out not in (None, "-") and not (resume or overwrite) and _has_lines(Path(str(out))):
-        raise click.UsageError(
-            f"--out {out} has results already; --resume goes on with them, --overwrite writes over them"
-        )
-    if out not in (None, "-") and prompts is not None and _is_same(str(out), prompts.name):
-        raise click.UsageError(f"--out {out} is the file of --prompts, which would be lost; name another")
+    _check_output(out, prompts, resume=resume, overwrite=overwrite, is_diagnosed=diagnose is not None)
     if describe and constraint.structure is None:
         raise click.UsageError("--describe belongs to --schema or --pydantic, which are missing")
     asked = [Prompt(prompt, {"prompt": prompt}, "--prompt")] if prompt is not None else read_prompts(_given(prompts))
@@ -262,7 +253,7 @@ def generate(
     options["draft"] = not no_draft if draft is None else load_model(draft, device, dtype, weights)
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         with ending():
-            generator = make_generator(name, device, dtype, constraint, memory, chatting, weights, describe)
+            generator = _generator(_loaded(name, device, dtype, weights, memory), constraint, chatting, describe)
             _print_stream(generator, asked[0].given, options)
         return 0
     options |= recorded
@@ -278,9 +269,7 @@ def generate(
         report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
         output.begin(resumed.kept)
         end = files.enter_context(ending())
-        model = load_model(name, device, dtype, weights)
-        if memory is not None:
-            _limit_memory(model, memory)
+        model = _loaded(name, device, dtype, weights, memory)
         run = _running(model, asked, constraint, chatting, describe)
 
         def keep(results: list[Any]) -> None:
@@ -292,6 +281,22 @@ def generate(
                 report.finish([report_page(asked, results).removesuffix("\n")])
 
         return _run(run, asked, options, end, output, keep)
+
+
+def _check_output(
+    out: str | None, prompts: TextIO | None, *, resume: bool, overwrite: bool, is_diagnosed: bool
+) -> None:
+    """Refuse a file of results that would be lost, and options that are about one where there is none."""
+    if resume and (out is None or out == "-" or is_diagnosed):
+        raise click.UsageError("--resume goes on with the file of --out; name it, and leave --diagnose out")
+    if overwrite and (out is None or resume):
+        raise click.UsageError("--overwrite is for a file of --out that is begun anew; leave it out")
+    if out not in (None, "-") and not (resume or overwrite) and _has_lines(Path(str(out))):
+        raise click.UsageError(
+            f"--out {out} has results already; --resume goes on with them, --overwrite writes over them"
+        )
+    if out not in (None, "-") and prompts is not None and _is_same(str(out), prompts.name):
+        raise click.UsageError(f"--out {out} is the file of --prompts, which would be lost; name another")
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -308,36 +313,18 @@ def _goals(texts: tuple[str, ...], words: tuple[str, ...]) -> list[Any]:
     return [*texts, *(Phrase(text, word=True) for text in words)]
 
 
-def make_generator(
-    name: str | None,
-    device: str | None,
-    dtype: str | None,
-    constraint: ConstraintOptions,
-    memory: int | None = None,
-    chatting: Chatting | None = None,
-    weights: str | None = None,
-    is_described: bool = False,
-) -> Generator[Any]:
-    """The named model, or the small one, under the constraint.
-
-    memory: bytes of its engine, None for the default
-    weights: how to quantize them; is_described: whether the schema is written behind prompts
-    """
-    model = load_model(name, device, dtype, weights)
-    if memory is not None:
-        _limit_memory(model, memory)
-    return _generator(model, constraint, chatting, is_described)
-
-
-def _limit_memory(model: Model, memory: int) -> None:
+def _loaded(name: str | None, device: str | None, dtype: str | None, weights: str | None, memory: int | None) -> Model:
+    """The named model, or the small one. weights: how to quantize them; memory: bytes of its engine"""
     from ..engine.engine import Engine
 
-    Engine(model, memory=memory)
+    model = load_model(name, device, dtype, weights)
+    if memory is not None:
+        Engine(model, memory=memory)
+    return model
 
 
-def _generator(
-    model: Model, constraint: ConstraintOptions, chatting: Chatting | None, is_described: bool
-) -> Generator[Any]:
+def _generator(model: Model, constraint: ConstraintOptions, chatting: Chatting, is_described: bool) -> Generator[Any]:
+    """The model under the constraint. is_described: whether the schema is written behind prompts"""
     from ..engine import prompts
     from ..engine.decode.after import After, special_token
     from ..engine.decode.frames import frame_of
@@ -348,8 +335,8 @@ def _generator(
     special = partial(special_token, model)
     guide = None if constraint.is_free else constraint.guide(model.vocabulary, special=special)
     limits = constraint.limits
-    after = None if chatting is None else After.of(chatting.after, chatting.thinking)
-    frame = frame_of("auto" if chatting is None else chatting.frame)
+    after = After.of(chatting.after, chatting.thinking)
+    frame = frame_of(chatting.frame)
     if isinstance(guide, SubstringGuide):
         return Extractor(model, guide, limits=limits, after=after, frame=frame)
     description = prompts.describe(constraint.structure) if is_described else ""
@@ -358,7 +345,7 @@ def _generator(
 
 
 Running = Callable[["Options", "Told"], list[Any]]
-"""What generates for all prompts, and tells of each text as it is finished."""
+"""Generates for all prompts, and tells of each text as it is finished."""
 
 
 def _running(

@@ -81,30 +81,25 @@ _CLOCK_OF_TWELVE = f"(0?[1-9]|1[0-2])(:[0-5][0-9])? ?{_HALF_DAY}"
 _PART_OF_DAY = " in the (morning|afternoon|evening)"
 
 
-def _dates_in_words(form: str) -> str:
-    """A pattern of the days that there are. form: with places for {month}, {day} and {year}"""
+def _dates(form: str, spelt: Callable[[int], str]) -> str:
+    """A pattern of the days that there are. form: with places for {month}, {day} and {year}; spelt: of each month"""
     forms = [
-        form.format(month=f"({'|'.join(_spellings(number) for number in months)})", day=_DAYS[last], year=_YEAR)
+        form.format(month=f"({'|'.join(map(spelt, months))})", day=_DAYS[last], year=_YEAR)
         for last, months in _LAST_DAYS.items()
     ]
-    return "|".join([*forms, form.format(month=f"({_spellings(2)})", day="29", year=_LEAP_YEAR)])
+    return "|".join([*forms, form.format(month=f"({spelt(2)})", day="29", year=_LEAP_YEAR)])
 
 
-def _spellings(number: int) -> str:
+def _in_words(number: int) -> str:
     """A month, its first three letters with or without a full stop, and the same in capitals."""
     name = _MONTHS[number - 1]
     both = [name, name[:3] + "\\.?"] + (["Sept\\.?"] if number == 9 else [])
     return "|".join([*both, *(each.upper() for each in both)])
 
 
-def _dates_in_digits(form: str) -> str:
-    """The same of months by their numbers."""
-    forms = [
-        form.format(month=f"({'|'.join(f'0?{number}' if number < 10 else str(number) for number in months)})",
-                    day=_DAYS[last], year=_YEAR)
-        for last, months in _LAST_DAYS.items()
-    ]  # fmt: skip
-    return "|".join([*forms, form.format(month="0?2", day="29", year=_LEAP_YEAR)])
+def _in_digits(number: int) -> str:
+    """A month by its number."""
+    return f"0?{number}" if number < 10 else str(number)
 
 
 def _number(text: str) -> str:
@@ -146,17 +141,17 @@ def _iso_time(text: str) -> str:
     return text if seconds else f"{int(hour):02}:{minute}:00"
 
 
-_DATES = (
+_WRITTEN_DATES = (
     DATE,
-    _dates_in_words("{month} {day}(st|nd|rd|th)?,? {year}"),
-    _dates_in_words("{day}(st|nd|rd|th)?( of|-)?[ -]?{month}(,|-)?[ -]?{year}"),
-    _dates_in_digits(r"{day}\.{month}\.{year}"),
-    _dates_in_digits("{year}/{month}/{day}"),
+    _dates("{month} {day}(st|nd|rd|th)?,? {year}", _in_words),
+    _dates("{day}(st|nd|rd|th)?( of|-)?[ -]?{month}(,|-)?[ -]?{year}", _in_words),
+    _dates(r"{day}\.{month}\.{year}", _in_digits),
+    _dates("{year}/{month}/{day}", _in_digits),
 )
 _NATURAL: dict[Any, Natural] = {
     int: Natural(rf"{_SIGN}({_GROUPED}|{_GROUPED}{_SCALED}|[0-9]{{1,3}}\.[0-9]{{1,3}} (million|billion))", _number),
     float: Natural(rf"{_SIGN}({_GROUPED}(\.[0-9]+)?([eE][+-]?[0-9]{{1,2}}|{_SCALED})?|\.[0-9]+)", _number),
-    datetime.date: Natural("|".join(_DATES), _iso_date),
+    datetime.date: Natural("|".join(_WRITTEN_DATES), _iso_date),
     datetime.time: Natural(
         f"{TIME}|([01]?[0-9]|2[0-3]):[0-5][0-9]|{_CLOCK_OF_TWELVE}|(0?[1-9]|1[0-2])(:[0-5][0-9])?{_PART_OF_DAY}"
         "|[Nn]oon|[Mm]idnight",
@@ -167,7 +162,7 @@ _NATURAL: dict[Any, Natural] = {
 
 
 def natural_of(schema: Any) -> Natural | None:
-    """How people write the values of a schema that asks for a number or a date, and nothing else.
+    """Spellings, within sentences, of the values of a schema that asks for a number or a date, and nothing else.
 
     Truth values are right more often alone: see docs/answers.md.
     """

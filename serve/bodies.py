@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from ..checks import brief, lone_surrogate, shown
+from ..checks import brief, lone_surrogate, shown, twice_named
 from .errors import LONGEST, ApiError, Place, param_of, unsupported
 from .requests.unsupported import KNOWN
 
@@ -157,8 +157,7 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object each of whose names stands there once: of two values one would be passed over."""
     found = dict(members)
     if len(found) < len(members):
-        seen: set[str] = set()
-        twice = next(name for name, _ in members if name in seen or seen.add(name))
+        twice = twice_named(members)
         raise _NoJsonError(f"duplicate name {brief(twice)} in an object: it stands twice; leave one out")
     return found
 
@@ -183,12 +182,18 @@ def check_depth(value: Any, place: Place = ()) -> None:
 
 def check_finite(value: Any, place: Place) -> None:
     """Raise ApiError for a number that is too large to be read, and to be written in an answer."""
+    for each, where in _all_within(value, place):
+        if isinstance(each, float) and math.isinf(each):
+            raise ApiError(f"{param_of(where)} is a number that is too large", where, code="invalid_value")
+
+
+def _all_within(value: Any, place: Place) -> Iterator[tuple[Any, tuple[str | int, ...]]]:
+    """A value and all within it, with their places; the place of the value is given."""
     left: list[tuple[Any, tuple[str | int, ...]]] = [(value, tuple(place))]
     while left:
-        each, place = left.pop()
-        if isinstance(each, float) and math.isinf(each):
-            raise ApiError(f"{param_of(place)} is a number that is too large", place, code="invalid_value")
-        left += [(inner, (*place, name)) for name, inner in _members(each)]
+        each, where = left.pop()
+        yield each, where
+        left += [(inner, (*where, name)) for name, inner in _members(each)]
 
 
 def _members(value: Any) -> list[tuple[str | int, Any]]:
@@ -200,16 +205,13 @@ def _members(value: Any) -> list[tuple[str | int, Any]]:
 
 def _check_texts(value: Any, place: Place = ()) -> None:
     """Raise ApiError for a text that UTF-8 cannot encode, with its place; that of the value is given."""
-    left: list[tuple[Any, tuple[str | int, ...]]] = [(value, tuple(place))]
-    while left:
-        each, place = left.pop()
-        what = param_of(place) or "the body"
+    for each, where in _all_within(value, place):
+        what = param_of(where) or "the body"
         if isinstance(each, str) and (at := lone_surrogate(each)) >= 0:
-            raise ApiError(f"{what} has a lone surrogate at character {at}, which no text has", place, code="not_text")
-        for name, inner in _members(each):
+            raise ApiError(f"{what} has a lone surrogate at character {at}, which no text has", where, code="not_text")
+        for name, _ in _members(each):
             if isinstance(name, str) and lone_surrogate(name) >= 0:
-                raise ApiError(f"a name in {what} has a lone surrogate", place, code="not_text")
-            left.append((inner, (*place, name)))
+                raise ApiError(f"a name in {what} has a lone surrogate", where, code="not_text")
 
 
 def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiError:

@@ -236,12 +236,11 @@ def differ(one: Any, other: Any) -> bool:
     """Tell whether two answers are not the same."""
     if not isinstance(one, dict) or not isinstance(other, dict):
         return one != other
-    plain = [
-        {key: [(k, v) for k, v in own.items() if k != "scores"] for key, own in each.items()} for each in (one, other)
-    ]
-    if plain[0] != plain[1]:
+    if one.keys() != other.keys():
         return True
     for key, own in one.items():
+        if any(own[name] != other[key][name] for name in own if name != "scores"):
+            return True
         both = own["scores"], other[key]["scores"]
         if [token for token, _ in both[0]] != [token for token, _ in both[1]]:
             return True
@@ -251,7 +250,7 @@ def differ(one: Any, other: Any) -> bool:
 
 
 def invalid(body: dict[str, Any], answer: dict[int, dict[str, Any]]) -> str | None:
-    """What is wrong with answers."""
+    """The fault of answers that break what was asked for, in words; None where they keep to it."""
     import jsonschema
 
     schemas = {tool["function"]["name"]: tool["function"] for tool in body.get("tools", ())}

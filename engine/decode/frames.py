@@ -159,8 +159,8 @@ def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame
 
     Quotations stand in quotation marks, or in other marks where the documents have those: a chat model seldom ends
     right behind a fragment, and does behind a mark that closes it. Choices, patterns of one word that has a digit, and
-    numbers and dates as JSON stand in a sentence; other patterns of one line in quotation marks, unless
-    they match the sentence's beginning and have texts that are long.
+    numbers and dates as JSON stand in a sentence; other patterns of one line in quotation marks, unless they match the
+    sentence's beginning and have texts that are long.
     Nothing stands around the answers of a model that was trained to give nothing else, and of encoder-decoders.
     """
     if getattr(model, "answers_bare", False) or conforms(model, SourceModel):

@@ -242,7 +242,7 @@ class GuideCache:
         return Allowed(listed, mask, forced, ends)
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether `left` tokens are enough to complete the text, reserve included.
+        """Tell whether `left` tokens are enough to complete the text, reserve included.
 
         Asks the guide how many are, or else about half of them first, so that a state that is met again and again,
         with ever less left, costs few questions.

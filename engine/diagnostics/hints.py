@@ -119,15 +119,16 @@ def warning(steps: Sequence[Step], guide: Guide | None) -> str | None:
 
 
 def _about_text(steps: Sequence[Step], guide: Guide | None) -> Iterator[Hint]:
-    """What the text has that the constraint asks for, and that is often not what was meant."""
+    """Places where the text keeps to the constraint in a way that is often not what was meant."""
+    if not isinstance(guide, (GoalGuide, RegexGuide)):
+        return
+    text, positions = _text(steps, guide)
     if isinstance(guide, GoalGuide):
-        text, positions = _text(steps, guide)
         for goal in guide.goals:
             if isinstance(goal, Phrase) and isinstance(goal.text, str) and not goal.word:
                 yield from _inside_words(text, positions, goal.text)
         guide = guide.child
     if isinstance(guide, RegexGuide) and _asks_for_any_digit(guide):
-        text, positions = _text(steps, guide)
         found = next((place for place in re.finditer(r"\d", text) if not place[0].isascii()), None)
         if found is not None:
             yield Hint("digit", (positions[found.start()],), _OTHER_DIGIT.format(digit=quoted(found[0])))

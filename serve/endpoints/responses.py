@@ -131,19 +131,20 @@ async def responses(request: Request) -> Response:
     """Answer, at once or event by event."""
     service: Service = request.app.state.service
     asked = await read(request, ResponsesRequest, service.settings.body_bytes)
-    conversation = b"[]"
+    before: list[dict[str, Any]] = []
     if asked.previous_response_id is not None:
         conversation = service.responses.conversation(asked.previous_response_id)
         request.state.is_large |= len(conversation) >= LARGE_BODY
+        before = await derived(request, partial(json.loads, conversation))
 
     async def keep(response: dict[str, Any]) -> dict[str, Any]:
         """Keep the response, unless that is not wanted, for a request that goes on from it; what is told of it."""
         if asked.store is False:
             return response
-        is_kept = await derived(request, partial(_keep, service, asked, conversation, response))
+        is_kept = await derived(request, partial(_keep, service, asked, before, response))
         return response | {"store": is_kept}
 
-    chat = await derived(request, lambda: asked.chat(json.loads(conversation)))
+    chat = await derived(request, partial(asked.chat, before))
     beginning = begin_chat(request, chat)
     if asked.stream:
         begun = await while_connected(request, beginning())
@@ -157,8 +158,8 @@ async def responses(request: Request) -> Response:
     return Answer(await keep(ended))
 
 
-def _keep(service: Service, asked: ResponsesRequest, conversation: bytes, response: dict[str, Any]) -> bool:
-    return service.responses.keep(response, [*json.loads(conversation), *asked.conversation(response["output"])])
+def _keep(service: Service, asked: ResponsesRequest, before: list[dict[str, Any]], response: dict[str, Any]) -> bool:
+    return service.responses.keep(response, [*before, *asked.conversation(response["output"])])
 
 
 async def kept(request: Request) -> Response:

@@ -188,11 +188,14 @@ class MessagesRequest(ConstraintFields, title="Messages"):
             said["continue_final_message"] = True
         if self.tools and self.tool_choice is not None and self.tool_choice.disable_parallel_tool_use:
             said["parallel_tool_calls"] = False
-        forms = [self.output_format, None if self.output_config is None else self.output_config.format]
-        given = [form for form in forms if form is not None]
-        if given:
-            check_alone(said, "output_format" if self.output_format is not None else "output_config", len(given))
-            schema = {"name": "answer", "schema": given[0].schema_}
+        inner = None if self.output_config is None else self.output_config.format
+        form = self.output_format or inner
+        if form is not None:
+            name = "output_config" if self.output_format is None else "output_format"
+            if self.output_format is not None:
+                check_alone(name, "output_config.format", inner)
+            check_alone(name, "response_format", said.get("response_format"))
+            schema = {"name": "answer", "schema": form.schema_}
             said["response_format"] = {"type": "json_schema", "json_schema": schema}
         return translated(said, ChatRequest)
 

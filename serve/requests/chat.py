@@ -108,10 +108,9 @@ class ChatMessage(EchoBase, title="Message"):
         return found
 
 
-def check_alone(said: dict[str, Any], name: str, count: int = 1) -> None:
-    """Raise ApiError where there is a format by another field than the one named, or more than one by that."""
-    if said.get("response_format") is not None or count > 1:
-        other = "response_format" if count == 1 else "output_config.format"
+def check_alone(name: str, other: str, value: Any) -> None:
+    """Raise ApiError where there is a format by another field than the one named. value: of the other field"""
+    if value is not None:
         raise ApiError(f"{name} and {other} exclude each other: an answer has one format", (name,))
 
 

@@ -39,7 +39,7 @@ class RequestBase(BaseModel):
 
     @property
     def names(self) -> Names:
-        """What fields are called that the request is translated to, for errors."""
+        """Names of the fields that the request is translated to, for errors."""
         return ()
 
 

@@ -106,7 +106,7 @@ class OllamaBase(ConstraintFields):
         said = self.constraint_fields() | (self.options or OllamaOptions()).said()
         said |= {"model": self.model.removesuffix(LATEST), "stream": self.stream}
         if self.format:
-            check_alone(said, "format")
+            check_alone("format", "response_format", said.get("response_format"))
         if self.format == "json":
             said["response_format"] = {"type": "json_object"}
         elif isinstance(self.format, dict):
