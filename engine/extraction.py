@@ -73,11 +73,11 @@ class Extractor(Generator[Any]):
         """Like a call, with a `Generation` in place of each span."""
         return super().run(prompts, **options)
 
-    def job(self, prompt: Prompt, include: Any = ()) -> Job:
+    def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
         """The prompt with this generator's constraint, and goals besides."""
         if self._most > 1:
             raise OptionError(f"spans={self._most} takes several runs; call the generator itself, or its run()")
-        job = super().job(prompt, include)
+        job = super().job(prompt, include, continues=continues)
         return job if job.frame is None or self.frame != "auto" else replace(job, search=WITHIN_CHATS)
 
     def _described(self) -> Description:

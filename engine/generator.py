@@ -36,6 +36,7 @@ from .handle import Handle, Piece
 from .models.protocol import Model, SourceModel
 from .options import CallOptions, Options, RunOptions, StreamOptions, TextOptions
 from .prompts.description import with_description
+from .prompts.encoding import Ids, continued
 from .prompts.given import Prompt, is_chat, prompts_of
 from .results import Generation, ReadPrompt, Scores
 from .running import Told, run_together, values_of
@@ -148,15 +149,25 @@ class Generator(Copied, Generic[T]):
         return None if self.frame == "auto" else self.frame
 
     @cached_property
+    def _around_chats(self) -> Frame | FrameOption | None:
+        """What answers to chats stand in by default."""
+        is_asked = self.frame == "auto" and self._behind is None
+        return frame_for(self.model, self.guide, self._natural) if is_asked else None
+
+    @property
+    def _before_chats(self) -> Frame | None:
+        """What alone stands around answers to chats by default, before them: the constraint is the same behind it."""
+        frame = self._around_chats
+        return frame if isinstance(frame, Frame) and not frame.behind else None
+
+    @cached_property
     def _framed(self) -> Generator[Any] | None:
-        """The generator of answers to chats, where these stand in something by default."""
-        if self.frame != "auto" or self._behind is not None:
+        """The generator of answers to chats, where the constraint has to end what these stand in by default."""
+        frame, limits = self._around_chats, self.limits
+        if frame is None or self._before_chats is not None:
             return None
-        frame, limits = frame_for(self.model, self.guide, self._natural), self.limits
         try:
-            return (
-                None if frame is None else Generator(self.model, self.guide, None, limits, None, frame, self._natural)
-            )
+            return Generator(self.model, self.guide, None, limits, None, frame, self._natural)
         except LimitError:  # of what is too large to be named in a sentence
             return None
 
@@ -254,9 +265,11 @@ class Generator(Copied, Generic[T]):
 
     @cached_property
     def alone(self) -> Generator[T]:
-        """The same generator without what answers to chats stand in by default."""
+        """The same generator without what answers to chats stand in by default and have to end."""
+        if self._before_chats is not None:
+            return self
         made = self.__copy__()
-        made.__dict__ |= {"_framed": None, "frame": None if self.frame == "auto" else self.frame}
+        made.__dict__ |= {"_around_chats": None, "frame": None if self.frame == "auto" else self.frame}
         return made
 
     if not TYPE_CHECKING:  # to which there would be no unknown attributes any more
@@ -293,33 +306,42 @@ class Generator(Copied, Generic[T]):
         """In a notebook, the picture of the constraint, if it has one that is not too large."""
         return picture_of(self.guide)
 
-    def job(self, prompt: Prompt, include: Any = ()) -> Job:
-        """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`."""
+    def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
+        """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`.
+
+        continues: the text goes on with the last message of a chat, so that nothing stands before it by default
+        """
         goals = goals_of(include)
         if self.description:
             prompt = with_description(prompt, self.description)
-        framed = None if isinstance(prompt, str) or not is_chat(prompt) else self._framed
+        is_answer = is_chat(prompt) and not continues
+        framed = self._framed if is_answer else None
         if framed is not None and not (goals and framed.frame == "sentence"):
             return framed.job(prompt, include)
         if conforms(self.guide, Renewable) and self.guide.is_worn:
             with self._lock:
                 if self.guide.is_worn:
                     self._take(self.guide.renewed())
-        guide_cache, frame = self._including(goals) if goals else self._guide_cache, self._frame
+        guide_cache = self._including(goals) if goals else self._guide_cache
+        frame = self._before_chats or self._frame if is_answer else self._frame
         if frame is None or self._after is not None:
             return Job(prompt, guide_cache)
         if isinstance(prompt, str):
             return Job(prompt + frame.before, guide_cache, frame=frame)
         return Job(prompt, guide_cache, lead=frame.before, frame=frame)
 
-    def knows(self, ids: Sequence[int], *, heal: bool = True) -> bool:
-        """Whether a prompt with these tokens asks nothing of the constraint that was not asked before, so that to enter
-        it waits for nobody who is at the constraint. heal: as in the options"""
+    def knows(self, prompt: Prompt, ids: Ids, options: Options) -> bool:
+        """True where a prompt asks nothing of the constraint that was not asked before, so that to enter it waits for
+        nobody who is at the constraint. ids: its tokens"""
+        is_answer = is_chat(prompt) and not options.continues
+        if options.include or self._frame is not None or (is_answer and self._framed is not None):
+            return False
         if self._guide_cache is None:
             return True
-        if self._frame is not None or self._framed is not None:
-            return False
-        return is_known(self.model, tuple(ids), self._guide_cache, heal=heal)
+        heal, before = isinstance(prompt, str), self._before_chats if is_answer else None
+        if before is not None:
+            heal, ids = True, (*ids, *continued(self.model, before.before, 0))
+        return is_known(self.model, ids, self._guide_cache, heal=options.heal and heal)
 
     def _including(self, goals: tuple[Goal, ...]) -> GuideCache:
         """The constraint with goals; the last few are kept, since what is found out about them takes time."""

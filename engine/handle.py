@@ -41,8 +41,8 @@ class Task(Protocol):
         """What a free text begins with that is not a part of it."""
         ...
 
-    def job(self, prompt: Prompt, include: Any = ()) -> Job:
-        """The prompt with its constraint, and goals besides."""
+    def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
+        """The prompt with its constraint, and goals besides. continues: the text goes on with a chat's last message"""
         ...
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[Any]:
@@ -164,7 +164,7 @@ class Handle:
                 "one call; ask for fewer, or make several calls"
             )
         if requests is None:
-            jobs = [task.job(prompt, options.include) for task, prompt in pairs]
+            jobs = [task.job(prompt, options.include, continues=options.continues) for task, prompt in pairs]
             requests = requests_of(engine.model, jobs, options)
         self.call = engine.enter(requests, options.batch_size)
         weakref.finalize(self, _give_up, engine, self.call).atexit = False

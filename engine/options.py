@@ -113,7 +113,8 @@ class Options:
     diagnostics: (`run` only) also record what the constraint did to each token; see `Diagnostics`. Costs time.
     trace: (`run` only, with `Beam(...)`) also record the beams of every step; see `SearchTrace`.
     fields: (`run` only) also say how likely each value of the answer is, see `Field`; for JSON, choices, patterns and
-        formats. The answer stands alone then, also in chats. Costs a few steps of the model for each value.
+        formats. The answer stands in no sentence and between no marks then, also in chats. Costs a few steps of the
+        model for each value.
     """
 
     max_tokens: int | None = None
@@ -236,6 +237,11 @@ class Options:
     def extras(self) -> Extras:
         """What the templates of chats are given besides messages."""
         return self.chat_template_kwargs | {name: values for name in EXTRAS if (values := getattr(self, name))}
+
+    @property
+    def continues(self) -> bool:
+        """True where texts go on with the last message of a chat."""
+        return bool(self.chat_template_kwargs.get("continue_final_message"))
 
     def within(self, max_tokens: int | None) -> Self:
         """The same with another budget that was checked."""

@@ -255,9 +255,9 @@ class GenerationRequest:
     def _is_known(self, ids: tuple[int, ...]) -> bool:
         """True where it enters the engine as quickly: the constraint, which another thread may be at, is not asked."""
         task: Any = self.task
-        if self.options.include or not isinstance(task, TextGenerator):
+        if not isinstance(task, TextGenerator):
             return False
-        return cast("TextGenerator[Any]", task).knows(ids, heal=self.options.heal and isinstance(self.prompts[0], str))
+        return cast("TextGenerator[Any]", task).knows(self.prompts[0], ids, self.options)
 
     def _enter(self, ids: tuple[int, ...] | None) -> None:
         """Here or in a thread of its own: prompts to tokens, and these to the engine. ids: those of the only prompt"""
@@ -276,7 +276,7 @@ class GenerationRequest:
         found: list[RowRequest] = []
         sizes: list[int] = []
         for number, prompt in enumerate(self.prompts):
-            job = self.task.job(prompt, self.options.include)
+            job = self.task.job(prompt, self.options.include, continues=self.options.continues)
             ids = self._ids(job.prompt, number) if known is None else known
             job = replace(job, ids=ids)
             size = len(job.encoded(self.service.model, self.options, number))

@@ -12,6 +12,7 @@ from ...checks import brief, conforms, items_of, text_of
 from ...errors import LimitError, OptionError
 from ...guides.automata.dfa import Dfa
 from ...guides.healing.aligned_guide import AlignedGuide
+from ...guides.json_guide import JSONGuide
 from ...guides.limits import Limits
 from ...guides.protocol import DEAD, ByteGuide, Guide
 from ...guides.regular_guide import ChoiceGuide, RegexGuide, RegularGuide
@@ -35,6 +36,11 @@ MOST_SENTENCE, MOST_REASONING = 48, 256
 LEAD = "The answer is"
 SENTENCE_LEAD = "So the answer is"
 """What stands before answers by default; from the best ones, by benchmarks/answers.py."""
+BLOCK = "```json\n"
+"""What stands before objects and arrays by default. These end by themselves, so that nothing has to close the block."""
+
+_SCALARS = b'"-0123456789tfn'
+"""First bytes of JSON that is neither an object nor an array."""
 
 FrameOption = Literal["auto", "sentence", "reasoning"]
 IN_FREE_TEXT = ("sentence", "reasoning")
@@ -160,7 +166,8 @@ def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame
     Quotations stand in quotation marks, or in other marks where the documents have those: a chat model seldom ends
     right behind a fragment, and does behind a mark that closes it. Choices, patterns of one word that has a digit, and
     numbers and dates as JSON stand in a sentence; other patterns of one line in quotation marks, unless they match the
-    sentence's beginning and have texts that are long.
+    sentence's beginning and have texts that are long. Objects and arrays as JSON stand in a block of code, as chat
+    models write them.
     Nothing stands around the answers of a model that was trained to give nothing else, and of encoder-decoders.
     """
     if getattr(model, "answers_bare", False) or conforms(model, SourceModel):
@@ -171,6 +178,8 @@ def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame
         return next((Frame(f"{LEAD} {mark}", mark) for mark in free), None)
     if natural is not None and not isinstance(guide, RegularGuide):
         return "sentence"
+    if isinstance(guide, JSONGuide):
+        return None if any(guide.read(guide.start, bytes([byte])) != DEAD for byte in _SCALARS) else Frame(BLOCK, "")
     if isinstance(guide, ChoiceGuide):
         return "sentence" if _can_be_named(guide.choices) else None
     return _frame_of_pattern(guide) if isinstance(guide, RegularGuide) else None

@@ -32,7 +32,8 @@ MOST_PATHS = 2000
 ROWS = 64
 
 
-_SPACES = b" \t\n\r"
+_NO_VALUE = b" \t\n\r]"
+"""Bytes with which no value begins: white space, and the end of an array where an item could stand."""
 
 
 class Place(NamedTuple):
@@ -52,8 +53,8 @@ class Place(NamedTuple):
         return self.is_json and is_decided(text)
 
     def begins(self, text: bytes) -> bool:
-        """Whether a text may begin with the value, rather than with white space before one."""
-        return not (self.is_json and text[:1] in _SPACES and text)
+        """Whether a text may begin with the value, rather than with white space before one or the end of its array."""
+        return not (self.is_json and text[:1] in _NO_VALUE and text)
 
     def value(self, text: bytes) -> bytes:
         """The value's own bytes of a text that has it in full."""
@@ -100,7 +101,7 @@ def chances(model: Model, place: Place) -> tuple[dict[bytes, float], float]:
     """The probability of each value, summed over all ways to spell it, and what is missing to 1.
 
     At each token the allowed ones share the probability, as in masked sampling, but for those that would put white
-    space before the value.
+    space before the value, or end its array.
     """
     start: Any = _Beginning(place.guide, place.state)
     guide: Any = AlignedGuide(start, place.lead) if place.lead else start
@@ -184,7 +185,7 @@ class _Step:
         self.model = model
         self._guide = _OneToken(model.vocabulary, allowed)
 
-    def job(self, prompt: Prompt, include: Any = ()) -> Job:
+    def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
         """The prompt, behind which one of the tokens comes."""
         return Job(prompt, GuideCache(self._guide, self.model.sparse_head_limit))
 

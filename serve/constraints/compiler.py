@@ -409,9 +409,9 @@ class ConstraintCompiler:
     def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], taken: float) -> _Compilation[T]:
         size, seconds = key_bytes(key), self._settings.compile_seconds
         work: _Compilation[T] = _Compilation(make, size, seconds, taken, self._turns, self._line, self._metrics)
+        work.watch()  # before a thread has it: what has no time left is refused, however quick the thread is
         self._line.add(work)
         self._pool.submit(self._run)
-        work.watch()
         self._works[key] = work
         self.begun += 1
 

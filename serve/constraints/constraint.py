@@ -62,7 +62,8 @@ class ConstraintSpec:
         if isinstance(guide, SubstringGuide):
             generator = Extractor(model, guide, limits=limits, frame=frame_of(self.frame))
         else:
-            generator = Generator(model, guide, limits=limits, frame=frame_of(self.framed))
+            frame = self.frame if isinstance(guide, JSONGuide) else self.framed
+            generator = Generator(model, guide, limits=limits, frame=frame_of(frame))
         guide_cache = generator.job((0,), self.goals).guide_cache
         if guide_cache is not None:
             guide_cache.allowed(guide_cache.guide.start)

@@ -174,6 +174,41 @@ def test_no_frame_where_none_is_wanted() -> None:
         assert not any(b"The answer" in VOCABULARY.decode(ids) for ids in heard)
 
 
+@pytest.mark.parametrize(
+    ("schema", "said", "stands"),
+    [
+        (SCHEMA, '{"a":2}', True),
+        ({"type": "array", "items": {"type": "boolean"}, "minItems": 1}, "[true]", True),
+        (list[bool] | dict[str, bool], "[false]", True),
+        ({"type": "string", "maxLength": 3}, '"ab"', False),
+        ({"enum": ["x", {"a": 1}]}, '{"a":1}', False),
+        (bool, "true", False),
+    ],
+)
+def test_objects_and_arrays_of_chats_stand_in_a_block_of_code(schema: Any, said: str, stands: bool) -> None:
+    """The model reads its beginning; what is written is the answer alone."""
+    heard: list[list[int]] = []
+    generator = generate.json(answering(said, heard=heard), schema, whitespace="compact")
+    for include in ((), said[1:3]):
+        result = generator.run(CHAT, include=include)
+        assert result.text == said == VOCABULARY.decode(result.token_ids).decode()
+        assert (b"```json\n" in VOCABULARY.decode(heard[-1])) == stands
+    assert "".join(generator.stream(CHAT)) == said
+    assert generator.run(CHAT, fields=True).text == said
+    heard.clear()
+    for prompt, options in ((CHAT, {"continue_final_message": True}), ("Who sat?", {})):
+        assert generator.run(prompt, chat_template_kwargs=options).text == said
+    assert not any(b"`" in VOCABULARY.decode(ids) for ids in heard)
+
+
+def test_a_sentence_is_not_begun_where_the_text_goes_on_with_a_message() -> None:
+    chat = [*CHAT, {"role": "assistant", "content": "It was the "}]
+    result = generate.choice(answering("cat"), ["cat", "dog"]).run(
+        chat, chat_template_kwargs={"continue_final_message": True}
+    )
+    assert (result.text, result.thought) == ("cat", None)
+
+
 def test_the_refusal_stands_in_marks_too() -> None:
     generator = generate.extract(answering('The answer is "nobody"'), DOCUMENT, none_text="nobody")
     assert generator(CHAT) is None

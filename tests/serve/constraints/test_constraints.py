@@ -191,6 +191,22 @@ def test_a_sentence_that_names_the_answer(server: Running, is_streamed: bool) ->
     assert "is for choices" in server.error("/v1/chat/completions", schema)["message"]
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_json_stands_in_a_block_of_code(server: Running, monkeypatch: pytest.MonkeyPatch, *, is_streamed: bool) -> None:
+    """The model reads its first line among the prompt's tokens, and the content is JSON alone."""
+    monkeypatch.setattr(server.service.model, "answers_bare", False)
+    schema = SCHEMA | {"title": f"Streamed: {is_streamed}"}  # compiled while the model is no bare one
+    body: dict[str, Any] = {"model": "small", "messages": CHAT, "temperature": 0, "response_format": _format(schema)}
+    for _ in range(2):
+        jsonschema.validate(json.loads(_said(server, body, is_streamed)), schema)
+    answers = [server.post("/v1/chat/completions", body | {"trellm": ours}).json() for ours in ({}, {"frame": None})]
+    framed, alone = (answer["usage"]["prompt_tokens"] for answer in answers)
+    assert framed > alone
+    assert answers[0]["choices"][0]["message"]["content"] == _said(server, body, is_streamed)
+    goes_on = body | {"messages": [*CHAT, {"role": "assistant", "content": "Well: "}], "continue_final_message": True}
+    assert _said(server, goes_on, is_streamed).startswith("{")
+
+
 def test_mistakes_of_text_around_an_answer(server: Running) -> None:
     body: dict[str, Any] = {"model": "small", "messages": CHAT}
     for ours, said in [({"frame": ["a"]}, "frame"), ({"frame": ["", ""]}, "or both"), ({"frame": "x"}, "frame")]:
