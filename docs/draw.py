@@ -1,8 +1,14 @@
-"""Draws the pictures on these pages, out of what guides say of themselves: `python docs/draw.py`."""
+"""Draws the pictures on these pages, out of what guides say of themselves: `python docs/draw.py`.
+
+With `--record` a real model answers first, whose tokens are drawn; this needs `trellm pull smollm2`.
+"""
 
 import csv
+import json
 import math
+import sys
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 PATTERN = r"([0-9]+)?\.[0-9]+"
@@ -97,6 +103,63 @@ def calibration() -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
+ANSWER = Path(__file__).parent / "answer.json"
+ASKED = "Kofi Adjei won the race in Kumasi in 2011. Give the name, the city and the year as JSON."
+LETTER, LINE, LEGEND = 10, 26, 320
+
+
+def record() -> None:
+    """Keep the tokens of an answer of SmolLM2, and how much of the model's probability the constraint left for each."""
+    from trellm import generate, models
+
+    names = {"name": {"type": "string"}, "city": {"type": "string"}, "year": {"type": "integer"}}
+    schema = {"type": "object", "properties": names, "required": list(names), "additionalProperties": False}
+    generator = generate.json(models.pulled("smollm2"), schema)
+    result = generator.run([{"role": "user", "content": ASKED}], diagnostics=True)
+    assert result.diagnostics is not None
+    steps = [step for step in result.diagnostics.steps if step.token]
+    kept = [{"token": step.token, "mass": step.feasible_mass, "wanted": step.leading_token} for step in steps]
+    ANSWER.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def answer() -> str:
+    """The tokens of the recorded answer, the redder the less of the model's probability the constraint left."""
+    lines, along, shapes = 0, 0, list[str]()
+    for step in json.loads(ANSWER.read_text(encoding="utf-8")):
+        opacity = round(1 - step["mass"], 2)
+        title = f"left {step['mass']:.0%} of the probability; the model's own choice: {step['wanted']!r}"
+        for number, part in enumerate(step["token"].split("\n")):
+            lines, along = (lines + 1, 0) if number else (lines, along)
+            x, y, wide = 20 + along * LETTER, 20 + lines * LINE, len(part) * LETTER
+            if part:
+                shapes += [
+                    f'<g><title>{escape(title)}</title><rect x="{x}" y="{y}" width="{wide - 1}" height="{LINE - 4}" '
+                    f'rx="3" fill="#d9480f" fill-opacity="{opacity}" stroke="#999" stroke-width="0.5"/>',
+                    f'<text x="{x}" y="{y + 16}" textLength="{wide - 1}" xml:space="preserve">'
+                    f"{escape(part)}</text></g>",
+                ]
+            along += len(part)
+    wide, tall = 660, 40 + (lines + 1) * LINE
+    legend = [
+        "The darker a token, the more of the model's",
+        "probability the schema forbids there. At the",
+        "year the model wanted to write a string.",
+    ]
+    for number, said in enumerate(legend):
+        shapes.append(f'<text x="{wide - LEGEND}" y="{36 + 20 * number}" font-family="sans-serif">{said}</text>')
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tall}" width="{wide}" height="{tall}" '
+            'font-family="monospace" font-size="15">',
+            "<title>An answer of a model under a JSON Schema, token by token</title>",
+            f'<rect width="{wide}" height="{tall}" fill="white"/>',
+            *shapes,
+            "</svg>",
+            "",
+        ]
+    )
+
+
 def pictures() -> dict[str, str]:
     """The SVG files of this folder, by name."""
     from trellm import Beam, Vocabulary, generate, models
@@ -108,6 +171,7 @@ def pictures() -> dict[str, str]:
     said = generate.text(models.from_function(next_word, Vocabulary.from_characters(list(CHANCES))))
     found = said.run("The", max_tokens=3, search=Beam(3), include="is fast", trace=True)
     return {
+        "answer.svg": answer(),
         "calibration.svg": calibration(),
         "beams.svg": found.trace.to_svg(),
         "dfa.svg": number.to_svg(tokens=True),
@@ -118,5 +182,7 @@ def pictures() -> dict[str, str]:
 
 
 if __name__ == "__main__":
+    if "--record" in sys.argv:
+        record()
     for name, svg in pictures().items():
         (Path(__file__).parent / name).write_text(svg, encoding="utf-8")

@@ -27,8 +27,8 @@ def with_blocks(language: str) -> list[Path]:
     return [page for page in PAGES if blocks(page, language)]
 
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+def load(name: str, folder: str = "docs") -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / folder / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -78,6 +78,13 @@ def test_the_pictures_are_what_the_guides_say() -> None:
 def test_the_table_of_architectures_is_what_was_measured() -> None:
     page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     assert load("architectures").page() == page, "run python docs/architectures.py"
+
+
+def test_the_record_is_what_was_measured() -> None:
+    """But for the commits that a clone without its history does not know."""
+    record = load("record", "benchmarks")
+    made, page = (re.sub(record.COMMIT, "", text) for text in (record.page(), record.PAGE.read_text(encoding="utf-8")))
+    assert made == page, "run python -m benchmarks.record"
 
 
 def test_the_reference_is_what_the_docstrings_say() -> None:
