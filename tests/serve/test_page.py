@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from trellm import models
+from trellm.errors import ModelError, OptionError
 from trellm.serve import Settings
 
 from .conftest import PASSAGE, Running, running
 
 KEY = "a-key-of-this-server"
+ANSWERS = {
+    "A record of a passage": r'\{\s*"buyer": "Brela Stonkard",\s*"count": 12\s*\}',
+    "A date": "2012-12-24",
+    "A choice": "joyful",
+    "A quotation": "Brela Stonkard",
+    "A day that exists, by a grammar": "2012-12-24",
+    "A sentence with given words": r"(?=.*\blamp\b)(?=.*\bsold\b)[A-Z][^.]*\.",
+}
+"""The right answers to the page's examples, as patterns."""
+FIELDS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "schema": lambda text: {"json_schema": text},
+    "regex": lambda text: {"regex": text},
+    "grammar": lambda text: {"grammar": text},
+    "choices": lambda text: {"structured_outputs": {"choice": text.split("\n")}},
+    "document": lambda text: {"trellm": {"extract": {"context": text}}},
+}
 
 
 class Opened:
@@ -74,6 +93,44 @@ def test_its_policy_is_of_the_file_as_it_is(server: Running) -> None:
     assert "http://" not in answer.text and "https://" not in answer.text and " onclick" not in answer.text
 
 
+def answered(server: Running, model: str) -> dict[str, tuple[str, float]]:
+    """The greedy answers to the page's examples, each with the share of the model's probability along it that was
+    allowed."""
+    found = re.search(r'id="examples">(.*?)</script>', server.http.get("/").text, re.S)
+    assert found is not None
+    answers: dict[str, tuple[str, float]] = {}
+    for name, example in json.loads(found[1]).items():
+        body = FIELDS[example["kind"]](example["constraint"]) if "kind" in example else {}
+        extra = {**body.pop("trellm", {}), "trace": True}
+        if "include" in example:
+            extra["include"] = example["include"].split("\n")
+        body |= {"messages": [{"role": "user", "content": example["prompt"]}], "temperature": 0, "max_tokens": 200}
+        choice = server.post("/v1/chat/completions", {"model": model, "trellm": extra, **body}).json()["choices"][0]
+        assert choice["finish_reason"] == "stop", name
+        answers[name] = choice["message"]["content"], math.exp(choice["trellm"]["trace"]["log_feasible_mass"])
+    return answers
+
+
+def test_its_examples_are_answered_rightly(server: Running) -> None:
+    answers = answered(server, "small")
+    assert answers.keys() == ANSWERS.keys()
+    for name, (text, left) in answers.items():
+        assert re.fullmatch(ANSWERS[name], text), name
+        assert left > 0.5, name
+
+
+@pytest.mark.slow
+def test_its_examples_are_answered_rightly_by_a_larger_model() -> None:
+    try:
+        larger = models.pulled("smollm2")
+    except (ModelError, OptionError):
+        pytest.skip("smollm2 was not pulled")
+    for running_server in running(larger, Settings(name="larger", texts=8, compile_seconds=300)):
+        for name, (text, left) in answered(running_server, "larger").items():
+            assert re.fullmatch(ANSWERS[name], text), name
+            assert left > 1e-4, name
+
+
 def test_what_a_constraint_comes_to(server: Running) -> None:
     said = server.post("/constraint", {"model": "small", "regex": "[0-9]{3}"}).json()
     assert said["needed"] == 3 and "digit" in said["expected"]
@@ -87,9 +144,15 @@ def test_what_a_constraint_comes_to(server: Running) -> None:
 def test_a_record_and_what_the_constraint_did(opened: Opened) -> None:
     page = opened.page
     assert "context" in opened.text("model") and opened.verdict().startswith("Fine: begins with")
-    assert opened.answer() == '{"buyer": "Brela Stonkard", "count": 12, "paid": false}'
+    assert re.fullmatch(ANSWERS["A record of a passage"], opened.answer())
     assert "complete" in opened.text("status")
     assert page.locator("#steps tr").count() > 10 and "of the model's probability" in opened.text("summary")
+
+
+def test_the_examples_as_they_are_chosen(opened: Opened) -> None:
+    for name, pattern in ANSWERS.items():
+        opened.page.select_option("#example", name)
+        assert re.fullmatch(pattern, opened.answer()), name
 
 
 @pytest.mark.parametrize(
