@@ -69,7 +69,7 @@ class Opened:
         self.page.fill("#constraint", constraint)
 
     def verdict(self) -> str:
-        self.until("document.getElementById('verdict').textContent !== ''")
+        self.until("kind === 'none' || document.getElementById('verdict').textContent !== ''")
         return self.text("verdict")
 
     def answer(self) -> str:
@@ -226,12 +226,41 @@ def test_it_can_be_used_without_a_mouse_and_stopped(opened: Opened) -> None:
     assert named == []
     page.check('input[name="kind"][value="regex"]')
     page.fill("#constraint", "[a-z ]{500,}")
+    page.focus("#more summary")
+    page.keyboard.press("Enter")
     page.fill("#max_tokens", "700")
     page.focus("#run")
     page.keyboard.press("Enter")
     opened.until("document.getElementById('output').textContent.length > 0")
     page.keyboard.press("Escape")
     opened.until("document.getElementById('status').textContent === 'stopped'")
+
+
+WHERE = """id => { const box = document.getElementById(id).getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]; }"""
+
+
+def test_request_and_answer_are_in_view_on_a_laptop(opened: Opened) -> None:
+    opened.page.set_viewport_size({"width": 1280, "height": 800})
+    for name in ANSWERS:
+        opened.page.select_option("#example", name)
+        opened.verdict()
+        opened.answer()
+        for part in ("prompt", "constraint", "run", "output", "status"):
+            left, top, right, bottom = opened.page.evaluate(WHERE, part)
+            assert left >= 0 and top >= 0 and right <= 1280 and bottom <= 800, (name, part)
+        assert opened.page.evaluate("document.documentElement.scrollWidth") == 1280
+
+
+def test_a_phone_shows_the_answer_behind_the_button(opened: Opened) -> None:
+    opened.page.set_viewport_size({"width": 390, "height": 844})
+    opened.verdict()  # stands above the button
+    button, answer = (opened.page.evaluate(WHERE, part) for part in ("run", "answer"))
+    assert 0 <= answer[1] - button[3] < 60
+    opened.page.evaluate("scrollTo(0, 0)")
+    opened.answer()
+    _, top, _, bottom = opened.page.evaluate(WHERE, "output")
+    assert top >= 0 and bottom <= 844
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
