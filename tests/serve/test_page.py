@@ -74,7 +74,7 @@ class Opened:
 
     def answer(self) -> str:
         self.page.keyboard.press("Control+Enter")
-        self.until("/tokens in|[a-z]: /.test(document.getElementById('status').textContent)")
+        self.until("/tokens? in|[a-z]: /.test(document.getElementById('status').textContent)")
         return self.text("output")
 
 
@@ -146,7 +146,50 @@ def test_a_record_and_what_the_constraint_did(opened: Opened) -> None:
     assert "context" in opened.text("model") and opened.verdict().startswith("Fine: begins with")
     assert re.fullmatch(ANSWERS["A record of a passage"], opened.answer())
     assert "complete" in opened.text("status")
-    assert page.locator("#steps tr").count() > 10 and "of the model's probability" in opened.text("summary")
+    assert page.locator("#output span").count() > 10 and "of a token's probability" in opened.text("summary")
+
+
+def test_tokens_say_how_far_they_were_forced_and_what_they_could_have_been(opened: Opened) -> None:
+    page = opened.page
+    opened.choose("regex", "😀 xq(aaa|bbb)")
+    text = opened.answer()
+    spans = page.locator("#output span")
+    assert "".join(spans.all_text_contents()) == text
+    forced = page.locator('#output [data-left="3"]').first
+    forced.hover()
+    assert "the first is not allowed" in opened.text("detail") and "The model's own likeliest: ‹" in opened.text("detail")
+    page.focus("#output span")
+    told = [opened.text("detail")]
+    for _ in range(spans.count() - 1):
+        page.keyboard.press("ArrowRight")
+        told.append(opened.text("detail"))
+    assert [each[1 : each.index("› had")] for each in told[1:]] == spans.all_text_contents()[1:]
+    assert any("this token only" in each for each in told)
+    page.keyboard.press("ArrowLeft")
+    assert opened.text("detail") == told[-2]
+    assert page.locator('#output span[tabindex="0"]').count() == 1
+    # Shades are for those who see them; lines are told apart without.
+    styles = page.evaluate("[...document.querySelectorAll('.legend span')].map(e => getComputedStyle(e).borderBottom)")
+    assert len(set(styles)) == 4
+
+
+@pytest.mark.parametrize(("prompt", "kind"), [("The weather of Mar", "none"), ("It rains. ", "regex")])
+def test_tokens_of_a_text_that_goes_on_within_a_token(prompt: str, kind: str, opened: Opened) -> None:
+    page = opened.page
+    page.check('input[name="mode"][value="text"]')
+    page.fill("#prompt", prompt)
+    page.check(f'input[name="kind"][value="{kind}"]')
+    if kind == "regex":
+        page.fill("#constraint", "[a-z]{2}[.]")
+    text = opened.answer()
+    assert "".join(page.locator("#output span").all_text_contents()) == text
+
+
+def test_one_is_no_plural(opened: Opened) -> None:
+    opened.choose("regex", "a")
+    assert "takes 1 token or more" in opened.verdict()
+    opened.answer()
+    assert opened.text("status").startswith("complete: 1 token in")
 
 
 def test_the_examples_as_they_are_chosen(opened: Opened) -> None:
