@@ -26,7 +26,7 @@ def test_a_generation_is_shown_in_one_line() -> None:
         f"finish_reason='complete', score={result.score:.3f}; with logprobs>"
     )
     plain = generate.choice(MODEL, ["a"]).run("a")
-    assert repr(plain) == "<Generation 'a', 1 tokens, finish_reason='complete'>"
+    assert repr(plain) == "<Generation 'a', 1 token, finish_reason='complete'>"
     failed = Generation("b", None, (1,), "complete", error=ValueError("no"))
     assert "error=ValueError('no')" in repr(failed)
     assert len(repr(Generation("b" * 10_000, None, tuple(range(10_000)), "length"))) < 500

@@ -74,7 +74,7 @@ class Opened:
 
     def answer(self) -> str:
         self.page.keyboard.press("Control+Enter")
-        self.until("/tokens? in|[a-z]: /.test(document.getElementById('status').textContent)")
+        self.until("/tokens? in| wrong/.test(document.getElementById('status').outerHTML)")
         return self.text("output")
 
 
@@ -157,7 +157,9 @@ def test_tokens_say_how_far_they_were_forced_and_what_they_could_have_been(opene
     assert "".join(spans.all_text_contents()) == text
     forced = page.locator('#output [data-left="3"]').first
     forced.hover()
-    assert "the first is not allowed" in opened.text("detail") and "The model's own likeliest: ‹" in opened.text("detail")
+    assert "the first is not allowed" in opened.text("detail") and "The model's own likeliest: ‹" in opened.text(
+        "detail"
+    )
     page.focus("#output span")
     told = [opened.text("detail")]
     for _ in range(spans.count() - 1):
@@ -279,7 +281,91 @@ def test_it_can_be_used_without_a_mouse_and_stopped(opened: Opened) -> None:
     opened.until("document.getElementById('status').textContent === 'stopped'")
 
 
-WHERE = """id => { const box = document.getElementById(id).getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]; }"""
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "parameters": {
+                "type": "object",
+                "properties": {"place": {"type": "string"}, "date": {"type": "string"}},
+                "required": ["place", "date"],
+                "additionalProperties": False,
+            },
+        },
+    }
+]
+
+
+def test_a_link_holds_the_request_and_nothing_of_it_is_sent(opened: Opened, server: Running) -> None:
+    page = opened.page
+    page.fill("#key", KEY)
+    page.fill("#prompt", 'Say "ü" & 😀\n#1 %')
+    opened.choose("regex", "[0-9]{2}")
+    page.click("#more summary")
+    page.fill("#include", "1")
+    page.fill("#seed", "7")
+    page.check('input[name="mode"][value="text"]')
+    opened.until("location.hash.includes('text')")
+    link = page.url
+    assert KEY not in link
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    for move in (page.reload, lambda: page.goto(f"{server.url}/#"), lambda: page.goto(link)):
+        move()
+    assert page.input_value("#prompt") == 'Say "ü" & 😀\n#1 %'
+    assert page.is_checked('input[name="kind"][value="regex"]') and page.input_value("#constraint") == "[0-9]{2}"
+    assert page.is_checked('input[name="mode"][value="text"]') and page.input_value("#seed") == "7"
+    assert page.input_value("#include") == "1" and page.input_value("#max_tokens") == "200"
+    assert sent and not any("Say" in url.split("#")[0] for url in sent)
+
+
+@pytest.mark.parametrize("fragment", ["%", "null", "7", "[", '{"kind":"__proto__","turns":[{"role":"tool"},3]}'])
+def test_links_that_hold_nothing_of_this_page(fragment: str, opened: Opened, server: Running) -> None:
+    opened.page.goto(f"{server.url}/#{fragment}")
+    opened.until("document.getElementById('status').textContent.includes('link') || kind === 'none'")
+    assert opened.page.locator("#turns li").count() == 0
+
+
+def test_several_turns(opened: Opened, server: Running) -> None:
+    page = opened.page
+    page.fill("#prompt", "What is 4 + 7?")
+    opened.choose("regex", "[0-9]{2}")
+    first = opened.answer()
+    page.click("#reply")
+    assert page.locator("#turns li").all_text_contents() == ["user: What is 4 + 7?", f"assistant: {first}"]
+    assert page.input_value("#prompt") == "" and page.evaluate("document.activeElement.id") == "prompt"
+    page.fill("#prompt", "What is 5 + 7?")
+    second = opened.answer()
+    asked = [{"role": "user", "content": "What is 4 + 7?"}, {"role": "assistant", "content": first}]
+    asked += [{"role": "user", "content": "What is 5 + 7?"}]
+    body = {"model": "small", "messages": asked, "regex": "[0-9]{2}", "temperature": 0}
+    assert server.post("/v1/chat/completions", body).json()["choices"][0]["message"]["content"] == second
+    page.reload()
+    assert page.locator("#turns li").count() == 2
+    page.click("#forget")
+    assert page.locator("#turns li").count() == 0 and not page.is_visible("#forget")
+
+
+def test_calls_of_tools_and_beams(opened: Opened) -> None:
+    page = opened.page
+    page.check('input[name="kind"][value="none"]')
+    page.fill("#prompt", "Will it rain in Oakwick on June 10, 2024?")
+    page.click("#more summary")
+    page.fill("#tools", "[")
+    assert opened.answer() == "" and "the list of tools is no JSON" in opened.text("status")
+    page.fill("#tools", json.dumps(TOOLS))
+    assert opened.answer() == 'get_weather {"place": "Oakwick", "date": "June 10, 2024"}'
+    assert not page.is_visible("#reply")
+    page.fill("#tools", "")
+    page.fill("#beams", "3")
+    opened.choose("choices", "ab\nac")
+    assert opened.answer() in ("ab", "ac")
+    assert '"beams": 3' in opened.text("code")
+
+
+WHERE = """id => { const box = document.getElementById(id).getBoundingClientRect();
+return [box.left, box.top, box.right, box.bottom]; }"""
 
 
 def test_request_and_answer_are_in_view_on_a_laptop(opened: Opened) -> None:
