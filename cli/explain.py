@@ -31,7 +31,7 @@ MAX_TOKENS = 40
     "--tokenizer", metavar="NAME", help="Also list the tokens of this tokenizer, a name or folder, allowed there."
 )
 @click.option(
-    "--picture", metavar="FILE", help="Draw the automaton or the rules: FILE.svg, FILE.mmd (Mermaid) or FILE.dot."
+    "--picture", metavar="FILE", help="Draw the automaton, rules or parts: FILE.svg, FILE.mmd (Mermaid) or FILE.dot."
 )
 @click.option("--keywords", is_flag=True, help="List every keyword of a schema: enforced, an annotation, or refused.")
 def explain(
@@ -156,12 +156,9 @@ def _tokens(mask: Mask, vocabulary: Vocabulary) -> str:
 
 
 def _draw(constraint: ConstraintOptions, path: Path, limit: int) -> None:
-    from ..guides.pictures import Drawable
     from ..tokenizers_adapter import Vocabulary
 
     guide: Any = constraint.guide(Vocabulary.from_bytes())
-    if not isinstance(guide, Drawable):
-        raise click.UsageError("--picture is for regular constraints and grammars; a schema has no finite automaton")
     drawn = guide.picture(max_states=limit)
     writers = {".svg": drawn.to_svg, ".mmd": drawn.to_mermaid, ".dot": drawn.to_dot}
     if path.suffix not in writers:

@@ -14,6 +14,16 @@ from pathlib import Path
 PATTERN = r"([0-9]+)?\.[0-9]+"
 TOKENS = [b"1", b"23", b".", b".5", b"7.", b"3.1", b"1.2.3", b"a", b" 4", None]
 GRAMMAR = Path(__file__).parent / "grammars" / "arithmetic.lark"
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 40},
+        "home": {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]},
+        "children": {"type": "array", "items": {"$ref": "#"}, "maxItems": 9},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
 # Probabilities of the next word; of the others, the last of which stands for the end, next to nothing.
 CHANCES: dict[str, dict[str, float]] = {
     "The": {" dog": 0.45, " nice": 0.35, " car": 0.19, " is": 0.01},
@@ -163,7 +173,7 @@ def answer() -> str:
 def pictures() -> dict[str, str]:
     """The SVG files of this folder, by name."""
     from trellm import Beam, Vocabulary, generate, models
-    from trellm.guides import CFGGuide, RegexGuide, SubstringGuide
+    from trellm.guides import CFGGuide, JSONGuide, RegexGuide, SubstringGuide
 
     number = RegexGuide(PATTERN, Vocabulary(TOKENS, eos_ids=[9]))
     grammar = CFGGuide(GRAMMAR.read_text(encoding="utf-8"), Vocabulary.from_bytes())
@@ -178,6 +188,7 @@ def pictures() -> dict[str, str]:
         "grammar.svg": grammar.to_svg(),
         "quotations.svg": quotations.to_svg(),
         "sampling.svg": bars(),
+        "schema.svg": JSONGuide(PERSON, Vocabulary.from_bytes()).to_svg(),
     }
 
 

@@ -15,7 +15,7 @@ from ..guides.goals import GoalGuide, goals_of
 from ..guides.goals.specs import Goal
 from ..guides.limits import Limits
 from ..guides.locks import new_lock
-from ..guides.pictures import Drawable
+from ..guides.pictures import svg_of
 from ..guides.protocol import Guide, Renewable
 from ..guides.quoting.source import Span
 from ..guides.tagged.after_guide import AfterGuide
@@ -304,7 +304,7 @@ class Generator(Copied, Generic[T]):
 
     def _repr_svg_(self) -> str | None:
         """In a notebook, the picture of the constraint, if it has one that is not too large."""
-        return picture_of(self.guide)
+        return svg_of(self.guide)
 
     def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
         """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`.
@@ -439,16 +439,6 @@ class Generator(Copied, Generic[T]):
         guide_cache = sequence.request.start.guide_cache
         guide = None if guide_cache is None else guide_cache.guide
         return Diagnostics.of(sequence.traces, self.model.vocabulary, guide, sequence.finish)
-
-
-def picture_of(guide: Guide | None) -> str | None:
-    """The picture of a guide as SVG; None where there is none, or where it would be too large to be looked at."""
-    if not isinstance(guide, Drawable):
-        return None
-    try:
-        return guide.to_svg()
-    except (LimitError, OptionError):
-        return None
 
 
 def _unmet(sequence: SequenceState) -> tuple[str, ...]:

@@ -217,7 +217,8 @@ class Generation(Generic[T_co]):
             parts.append(f"error={_short(self.error)}")
         elif self.value is not self.text and self.value != self.text:
             parts.append(f"value={_short(self.value)}")
-        parts += [f"{len(self.token_ids)} tokens", f"finish_reason={self.finish_reason!r}"]
+        count = len(self.token_ids)
+        parts += [f"{count} token{'s' if count != 1 else ''}", f"finish_reason={self.finish_reason!r}"]
         if self.thought is not None:
             parts.append(f"thought={_short(self.thought)}" + (", which was cut" if self.thought_cut else ""))
         if self.score is not None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, Literal
 
-from ..checks import one_of, switch
+from ..checks import one_of
 from ..errors import GrammarError, LimitError, OptionError
 from ..kernels.chart.layout import EPSILON
 from ..tokenizers_adapter import Vocabulary
@@ -26,7 +26,7 @@ from .graph.lowering import Lowering
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import horizon_of
 from .limits import Limits, Meter
-from .pictures import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode
+from .pictures import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode, refuse_tokens, shortened
 from .quoting.quotation import Context, Quote, fragment_of_quote
 from .quoting.quoted_pieces import QuotedPieces, marks
 from .quoting.source import Span
@@ -34,8 +34,6 @@ from .quoting.source import Span
 Syntax = Literal["auto", "lark", "gbnf"]
 
 _SYNTAXES = ("auto", "lark", "gbnf")
-MAX_BODY = 60
-"""Characters of a rule's body in a picture."""
 
 
 class _Rule(NamedRule):
@@ -115,8 +113,7 @@ class CFGGuide(LiftedGuide, Drawable):
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
         """The rules, and which refers to which; a grammar's automaton has no end, and so no picture with `tokens`."""
-        if switch(tokens, "tokens"):
-            raise OptionError("a picture of a grammar shows its rules, which have no allowed tokens; leave out tokens")
+        refuse_tokens(tokens, "a grammar")
         return _rules_picture(self.grammar, states_of(max_states))
 
 
@@ -132,7 +129,7 @@ def _rules_picture(grammar: Grammar, max_states: int) -> Picture:
             f"the grammar has {len(rules):,} rules, too many for a picture of {max_states:,}; raise max_states"
         )
     number = {name: i for i, name in enumerate(rules)}
-    nodes = tuple(PictureNode(render_name(name), "rule", _shortened(render(grammar.rules[name]))) for name in rules)
+    nodes = tuple(PictureNode(render_name(name), "rule", shortened(render(grammar.rules[name]))) for name in rules)
     arrows = [Arrow(number[name], number[other]) for name in rules for other in _used(grammar, name, number)]
     start = grammar.start if grammar.start in number else next(iter(_used(grammar, grammar.start, number)))
     return Picture(nodes, tuple(arrows), number[start])
@@ -147,10 +144,6 @@ def _used(grammar: Grammar, rule: str, shown: Mapping[str, int]) -> list[str]:
             queue += [other for other in references(grammar.rules[name]) if other not in found]
             found |= dict.fromkeys(queue)
     return [name for name in found if name in shown]
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= MAX_BODY else f"{text[: MAX_BODY - 1]}…"
 
 
 def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, Context] | None) -> Grammar:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..checks import switch
 from ..kernels.jit.calling import call
 from ..kernels.trie.branches import allow_span
 from ..tokenizers_adapter import Vocabulary
 from .explain.expectation import NOTHING
-from .given import bytes_of, left_of, state_of, token_of
+from .given import bytes_of, left_of, state_of, states_of, token_of
 from .lift.table_guide import StateTableGuide
+from .pictures import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode
+from .pictures.automata import tokens_in
 from .protocol import DEAD, NEVER, Mask
 
 
-class FreeGuide(StateTableGuide):
+class FreeGuide(StateTableGuide, Drawable):
     """Every text: each token that adds to it, and EOS at any time. See `guides.protocol.Guide` for the methods.
 
     It is what other guides are built around where there is no constraint. Texts need not be UTF-8.
@@ -77,6 +80,12 @@ class FreeGuide(StateTableGuide):
         """As `guides.healing.crossing.TrieGuide` says."""
         below = self._tables.below(node)
         return 1 if _is_alive(state) and below.start < below.stop else NEVER
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
+        """The only state, to which every byte leads back; `tokens` adds the tokens, all of them."""
+        states_of(max_states)
+        note = tokens_in(self._every, self._vocabulary) if switch(tokens, "tokens") else ""
+        return Picture((PictureNode("0", "final", note),), (Arrow(0, 0, "any byte"),))
 
     def describe(self, state: int) -> str:
         """That anything may follow."""

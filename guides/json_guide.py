@@ -15,7 +15,7 @@ from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import ChartAutomaton
 from .chart.remembered import Remembered
 from .distinct.distinct_guide import DistinctGuide
-from .given import vocabulary_of
+from .given import states_of, vocabulary_of
 from .graph.graph import Graph
 from .graph.spans import span_of
 from .json_schema import CompiledSchema, Form, Order, SchemaLowering, SchemaOptions, Spacing, Spelling, check
@@ -34,12 +34,14 @@ from .json_schema.final_check import FinalCheck
 from .json_schema.lower.form import Whitespace
 from .json_schema.lower.protocol import Marks
 from .json_schema.lower.unique import Watch
+from .json_schema.outline import Outline
 from .json_schema.quoting import QUOTING, quoted_spans
 from .json_schema.read.subschema import without
 from .json_schema.read.text import parsed
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, check_cancelled
+from .pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens, shortened
 from .quoting.quotation import Quote
 from .quoting.source import Span
 
@@ -49,6 +51,8 @@ MAX_REMEMBERED_BYTES = 64 << 20
 # How often the text of a remembered schema is there, and what a subschema comes to when it is worked out, in bytes
 OWN_COPIES, FOR_A_SUBSCHEMA = 3, 8192
 LONG = 1 << 18
+MAX_LINES = 12
+"""Of what is told of a part of a schema in a picture"""
 
 
 Given = tuple[dict[str, Any] | bool | str, dict[str, Any]]
@@ -65,7 +69,7 @@ class Enforced(NamedTuple):
     formats: bool
 
 
-class JSONGuide(LiftedGuide):
+class JSONGuide(LiftedGuide, Drawable):
     """JSON texts of the values that satisfy a JSON Schema.
 
     schema: an object, true or false, or JSON text; drafts 4 to 2020-12, by its $schema
@@ -178,6 +182,22 @@ class JSONGuide(LiftedGuide):
         """
         found = _enforceable(*self.compiled_from)
         return SchemaLowering(found.schema, self.compiled_from[3], graph=graph).root()
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
+        """The parts of the schema with the values that each has, all its rules worked out, and which refers to which.
+
+        A schema's automaton has no end, and so no picture with `tokens`.
+        """
+        refuse_tokens(tokens, "a schema")
+        most = states_of(max_states)
+        drawn = Joined(most)
+        with self._lock, self._meter:
+            parts = Outline(self.schema, most + 1).parts()
+        number = {part.title: drawn.box(part.title, _note(part.values)) for part in parts}
+        for part in parts:
+            for other in part.uses:
+                drawn.arrow(number[part.title], number[other])
+        return drawn.picture()
 
     @property
     def coverage(self) -> list[Covered]:
@@ -306,6 +326,12 @@ def _enforceable(
                 raise
             left_out[pointer] = error.reason
             value = left
+
+
+def _note(lines: Sequence[str]) -> str:
+    more = [f"and {len(lines) - MAX_LINES:,} more lines"] if len(lines) > MAX_LINES + 1 else []
+    shown = lines[:MAX_LINES] if more else lines
+    return "\n".join([*(shortened(line.strip()) for line in shown), *more])
 
 
 def _loaded(given: tuple[Any, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:

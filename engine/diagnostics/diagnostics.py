@@ -48,8 +48,9 @@ class Summary:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.tokens} tokens, {self.forced} forced; log-probability {self.logprob:z.2f} under the constraint, "
-            f"{self.raw_logprob:z.2f} without; log feasible mass {self.log_feasible_mass:z.2f}"
+            f"{self.tokens} token{'s' if self.tokens != 1 else ''}, {self.forced} forced; "
+            f"log-probability {self.logprob:z.2f} under the constraint, {self.raw_logprob:z.2f} without; "
+            f"log feasible mass {self.log_feasible_mass:z.2f}"
         ]
         if self.worst:
             lines.append(

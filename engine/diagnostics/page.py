@@ -16,12 +16,14 @@ DARKEST = 1e-6
 
 # A tooltip is the attribute data-tip, shown by the style sheet: nothing of a model's text is ever markup or script.
 # It stands below its line and as wide as the text, so that it is never cut off at an edge.
+# Colours are those of what is around, which in a notebook may be dark where the system is light: whatever covers
+# something has both of Canvas and CanvasText, and all else neither.
 STYLE = """\
-.trellm { font: 14px/1.5 system-ui, sans-serif; color-scheme: light dark; }
+.trellm { font: 14px/1.5 system-ui, sans-serif; }
 .trellm .text { position: relative; white-space: pre-wrap; overflow-wrap: anywhere;
   font: 15px/1.9 ui-monospace, monospace; margin: 0 0 1em; padding: .5em; border: 1px solid #8886; border-radius: 4px; }
 .trellm .text span { border-radius: 3px; box-shadow: inset 0 0 0 1px #8883; }
-.trellm .text span.end { opacity: .6; }
+.trellm .text span.end { font-style: italic; }
 .trellm .text span:hover, .trellm .text span:focus { outline: 2px solid #36c; }
 .trellm .text span:hover::after, .trellm .text span:focus::after { content: attr(data-tip); position: absolute;
   left: 0; right: 0; margin-top: 1.8em; z-index: 1; pointer-events: none; white-space: pre-wrap; padding: .5em;
@@ -30,10 +32,14 @@ STYLE = """\
 .trellm table { border-collapse: collapse; font-size: 13px; }
 .trellm th, .trellm td { padding: .1em .5em; text-align: right; border-bottom: 1px solid #8884; }
 .trellm td { white-space: nowrap; }
-.trellm th { position: sticky; top: 0; background: Canvas; font-weight: 600; }
+.trellm th { font-weight: 600; }
 .trellm .left { text-align: left; }
 .trellm td.left { font-family: ui-monospace, monospace; }
 .trellm .legend span { padding: .1em .6em; }
+"""
+_WHOLE = """\
+:root { color-scheme: light dark; }
+.trellm th { position: sticky; top: 0; background: Canvas; }
 """
 _LEFT = ("token", "leading_token", "expected")
 # Whatever a browser makes of a page, it fetches nothing and runs nothing.
@@ -47,7 +53,8 @@ def page(sections: Sequence[tuple[str, str]]) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width">\n'
-        f"<title>trellm diagnostics</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+        f"<title>trellm diagnostics</title>\n<style>\n{STYLE}{_WHOLE}</style>\n</head>\n"
+        f"<body>\n{body}</body>\n</html>\n"
     )
 
 

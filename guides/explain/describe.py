@@ -57,8 +57,8 @@ def _parts(ranges: Ranges) -> list[str]:
             parts.append(name)
             ranges = intersect(ranges, negate(members))
     for number, (low, high) in enumerate(ranges):
-        if len(parts) >= MAX_PARTS:
-            parts.append(f"one of {size(ranges[number:]):,} other characters")
+        if len(parts) >= MAX_PARTS and (others := size(ranges[number:])) > 1:
+            parts.append(f"one of {others:,} other characters")
             break
         parts.append(_span(low, high))
     return parts

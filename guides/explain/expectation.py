@@ -24,9 +24,10 @@ def expected(guide: Guide, state: int) -> str:
         return guide.describe(state)
     texts = guide.vocabulary.tokens
     tokens = [text for token in tokens_of(guide.mask(state)) if (text := texts[token])]
-    shown = [quoted(text.decode("utf-8", "backslashreplace")) for text in tokens[:MAX_TOKENS]]
-    if len(tokens) > MAX_TOKENS:
-        shown.append(f"one of {len(tokens) - MAX_TOKENS:,} other tokens")
+    most = MAX_TOKENS if len(tokens) > MAX_TOKENS + 1 else MAX_TOKENS + 1
+    shown = [quoted(text.decode("utf-8", "backslashreplace")) for text in tokens[:most]]
+    if len(tokens) > most:
+        shown.append(f"one of {len(tokens) - most:,} other tokens")
     if guide.is_accepting(state):
         shown.append(END)
     return " or ".join(shown)

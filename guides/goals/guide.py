@@ -16,6 +16,7 @@ from ..given import bytes_of, left_of, no_state, states_of, token_of
 from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter
 from ..locks import new_lock
+from ..pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
 from ..protocol import DEAD, NEVER, ByteGuide, Mask
 from .completion import MAX_SEARCHED, FreeCompletion, GoalCompletion, SearchedCompletion
 from .joint import START, Joint, JointSteps
@@ -37,7 +38,7 @@ class LiveSteps(NamedTuple):
         return flags[self.steps.which]
 
 
-class GoalGuide(StateTableGuide):
+class GoalGuide(StateTableGuide, Drawable):
     """A guide joined with goals. See `guides.protocol.Guide` for the methods it shares with every guide.
 
     child: the guide; FreeGuide for goals alone. One may say in an attribute `refuses_goals` why it takes none.
@@ -80,6 +81,16 @@ class GoalGuide(StateTableGuide):
 
     def __repr__(self) -> str:
         return f"GoalGuide({self.child!r}, {list(self.goals)!r})"
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
+        """A box with an arrow to each goal, and one to the picture of the child."""
+        refuse_tokens(tokens, "goals")
+        drawn = Joined(states_of(max_states))
+        both = drawn.box("a text")
+        for goal in self.goals:
+            drawn.arrow(both, drawn.box(repr(goal)), "contains")
+        drawn.arrow(both, drawn.guide(self.child)[0], "is one of")
+        return drawn.picture()
 
     @property
     def start(self) -> int:

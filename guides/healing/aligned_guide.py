@@ -12,9 +12,10 @@ from ...errors import LanguageError, OptionError
 from ...kernels.jit.calling import call
 from ...kernels.trie.align import end_nodes, nodes_along, shorten
 from ..explain.expectation import NOTHING, expected, quoted
-from ..given import MOST_LEFT, bytes_of, left_of, state_of, token_of
+from ..given import MOST_LEFT, bytes_of, left_of, state_of, states_of, token_of
 from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter, spend, spend_growth
+from ..pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
 from ..protocol import DEAD, NEVER, ByteGuide, Mask, RowGuide, mask_within
 from .crossing import Crossings
 
@@ -22,7 +23,7 @@ from .crossing import Crossings
 STEPS_PER_BYTE, BYTES_PER_BYTE = 10, 10
 
 
-class AlignedGuide(StateTableGuide):
+class AlignedGuide(StateTableGuide, Drawable):
     """The bytes of `tail`, then a text of `child`, in any tokens: some may reach from one into the other.
 
     See `guides.protocol.Guide` for the methods. States below len(tail) are places in the tail; the others are the
@@ -70,6 +71,14 @@ class AlignedGuide(StateTableGuide):
 
     def __repr__(self) -> str:
         return f"AlignedGuide({self.child!r}, {self.tail!r})"
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
+        """The tail, and behind it the picture of the child."""
+        refuse_tokens(tokens, "a text in front of a guide")
+        drawn = Joined(states_of(max_states))
+        tail = drawn.box(quoted(self.tail.decode("utf-8", "backslashreplace")))
+        drawn.arrow(tail, drawn.guide(self.child)[0])
+        return drawn.picture()
 
     @property
     def is_worn(self) -> bool:

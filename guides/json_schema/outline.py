@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from .algebra.cases import NO_NAMES, Array, Normal, Number, Object, String
 from .algebra.formula import EVERYTHING, NOTHING, Formula
@@ -14,6 +14,15 @@ from .compiled import CompiledSchema
 
 SHOWN = 8
 MAX_INLINE = 100
+
+
+class Part(NamedTuple):
+    """A formula: its title, its values in lines, lines about what they cost, and the titles that these name."""
+
+    title: str
+    values: list[str]
+    costs: list[str]
+    uses: list[str]
 
 
 class Outline:
@@ -25,19 +34,27 @@ class Outline:
         self._titles: dict[Formula, str] = {}
         self._queue: list[Formula] = []
         self._costs: list[str] = []
+        self._uses: list[str] = []
 
     def __str__(self) -> str:
         """A paragraph for each formula: its values, and lines that begin with "cost:" for what is costly."""
+        parts = self.parts()
+        told = ["\n  ".join([f"{part.title} is", *part.values, *part.costs]) for part in parts]
+        if len(self._queue) > len(parts):
+            told.append(f"and {len(self._queue) - len(parts)} more of their parts")
+        return "\n\n".join(told)
+
+    def parts(self) -> list[Part]:
+        """The formulas, the root first, and each behind one that uses it."""
         self._title(self._schema.root)
-        done = 0
-        parts: list[str] = []
-        while done < min(len(self._queue), self._limit):
-            formula = self._queue[done]
-            parts.append("\n".join([f"{self._titles[formula]} is", *(f"  {line}" for line in self._lines(formula))]))
-            done += 1
-        if len(self._queue) > done:
-            parts.append(f"and {len(self._queue) - done} more of their parts")
-        return "\n\n".join(parts)
+        found: list[Part] = []
+        while len(found) < min(len(self._queue), self._limit):
+            formula = self._queue[len(found)]
+            self._costs, self._uses = _costs(self._schema.cases(formula)), []
+            values = self._values(formula)
+            costs, uses = (list(dict.fromkeys(each)) for each in (self._costs, self._uses))
+            found.append(Part(self._titles[formula], values, costs, uses))
+        return found
 
     def _title(self, formula: Formula) -> str:
         """The name under which a formula is described; the first call puts it on the list."""
@@ -48,6 +65,7 @@ class Outline:
                 title += f" ({len(self._titles)})"
             self._titles[formula] = title
             self._queue.append(formula)
+        self._uses.append(title)
         return title
 
     def _reference(self, formula: Formula) -> str:
@@ -66,9 +84,8 @@ class Outline:
                 return words
         return self._title(formula)
 
-    def _lines(self, formula: Formula) -> list[str]:
+    def _values(self, formula: Formula) -> list[str]:
         normal = self._schema.cases(formula)
-        self._costs = _costs(normal)
         lines = _scalars(normal)
         for array in normal.arrays:
             lines += self._array(array)
@@ -78,7 +95,7 @@ class Outline:
         for index in range(1, len(lines)):
             if not lines[index].startswith(" "):
                 lines[index] = f"or {lines[index]}"
-        return [*(lines or ["nothing"]), *dict.fromkeys(self._costs)]
+        return lines or ["nothing"]
 
     def _array(self, case: Array) -> list[str]:
         lines = [f"an array{_counts(case.min_items, case.max_items, 'item')}"]

@@ -1,5 +1,16 @@
 """Pictures of automata and grammars: a graph of labelled nodes and arrows, written as SVG, Mermaid or Graphviz text."""
 
-from .picture import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode
+from .joined import Joined, refuse_tokens
+from .picture import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode, shortened, svg_of
 
-__all__ = ["MAX_PICTURED", "Arrow", "Drawable", "Picture", "PictureNode"]
+__all__ = [
+    "MAX_PICTURED",
+    "Arrow",
+    "Drawable",
+    "Joined",
+    "Picture",
+    "PictureNode",
+    "refuse_tokens",
+    "shortened",
+    "svg_of",
+]

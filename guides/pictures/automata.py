@@ -12,7 +12,7 @@ from ..automata.dfa import Dfa, byte_runs
 from ..automata.numbers import Numbers
 from ..chart.protocol import ByteAutomaton
 from ..protocol import DEAD, Mask, tokens_of
-from .picture import Arrow, Picture, PictureNode
+from .picture import Arrow, Picture, PictureNode, shortened
 
 MAX_TOKENS = 24
 # How many states may be looked at on the way to a smallest automaton of one.
@@ -53,7 +53,11 @@ class Minimal:
             PictureNode(str(state), "final" if dfa.is_accepting(state) else "state", note(self.states[state]))
             for state in range(len(dfa))
         )
-        arrows = [Arrow(state, target, label) for state in range(len(dfa)) for target, label in edge_labels(dfa, state)]
+        arrows = [
+            Arrow(state, target, shortened(label))
+            for state in range(len(dfa))
+            for target, label in edge_labels(dfa, state)
+        ]
         return Picture(nodes, tuple(arrows), dfa.start)
 
 

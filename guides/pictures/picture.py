@@ -7,9 +7,13 @@ from html import escape
 from textwrap import wrap
 from typing import Literal, NamedTuple
 
-from ...errors import OptionError
+from ...errors import LimitError, OptionError, SchemaError
 
 MAX_PICTURED = 200
+MAX_TEXT = 60
+"""Characters of a label, or of a line of a note."""
+MAX_SHOWN = 1 << 19
+"""Characters of a picture that a notebook shows."""
 
 Kind = Literal["state", "final", "rule"]
 _SHAPES: dict[Kind, str] = {"state": "circle", "final": "doublecircle", "rule": "box"}
@@ -30,8 +34,13 @@ _TIP = (
 )
 
 
+def shortened(text: str) -> str:
+    """The text as far as there is room for it in a picture."""
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
 class PictureNode(NamedTuple):
-    """A state, a state in which the text may end, or a rule; the note stands under it."""
+    """A state, a state in which the text may end, or a rule; the note of one or more lines stands under it."""
 
     label: str
     kind: Kind
@@ -128,13 +137,28 @@ class Drawable:
         """The picture in Graphviz' language; `tokens` lists the tokens allowed in each state."""
         return self.picture(tokens=tokens, max_states=max_states).to_dot()
 
+    def _repr_svg_(self) -> str | None:
+        """In a notebook, the picture, if it is not too large."""
+        return svg_of(self)
+
+
+def svg_of(guide: object) -> str | None:
+    """The picture of a guide as SVG; None where there is none, or where it would be too large to be looked at."""
+    if not isinstance(guide, Drawable):
+        return None
+    try:
+        svg = guide.to_svg()
+    except (LimitError, OptionError, SchemaError):
+        return None
+    return svg if len(svg) <= MAX_SHOWN else None
+
 
 class _Drawing:
     """A picture as SVG: the places of its nodes, then lines, outlines over them, and texts over both."""
 
     def __init__(self, picture: Picture) -> None:
         self._nodes, self._arrows, self._marked = picture.nodes, picture.arrows, picture.marked
-        self._notes = [wrap(n.note, NOTE_WIDTH, break_long_words=False, break_on_hyphens=False) for n in self._nodes]
+        self._notes = [_wrapped(node.note) for node in self._nodes]
         self._half = [CHARACTER * len(n.label) / 2 + 10 if n.kind == "rule" else RADIUS for n in self._nodes]
         self._place = [(0, 0.0, 0.0)] * len(self._nodes)  # of each node: column, x, y
         self._lines: list[str] = []
@@ -201,6 +225,7 @@ class _Drawing:
             top = y - RADIUS
             self._line(f"M{x - 10:.0f},{top + 2:.0f} C{x - 32:.0f},{top - 48:.0f} {x + 32:.0f},{top - 48:.0f} "
                        f"{x + 10:.0f},{top + 2:.0f}")  # fmt: skip
+            self._reach(top - 41, top)
             self._text(x, top - 41, label)
             return
         dx, dy = right - x, below - y
@@ -238,6 +263,14 @@ class _Drawing:
         self._top, self._bottom = min(self._top, top), max(self._bottom, bottom)
 
 
+def _wrapped(note: str) -> list[str]:
+    return [
+        part
+        for line in note.split("\n")
+        for part in wrap(line, NOTE_WIDTH, break_long_words=False, break_on_hyphens=False)
+    ]
+
+
 def _in_dot(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
@@ -245,4 +278,4 @@ def _in_dot(text: str) -> str:
 def _in_mermaid(text: str) -> str:
     """Mermaid takes HTML's entities, written with # in place of &."""
     escaped = escape(text.replace("#", "\0"), quote=True).replace("&", "#").replace("\0", "#35;")
-    return escaped.replace("`", "#96;").replace("\\", "#92;")
+    return escaped.replace("`", "#96;").replace("\\", "#92;").replace("\n", "<br/>")

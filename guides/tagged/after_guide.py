@@ -11,12 +11,14 @@ from ...checks import shown, text_of, whole
 from ...errors import LanguageError, OptionError
 from ...tokenizers_adapter.marked import marker_bytes, with_markers
 from ..explain.expectation import NOTHING, expected
-from ..given import MOST_LEFT, left_of, no_state, state_of, token_of
+from ..given import MOST_LEFT, left_of, no_state, state_of, states_of, token_of
 from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter, spend
 from ..locks import new_lock
+from ..pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
 from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, mask_within
 from .markers import LONGEST, fewest_tokens
+from .pieces import marker_label
 
 MOST_FREE = 1 << 20
 STEPS_PER_TOKEN = 20
@@ -37,7 +39,7 @@ class MarkerMoves(NamedTuple):
     beyond: dict[int, int]
 
 
-class AfterGuide(StateTableGuide):
+class AfterGuide(StateTableGuide, Drawable):
     """Free text up to a marker, then a text of a guide. See `guides.protocol.Guide` for the methods.
 
     child: any guide; marker: a text, whatever tokens spell it, or the id of a token, special or not
@@ -78,6 +80,14 @@ class AfterGuide(StateTableGuide):
 
     def __repr__(self) -> str:
         return f"AfterGuide({self.child!r}, {self.marker!r}, most={self.free_tokens})"
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
+        """The free text, and behind the marker the picture of the child."""
+        refuse_tokens(tokens, "a guide behind free text")
+        drawn = Joined(states_of(max_states))
+        free = drawn.box("free text", f"tokens: at most {self.free_tokens:,}")
+        drawn.arrow(free, drawn.guide(self.child)[0], marker_label(self.marker))
+        return drawn.picture()
 
     @property
     def is_worn(self) -> bool:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...tokenizers_adapter.marked import MarkedVocabulary, marker_bytes
+from ..explain.expectation import quoted
 from ..graph.graph import Graph
+from ..pictures import shortened
 from ..protocol import ByteGuide
 
 Marker = str | int
@@ -123,6 +125,11 @@ def pieces_within(piece: Piece) -> Iterator[Piece]:
                 open_ones += [after for _, after in exits]
             case Fixed() | Inner():
                 pass
+
+
+def marker_label(marker: Marker) -> str:
+    """A marker for people; "" for none."""
+    return f"token {marker}" if isinstance(marker, int) else shortened(quoted(marker)) if marker else ""
 
 
 def marker_ids(piece: Piece) -> set[int]:

@@ -13,17 +13,18 @@ from ...kernels.chart.layout import CALL, EPSILON
 from ...tokenizers_adapter import Vocabulary
 from ...tokenizers_adapter.marked import MarkedVocabulary, marker_bytes, with_markers, without_markers
 from ..chart.automaton import ChartAutomaton
-from ..given import vocabulary_of
+from ..given import states_of, vocabulary_of
 from ..graph.graph import Graph
 from ..graph.lowering import Lowering
 from ..lift.lifted_guide import LiftedGuide
 from ..lift.tables import horizon_of
 from ..limits import Limits, Meter
+from ..pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
 from ..syntax import Reference, Repeat
 from ..syntax import Sequence as SyntaxSequence
 from .free_text import FreeText
 from .markers import Markers
-from .pieces import Lowerable, Marker
+from .pieces import Lowerable, Marker, marker_label
 
 Tag = tuple[Marker, Lowerable, Marker]
 
@@ -35,7 +36,7 @@ class Part(NamedTuple):
     text: str
 
 
-class TaggedGuide(LiftedGuide):
+class TaggedGuide(LiftedGuide, Drawable):
     """Free text in which markers begin constrained parts, in any order: `("<tool_call>", guide, "</tool_call>")`.
 
     tags: for each its first marker, the guide of what follows, and its last marker, "" for none. A marker is a text,
@@ -80,6 +81,20 @@ class TaggedGuide(LiftedGuide):
 
     def __repr__(self) -> str:
         return f"TaggedGuide({brief([begin for begin, _, _ in self.tags[:5]])}, {len(self.tags):,} tags)"
+
+    def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
+        """The free text, from which markers lead to the pictures of the parts, and markers back."""
+        refuse_tokens(tokens, "tags")
+        drawn = Joined(states_of(max_states))
+        bounds = [f"at least {self.least:,}"] if self.least or self.most is None else []
+        bounds += [f"at most {self.most:,}"] if self.most is not None else []
+        free = drawn.box("free text", f"parts: {', '.join(bounds)}")
+        for begin, guide, end in self.tags:
+            start, ends = drawn.guide(guide, ends_text=False)
+            drawn.arrow(free, start, marker_label(begin))
+            for place in ends:
+                drawn.arrow(place, free, marker_label(end))
+        return drawn.picture()
 
     def lower_into(self, graph: Graph) -> int:
         """The texts of this guide as a rule of another one's graph."""

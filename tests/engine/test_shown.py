@@ -26,7 +26,7 @@ def test_a_generation_is_shown_in_one_line() -> None:
         f"finish_reason='complete', score={result.score:.3f}; with logprobs>"
     )
     plain = generate.choice(MODEL, ["a"]).run("a")
-    assert repr(plain) == "<Generation 'a', 1 tokens, finish_reason='complete'>"
+    assert repr(plain) == "<Generation 'a', 1 token, finish_reason='complete'>"
     failed = Generation("b", None, (1,), "complete", error=ValueError("no"))
     assert "error=ValueError('no')" in repr(failed)
     assert len(repr(Generation("b" * 10_000, None, tuple(range(10_000)), "length"))) < 500
@@ -34,8 +34,8 @@ def test_a_generation_is_shown_in_one_line() -> None:
 
 def test_notebooks_show_pictures_where_there_are_some() -> None:
     assert str(generate.regex(MODEL, "a+")._repr_svg_()).startswith("<svg")
+    assert str(generate.json(MODEL, True)._repr_svg_()).startswith("<svg")
     assert generate.text(MODEL)._repr_svg_() is None
-    assert generate.json(MODEL, True)._repr_svg_() is None
     assert generate.regex(MODEL, "[ab]*a[ab]{9}")._repr_svg_() is None, "too large to be looked at"
     result = generate.regex(MODEL, "a+").run("a", max_tokens=2, diagnostics=True)
     assert "<style>" in str(result._repr_html_())

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from trellm import models
+from trellm.errors import ModelError, OptionError
 from trellm.serve import Settings
 
 from .conftest import PASSAGE, Running, running
 
 KEY = "a-key-of-this-server"
+ANSWERS = {
+    "A record of a passage": r'\{\s*"buyer": "Brela Stonkard",\s*"count": 12\s*\}',
+    "A date": "2012-12-24",
+    "A choice": "joyful",
+    "A quotation": "Brela Stonkard",
+    "A day that exists, by a grammar": "2012-12-24",
+    "A sentence with given words": r"(?=.*\blamp\b)(?=.*\bsold\b)[A-Z][^.]*\.",
+}
+"""The right answers to the page's examples, as patterns."""
+FIELDS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "schema": lambda text: {"json_schema": text},
+    "regex": lambda text: {"regex": text},
+    "grammar": lambda text: {"grammar": text},
+    "choices": lambda text: {"structured_outputs": {"choice": text.split("\n")}},
+    "document": lambda text: {"trellm": {"extract": {"context": text}}},
+}
 
 
 class Opened:
@@ -50,12 +69,12 @@ class Opened:
         self.page.fill("#constraint", constraint)
 
     def verdict(self) -> str:
-        self.until("document.getElementById('verdict').textContent !== ''")
+        self.until("kind === 'none' || document.getElementById('verdict').textContent !== ''")
         return self.text("verdict")
 
     def answer(self) -> str:
         self.page.keyboard.press("Control+Enter")
-        self.until("/tokens in|[a-z]: /.test(document.getElementById('status').textContent)")
+        self.until("/tokens? in| wrong/.test(document.getElementById('status').outerHTML)")
         return self.text("output")
 
 
@@ -74,6 +93,44 @@ def test_its_policy_is_of_the_file_as_it_is(server: Running) -> None:
     assert "http://" not in answer.text and "https://" not in answer.text and " onclick" not in answer.text
 
 
+def answered(server: Running, model: str) -> dict[str, tuple[str, float]]:
+    """The greedy answers to the page's examples, each with the share of the model's probability along it that was
+    allowed."""
+    found = re.search(r'id="examples">(.*?)</script>', server.http.get("/").text, re.S)
+    assert found is not None
+    answers: dict[str, tuple[str, float]] = {}
+    for name, example in json.loads(found[1]).items():
+        body = FIELDS[example["kind"]](example["constraint"]) if "kind" in example else {}
+        extra = {**body.pop("trellm", {}), "trace": True}
+        if "include" in example:
+            extra["include"] = example["include"].split("\n")
+        body |= {"messages": [{"role": "user", "content": example["prompt"]}], "temperature": 0, "max_tokens": 200}
+        choice = server.post("/v1/chat/completions", {"model": model, "trellm": extra, **body}).json()["choices"][0]
+        assert choice["finish_reason"] == "stop", name
+        answers[name] = choice["message"]["content"], math.exp(choice["trellm"]["trace"]["log_feasible_mass"])
+    return answers
+
+
+def test_its_examples_are_answered_rightly(server: Running) -> None:
+    answers = answered(server, "small")
+    assert answers.keys() == ANSWERS.keys()
+    for name, (text, left) in answers.items():
+        assert re.fullmatch(ANSWERS[name], text), name
+        assert left > 0.5, name
+
+
+@pytest.mark.slow
+def test_its_examples_are_answered_rightly_by_a_larger_model() -> None:
+    try:
+        larger = models.pulled("smollm2")
+    except (ModelError, OptionError):
+        pytest.skip("smollm2 was not pulled")
+    for running_server in running(larger, Settings(name="larger", texts=8, compile_seconds=300)):
+        for name, (text, left) in answered(running_server, "larger").items():
+            assert re.fullmatch(ANSWERS[name], text), name
+            assert left > 1e-4, name
+
+
 def test_what_a_constraint_comes_to(server: Running) -> None:
     said = server.post("/constraint", {"model": "small", "regex": "[0-9]{3}"}).json()
     assert said["needed"] == 3 and "digit" in said["expected"]
@@ -87,9 +144,60 @@ def test_what_a_constraint_comes_to(server: Running) -> None:
 def test_a_record_and_what_the_constraint_did(opened: Opened) -> None:
     page = opened.page
     assert "context" in opened.text("model") and opened.verdict().startswith("Fine: begins with")
-    assert opened.answer() == '{"buyer": "Brela Stonkard", "count": 12, "paid": false}'
+    assert re.fullmatch(ANSWERS["A record of a passage"], opened.answer())
     assert "complete" in opened.text("status")
-    assert page.locator("#steps tr").count() > 10 and "of the model's probability" in opened.text("summary")
+    assert page.locator("#output span").count() > 10 and "of a token's probability" in opened.text("summary")
+
+
+def test_tokens_say_how_far_they_were_forced_and_what_they_could_have_been(opened: Opened) -> None:
+    page = opened.page
+    opened.choose("regex", "😀 xq(aaa|bbb)")
+    text = opened.answer()
+    spans = page.locator("#output span")
+    assert "".join(spans.all_text_contents()) == text
+    forced = page.locator('#output [data-left="3"]').first
+    forced.hover()
+    assert "the first is not allowed" in opened.text("detail") and "The model's own likeliest: ‹" in opened.text(
+        "detail"
+    )
+    page.focus("#output span")
+    told = [opened.text("detail")]
+    for _ in range(spans.count() - 1):
+        page.keyboard.press("ArrowRight")
+        told.append(opened.text("detail"))
+    assert [each[1 : each.index("› had")] for each in told[1:]] == spans.all_text_contents()[1:]
+    assert any("this token only" in each for each in told)
+    page.keyboard.press("ArrowLeft")
+    assert opened.text("detail") == told[-2]
+    assert page.locator('#output span[tabindex="0"]').count() == 1
+    # Shades are for those who see them; lines are told apart without.
+    styles = page.evaluate("[...document.querySelectorAll('.legend span')].map(e => getComputedStyle(e).borderBottom)")
+    assert len(set(styles)) == 4
+
+
+@pytest.mark.parametrize(("prompt", "kind"), [("The weather of Mar", "none"), ("It rains. ", "regex")])
+def test_tokens_of_a_text_that_goes_on_within_a_token(prompt: str, kind: str, opened: Opened) -> None:
+    page = opened.page
+    page.check('input[name="mode"][value="text"]')
+    page.fill("#prompt", prompt)
+    page.check(f'input[name="kind"][value="{kind}"]')
+    if kind == "regex":
+        page.fill("#constraint", "[a-z]{2}[.]")
+    text = opened.answer()
+    assert "".join(page.locator("#output span").all_text_contents()) == text
+
+
+def test_one_is_no_plural(opened: Opened) -> None:
+    opened.choose("regex", "a")
+    assert "takes 1 token or more" in opened.verdict()
+    opened.answer()
+    assert opened.text("status").startswith("complete: 1 token in")
+
+
+def test_the_examples_as_they_are_chosen(opened: Opened) -> None:
+    for name, pattern in ANSWERS.items():
+        opened.page.select_option("#example", name)
+        assert re.fullmatch(pattern, opened.answer()), name
 
 
 @pytest.mark.parametrize(
@@ -163,12 +271,125 @@ def test_it_can_be_used_without_a_mouse_and_stopped(opened: Opened) -> None:
     assert named == []
     page.check('input[name="kind"][value="regex"]')
     page.fill("#constraint", "[a-z ]{500,}")
+    page.focus("#more summary")
+    page.keyboard.press("Enter")
     page.fill("#max_tokens", "700")
     page.focus("#run")
     page.keyboard.press("Enter")
     opened.until("document.getElementById('output').textContent.length > 0")
     page.keyboard.press("Escape")
     opened.until("document.getElementById('status').textContent === 'stopped'")
+
+
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "parameters": {
+                "type": "object",
+                "properties": {"place": {"type": "string"}, "date": {"type": "string"}},
+                "required": ["place", "date"],
+                "additionalProperties": False,
+            },
+        },
+    }
+]
+
+
+def test_a_link_holds_the_request_and_nothing_of_it_is_sent(opened: Opened, server: Running) -> None:
+    page = opened.page
+    page.fill("#key", KEY)
+    page.fill("#prompt", 'Say "ü" & 😀\n#1 %')
+    opened.choose("regex", "[0-9]{2}")
+    page.click("#more summary")
+    page.fill("#include", "1")
+    page.fill("#seed", "7")
+    page.check('input[name="mode"][value="text"]')
+    opened.until("location.hash.includes('text')")
+    link = page.url
+    assert KEY not in link
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    for move in (page.reload, lambda: page.goto(f"{server.url}/#"), lambda: page.goto(link)):
+        move()
+    assert page.input_value("#prompt") == 'Say "ü" & 😀\n#1 %'
+    assert page.is_checked('input[name="kind"][value="regex"]') and page.input_value("#constraint") == "[0-9]{2}"
+    assert page.is_checked('input[name="mode"][value="text"]') and page.input_value("#seed") == "7"
+    assert page.input_value("#include") == "1" and page.input_value("#max_tokens") == "200"
+    assert sent and not any("Say" in url.split("#")[0] for url in sent)
+
+
+@pytest.mark.parametrize("fragment", ["%", "null", "7", "[", '{"kind":"__proto__","turns":[{"role":"tool"},3]}'])
+def test_links_that_hold_nothing_of_this_page(fragment: str, opened: Opened, server: Running) -> None:
+    opened.page.goto(f"{server.url}/#{fragment}")
+    opened.until("document.getElementById('status').textContent.includes('link') || kind === 'none'")
+    assert opened.page.locator("#turns li").count() == 0
+
+
+def test_several_turns(opened: Opened, server: Running) -> None:
+    page = opened.page
+    page.fill("#prompt", "What is 4 + 7?")
+    opened.choose("regex", "[0-9]{2}")
+    first = opened.answer()
+    page.click("#reply")
+    assert page.locator("#turns li").all_text_contents() == ["user: What is 4 + 7?", f"assistant: {first}"]
+    assert page.input_value("#prompt") == "" and page.evaluate("document.activeElement.id") == "prompt"
+    page.fill("#prompt", "What is 5 + 7?")
+    second = opened.answer()
+    asked = [{"role": "user", "content": "What is 4 + 7?"}, {"role": "assistant", "content": first}]
+    asked += [{"role": "user", "content": "What is 5 + 7?"}]
+    body = {"model": "small", "messages": asked, "regex": "[0-9]{2}", "temperature": 0}
+    assert server.post("/v1/chat/completions", body).json()["choices"][0]["message"]["content"] == second
+    page.reload()
+    assert page.locator("#turns li").count() == 2
+    page.click("#forget")
+    assert page.locator("#turns li").count() == 0 and not page.is_visible("#forget")
+
+
+def test_calls_of_tools_and_beams(opened: Opened) -> None:
+    page = opened.page
+    page.check('input[name="kind"][value="none"]')
+    page.fill("#prompt", "Will it rain in Oakwick on June 10, 2024?")
+    page.click("#more summary")
+    page.fill("#tools", "[")
+    assert opened.answer() == "" and "the list of tools is no JSON" in opened.text("status")
+    page.fill("#tools", json.dumps(TOOLS))
+    assert opened.answer() == 'get_weather {"place": "Oakwick", "date": "June 10, 2024"}'
+    assert not page.is_visible("#reply")
+    page.fill("#tools", "")
+    page.fill("#beams", "3")
+    opened.choose("choices", "ab\nac")
+    assert opened.answer() in ("ab", "ac")
+    assert '"beams": 3' in opened.text("code")
+
+
+WHERE = """id => { const box = document.getElementById(id).getBoundingClientRect();
+return [box.left, box.top, box.right, box.bottom]; }"""
+
+
+def test_request_and_answer_are_in_view_on_a_laptop(opened: Opened) -> None:
+    opened.page.set_viewport_size({"width": 1280, "height": 800})
+    for name in ANSWERS:
+        opened.page.select_option("#example", name)
+        opened.verdict()
+        opened.answer()
+        for part in ("prompt", "constraint", "run", "output", "status"):
+            left, top, right, bottom = opened.page.evaluate(WHERE, part)
+            assert left >= 0 and top >= 0 and right <= 1280 and bottom <= 800, (name, part)
+        assert opened.page.evaluate("document.documentElement.scrollWidth") == 1280
+
+
+def test_a_phone_shows_the_answer_behind_the_button(opened: Opened) -> None:
+    opened.page.set_viewport_size({"width": 390, "height": 844})
+    opened.verdict()  # stands above the button
+    button, answer = (opened.page.evaluate(WHERE, part) for part in ("run", "answer"))
+    assert 0 <= answer[1] - button[3] < 60
+    opened.page.evaluate("scrollTo(0, 0)")
+    opened.answer()
+    _, top, _, bottom = opened.page.evaluate(WHERE, "output")
+    assert top >= 0 and bottom <= 844
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

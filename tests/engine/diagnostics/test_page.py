@@ -88,6 +88,51 @@ def test_tooltips_show_the_record(browser: Any, hostile: Diagnostics, tmp_path: 
     assert (opened.errors, opened.requests) == ([], [path.as_uri()])
 
 
+# The least contrast of a text and what is behind it, shades with alpha put over each other, as WCAG 2 defines it
+CONTRAST = """() => {
+  const channels = (colour) => { const [r, g, b, a = 1] = colour.match(/[0-9.]+/g).map(Number); return [r, g, b, a]; };
+  const over = (top, ground) => ground.map((value, i) => i < 3 ? top[i] * top[3] + value * (1 - top[3]) : 1);
+  const light = (colour) => colour.slice(0, 3).map((value) => value / 255)
+    .map((value) => value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, value, i) => sum + value * [0.2126, 0.7152, 0.0722][i], 0);
+  const probe = document.body.appendChild(document.createElement("i"));
+  probe.style.backgroundColor = "Canvas";
+  const canvas = channels(getComputedStyle(probe).backgroundColor);
+  probe.remove();
+  const ground = (element) => element === null ? canvas
+    : over(channels(getComputedStyle(element).backgroundColor), ground(element.parentElement));
+  const contrast = (text, behind) => {
+    const [less, more] = [light(over(text, behind)), light(behind)].sort((one, other) => one - other);
+    return (more + 0.05) / (less + 0.05);
+  };
+  const found = [];
+  for (const element of document.querySelectorAll(".trellm *")) {
+    const style = getComputedStyle(element), tip = getComputedStyle(element, "::after");
+    const text = channels(style.color);
+    text[3] *= Number(style.opacity);
+    if ([...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
+      found.push(contrast(text, ground(element)));
+    if (tip.content !== "none") found.push(contrast(channels(tip.color), channels(tip.backgroundColor)));
+  }
+  return Math.min(...found);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("notebook", [None, "color: #202124; background: white", "color: #e8e8e8; background: #111"])
+def test_text_can_be_read_on_light_and_dark_grounds(
+    notebook: str | None, scheme: str, browser: Any, hostile: Diagnostics, tmp_path: Path
+) -> None:
+    """As a page, and in notebooks, whose theme may be another than the system's."""
+    path = tmp_path / "page.html"
+    whole = f'<body style="{notebook}">{hostile._repr_html_()}</body>' if notebook else hostile.to_html()
+    path.write_text(whole, encoding="utf-8")
+    opened = Opened(browser, path)
+    opened.page.emulate_media(color_scheme=scheme)
+    opened.page.focus(".text span")
+    assert opened.page.evaluate(CONTRAST) > 4.5
+
+
 def test_long_texts_render(browser: Any, tmp_path: Path) -> None:
     found = diagnostics("(a| word|\n){2000}", 2000)
     assert len(found) == 2001

@@ -160,3 +160,4 @@ def test_of_a_silent_guide_the_tokens_are_listed() -> None:
     assert expected(guide, guide.start) == '"yes" or \'"\' or "\\n"'
     assert expected(guide, guide.advance(guide.start, 0)) == "the end of the text"
     assert expected(Silent(list(range(23))), 0).endswith('"4" or one of 15 other tokens')
+    assert expected(Silent(list(range(9))), 0).count(" or ") == 8

@@ -72,6 +72,7 @@ def test_sets_in_words(pattern: str, words: str) -> None:
 def test_many_ranges_are_counted_instead_of_listed() -> None:
     ranges = tuple((code, code) for code in range(0x3000, 0x3100, 2))
     assert describe(ranges).endswith("or one of 116 other characters")
+    assert describe(ranges[:13]).endswith('"〖" or "〘"')
 
 
 def test_a_mismatch_shows_where() -> None:

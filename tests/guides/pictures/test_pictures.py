@@ -4,15 +4,28 @@ import re
 from itertools import product
 from xml.etree import ElementTree
 
+import interegular
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm import Vocabulary
+from trellm import Vocabulary, guides
 from trellm.errors import LimitError, OptionError, StateError
-from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, SubstringGuide
-from trellm.guides.pictures import Arrow, Picture, PictureNode
+from trellm.guides import (
+    AlignedGuide,
+    CFGGuide,
+    ChoiceGuide,
+    FreeGuide,
+    FSMGuide,
+    GoalGuide,
+    JSONGuide,
+    RegexGuide,
+    SubstringGuide,
+    TaggedGuide,
+)
+from trellm.guides.pictures import Arrow, Drawable, Picture, PictureNode
 from trellm.guides.pictures.automata import Minimal
 from trellm.guides.pictures.charts import graph_in_words, state_in_words
+from trellm.guides.tagged import AfterGuide
 
 VOCABULARY = Vocabulary([b"1", b"23", b".", b"<b>", b'"', b"#", b"&amp;", None], eos_ids=[7])
 GRAMMAR = """
@@ -24,6 +37,16 @@ NAME: /[a-z]+/
 unused: "x"
 %ignore " "
 """
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 9},
+        "kids": {"type": "array", "items": {"$ref": "#"}},
+        "home": {"type": "object", "properties": {"city": {"enum": ["a", "b"]}}},
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -62,13 +85,90 @@ def test_a_grammar_shows_the_rules_that_were_written_and_used() -> None:
     assert "shape=box" in guide.to_dot()
 
 
+def every_guide() -> list[Drawable]:
+    vocabulary = Vocabulary.from_bytes()
+    digits, record = RegexGuide("[0-9]{2}", vocabulary), JSONGuide(SCHEMA, vocabulary)
+    return [
+        AfterGuide(digits, "</think>"),
+        AlignedGuide(digits, b'a"<'),
+        CFGGuide('start: "a" quote(doc) | start "b"', vocabulary, contexts={"doc": "some text"}),
+        ChoiceGuide(["yes", "no"], vocabulary),
+        FSMGuide(interegular.parse_pattern("(ab)*").to_fsm(), vocabulary),
+        FreeGuide(vocabulary),
+        GoalGuide(FreeGuide(vocabulary), ["lamp", "<sold>"]),
+        record,
+        JSONGuide({"type": "array", "uniqueItems": True}, vocabulary),
+        digits,
+        SubstringGuide("abcbc", vocabulary, boundary="character"),
+        TaggedGuide([("<n>", digits, "</n>"), ("<o>", record, "")], vocabulary, least=1, most=3),
+    ]
+
+
+def test_every_public_guide_has_a_picture() -> None:
+    drawn = every_guide()
+    public = {name for name in guides.__all__ if isinstance(getattr(guides, name), type)}
+    protocols = {"ByteGuide", "Guide", "RowGuide"}
+    assert public - protocols <= {type(guide).__name__ for guide in drawn}
+    for guide in drawn:
+        picture = guide.picture()
+        svg = guide._repr_svg_()
+        assert svg == picture.to_svg() and {node.label for node in picture.nodes} <= set(texts_in(svg)), guide
+        assert len(re.findall(r"^  n\d+ -->", guide.to_mermaid(), re.M)) == len(picture.arrows)
+        assert guide.to_dot().startswith("digraph {")
+        with pytest.raises(OptionError, match="max_states"):
+            guide.picture(max_states=0)
+
+
+def test_a_schema_shows_its_parts_and_what_they_refer_to() -> None:
+    picture = JSONGuide(SCHEMA, VOCABULARY.from_bytes()).picture()
+    names = [node.label for node in picture.nodes]
+    assert names == ["#", "#/properties/kids", "#/properties/home"]
+    used = [(names[arrow.source], names[arrow.target]) for arrow in picture.arrows]
+    assert used == [("#", names[1]), ("#", names[2]), (names[1], "#")]
+    assert '"name" (required): a string of at most 9 characters' in picture.nodes[0].note.split("\n")
+
+
+def test_guides_of_guides_show_them() -> None:
+    vocabulary = Vocabulary.from_bytes()
+    digits = RegexGuide("[0-9]{2}", vocabulary)
+    tagged = TaggedGuide([("<n>", digits, "</n>"), ("<m>", digits, "")], vocabulary, most=3).picture()
+    assert [node.kind for node in tagged.nodes] == ["rule", *["state"] * 6]
+    assert tagged.nodes[0] == PictureNode("free text", "rule", "parts: at most 3")
+    assert {Arrow(0, 1, '"<n>"'), Arrow(3, 0, '"</n>"'), Arrow(0, 4, '"<m>"'), Arrow(6, 0)} <= set(tagged.arrows)
+    healed = AlignedGuide(digits, b"ab").picture()
+    assert [node.label for node in healed.nodes] == ['"ab"', "0", "1", "2"] and healed.nodes[3].kind == "final"
+    goals = GoalGuide(FreeGuide(vocabulary), ["ab"]).picture()
+    assert [arrow.label for arrow in goals.arrows] == ["contains", "any byte", "is one of"]
+    behind = AfterGuide(digits, "</t>", most=20).picture()
+    assert behind.nodes[0].note == "tokens: at most 20" and Arrow(0, 1, '"</t>"') in behind.arrows
+
+
+def test_pictures_have_a_greatest_size() -> None:
+    vocabulary = Vocabulary.from_bytes()
+    many = {f"{'n' * 200}{i}": {"type": "object", "title": str(i), "minProperties": i} for i in range(150)}
+    wide = JSONGuide({"type": "object", "properties": many}, vocabulary)
+    assert max(map(len, wide.to_svg().splitlines())) < 400 and len(wide.to_svg()) < 500_000
+    with pytest.raises(LimitError, match="more than 150 parts, too many for a picture; raise max_states"):
+        wide.to_svg(max_states=150)
+    names = [f"r{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(80)]
+    dense = CFGGuide("\n".join(f'{name}: "a" | {" ".join(names)}' for name in names), vocabulary, start="raa")
+    assert len(dense.to_svg()) > 1 << 19 and dense._repr_svg_() is None
+    healed = AlignedGuide(wide, b"x" * 500)
+    assert len(healed.picture().nodes) == 152
+    assert [node.label[-9:] for node in healed.picture(max_states=100).nodes] == ["x" * 8 + "…", "JSONGuide"]
+    letters = RegexGuide("[" + "".join(map(chr, range(33, 127, 2))).replace("]", "") + "]", vocabulary)
+    assert max(len(arrow.label) for arrow in letters.picture().arrows) == 60
+
+
 def test_limits_and_options() -> None:
     with pytest.raises(LimitError, match="too many for a picture of 5; raise max_states"):
         RegexGuide("a{9}", VOCABULARY.from_bytes()).to_svg(max_states=5)
     with pytest.raises(LimitError, match="has 5 rules"):
         CFGGuide(GRAMMAR, Vocabulary.from_bytes()).to_mermaid(max_states=4)
-    with pytest.raises(OptionError, match="leave out tokens"):
-        CFGGuide(GRAMMAR, Vocabulary.from_bytes()).to_svg(tokens=True)
+    for guide in every_guide():
+        if all(node.kind == "rule" for node in guide.picture().nodes) or hasattr(guide, "child"):
+            with pytest.raises(OptionError, match="leave out tokens"):
+                guide.to_svg(tokens=True)
 
 
 class Substrings:
