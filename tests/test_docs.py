@@ -70,6 +70,14 @@ def test_links_lead_to_files(page: Path) -> None:
     assert not missing
 
 
+def test_every_page_is_in_the_site() -> None:
+    site = load("site")
+    pages = {page for page in PAGES if page.name not in ("SECURITY.md", "CODE_OF_CONDUCT.md")}
+    assert set(site.sources()) == pages
+    assert len(site.sources()) == len(pages)
+    assert all(site.title(page) and site.beginning(page) for page in pages)
+
+
 def test_the_pictures_are_what_the_guides_say() -> None:
     drawn: dict[str, str] = load("draw").pictures()
     assert drawn == {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.svg")}

@@ -1,0 +1,96 @@
+"""Gathers what the site is made of: `python docs/site.py && zensical build --strict` leaves it in build/site.
+
+Pages lie where they lie in the repository, so that links between them are the same; with them come the files that they
+link to, an index, which is the README, and llms.txt and llms-full.txt for readers that are language models.
+"""
+
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ROOT / "build" / "pages"
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#]+)(#[^)]*)?\)")
+
+
+def navigation() -> dict[str, list[str]]:
+    """The pages of the site by section, as zensical.toml lists them; those on top have the section ""."""
+    listed: list[Any] = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
+    found: dict[str, list[str]] = {"": []}
+    for each in listed:
+        for name, pages in each.items():
+            if isinstance(pages, str):
+                found[""].append(pages)
+            else:
+                found[name] = pages
+    return found
+
+
+def sources() -> list[Path]:
+    """The pages in the order of the site."""
+    return [source(page) for pages in navigation().values() for page in pages]
+
+
+def source(page: str) -> Path:
+    """The file of a page in the repository."""
+    return ROOT / ("README.md" if page == "index.md" else page)
+
+
+def linked(page: Path) -> Iterator[Path]:
+    """The files that a page links to. Raises FileNotFoundError."""
+    for target, _ in LINK.findall(page.read_text(encoding="utf-8")):
+        yield (page.parent / target).resolve(strict=True)
+
+
+def gather() -> None:
+    """Copy pages, and the files that they link to, and write the index and both texts for language models."""
+    shutil.rmtree(PAGES, ignore_errors=True)
+    pages = sources()
+    for file in {*pages, *(target for page in pages for target in linked(page) if target.is_file())}:
+        copy = PAGES / file.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+    for page in pages:
+        made = PAGES / page.relative_to(ROOT)
+        made.write_text(LINK.sub(lambda link, page=page: _moved(link, page), page.read_text(encoding="utf-8")), "utf-8")
+    (PAGES / "README.md").rename(PAGES / "index.md")
+    (PAGES / "llms.txt").write_text(short(), encoding="utf-8")
+    (PAGES / "llms-full.txt").write_text(
+        "\n\n".join(page.read_text(encoding="utf-8") for page in pages), encoding="utf-8"
+    )
+
+
+def _moved(link: re.Match[str], page: Path) -> str:
+    """The link as it is in the site, where the README is the index."""
+    leads_home = (page.parent / link[1]).resolve() == ROOT / "README.md"
+    return link[0].replace("README.md", "index.md") if leads_home else link[0]
+
+
+def short() -> str:
+    """llms.txt: what the project is, and its pages by section, each with its first sentence."""
+    lines = ["# trellm", "", f"> {beginning(ROOT / 'README.md')}"]
+    for section, pages in navigation().items():
+        if section:
+            lines += ["", f"## {section}", ""]
+            lines += [f"- [{title(source(page))}]({page}): {beginning(source(page))}" for page in pages]
+    return "\n".join([*lines, ""])
+
+
+def title(page: Path) -> str:
+    """Its first heading."""
+    return page.read_text(encoding="utf-8").split("\n", 1)[0].removeprefix("# ")
+
+
+def beginning(page: Path) -> str:
+    """The first sentence of its first paragraph, without links."""
+    paragraphs = page.read_text(encoding="utf-8").split("\n\n")[1:]
+    first = next(each for each in paragraphs if re.match(r"[\w`*\[]", each))
+    sentence = re.split(r"(?<=[.:])\s", " ".join(first.split()), maxsplit=1)[0]
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", sentence).rstrip(":")
+
+
+if __name__ == "__main__":
+    gather()
