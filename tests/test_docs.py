@@ -8,8 +8,11 @@ import shlex
 import zlib
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
 import pytest
+from pydantic import BaseModel
+from trellm import Sample, generate, guides, models
 from trellm.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,6 +64,28 @@ def test_commands_print_what_they_say(page: Path, capsys: pytest.CaptureFixture[
             assert program == "trellm"
             main(arguments)
             assert capsys.readouterr().out == output, command
+
+
+COMING = (ROOT / "docs" / "coming-from.md").read_text(encoding="utf-8")
+
+
+OURS = sorted(set(re.findall(r"^\|.*\| `((?:generate|guides)\..*)` \|$", COMING, re.M)))
+
+
+@pytest.mark.parametrize("code", OURS)
+def test_what_others_have_is_written_so_here(code: str) -> None:
+    """Each cell of the tables that is an expression comes to something."""
+
+    class Person(BaseModel):
+        name: Literal["Ada", "Kofi"]
+
+    model = models.small()
+    known = {"generate": generate, "guides": guides, "Sample": Sample, "Literal": Literal, "Person": Person}
+    known |= {"model": model, "vocabulary": model.vocabulary, "document": "The cat sat.", "prompt": "Who? "}
+    known |= {"schema": {"type": "boolean"}, "grammar": 'start: "a" | "b"', "gbnf": 'root ::= "a" | "b"'}
+    known |= {"messages": [{"role": "user", "content": "Who?"}]}
+    assert len(OURS) >= 30
+    assert eval(code.replace("\\|", "|"), known) is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
