@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from ..checks import one_of
 from ..errors import GrammarError, LimitError, OptionError
-from ..kernels.chart.layout import EPSILON
+from ..kernels.chart.layout import CALL, EPSILON
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import HORIZON, ChartAutomaton
 from .given import states_of, vocabulary_of
 from .grammar import Grammar, check, is_gbnf, parse_gbnf, parse_lark
 from .grammar.ambiguity import without_ambiguity
-from .grammar.grammar import nullable, reachable, references
+from .grammar.grammar import Part, nullable, reachable, references
 from .grammar.inlining import inlined
 from .grammar.notation import render, render_name
 from .grammar.options import check_options, grammar_text
@@ -98,7 +98,8 @@ class CFGGuide(LiftedGuide, Drawable):
 
     @cached_property
     def _quotations(self) -> QuotedPieces | None:
-        return QuotedPieces(self.grammar.quotes, *graph_of(self.grammar, marked=True)) if self.grammar.quotes else None
+        quotes = _quotes_of(self.grammar)
+        return QuotedPieces(quotes, *graph_of(self.grammar, marked=True)) if quotes else None
 
     def spans(self, text: str) -> dict[str, Span]:
         """Where the quotations of a text of this guide stand: "/name/0" is the first from the context `name`.
@@ -140,7 +141,7 @@ def _used(grammar: Grammar, rule: str, shown: Mapping[str, int]) -> list[str]:
     found = dict.fromkeys(references(grammar.rules[rule]))
     queue = list(found)
     for name in queue:
-        if name not in shown and name not in grammar.quotes:
+        if name not in shown and name not in grammar.parts:
             queue += [other for other in references(grammar.rules[name]) if other not in found]
             found |= dict.fromkeys(queue)
     return [name for name in found if name in shown]
@@ -157,6 +158,16 @@ def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, C
     return parse_gbnf(text, "root" if start is None else start)
 
 
+def _quotes_of(grammar: Grammar) -> dict[str, Quote]:
+    """What is quoted by `quote(name)`, by these."""
+    return {name: part for name, part in grammar.parts.items() if isinstance(part, Quote) and name.startswith("quote(")}
+
+
+def _fewest(part: Part) -> int:
+    """The bytes of a short text."""
+    return len(part.examples(1)[0].encode()) if isinstance(part, Quote) else part.fewest
+
+
 def automaton_of(grammar: Grammar, horizon: int = HORIZON) -> ChartAutomaton:
     """The byte automaton of a checked grammar; rules are lowered when the automaton first reaches them."""
     return ChartAutomaton(lambda: graph_of(grammar), horizon=horizon)
@@ -169,33 +180,35 @@ def graph_of(grammar: Grammar, graph: Graph | None = None, *, marked: bool = Fal
     """
     rules = without_ambiguity(inlined(grammar))
     graph = Graph() if graph is None else graph
-    quotes = grammar.quotes
-    order = list(quotes)
+    parts = grammar.parts
+    order = list(_quotes_of(grammar))
     empty = cache(lambda: nullable(rules))
     starts: dict[str, int] = {}
     written = grammar.lines or grammar.rules
 
-    def quotation(name: str) -> None:
-        before, after = marks(order.index(name)) if marked else (b"", b"")
-        entry = graph.instantiate(fragment_of_quote(quotes[name], False), graph.literal(after, graph.final()))
+    def define_part(name: str, part: Part) -> None:
+        if not isinstance(part, Quote):
+            graph.define(starts[name], links=((CALL, part.lower_into(graph), graph.final()),))
+            return
+        before, after = marks(order.index(name)) if marked and name in order else (b"", b"")
+        entry = graph.instantiate(fragment_of_quote(part, False), graph.literal(after, graph.final()))
         graph.define(starts[name], links=((EPSILON, graph.literal(before, entry), 0),))
 
     def define(name: str) -> None:
-        if name in quotes:
-            quotation(name)
+        if name in parts:
+            define_part(name, parts[name])
         else:
             lowering.body(starts[name], rules[name])
 
     def resolve(name: str) -> int:
         if name not in starts:
             starts[name] = start = graph.lazy(lambda _: define(name), lambda: shortest()[name])
-            if name in written or name in quotes:
+            if name in written or name in parts:
                 graph.names[start] = _Rule(name)
         return starts[name]
 
     around = sum(map(len, marks(0))) if marked else 0
-    known = {name: len(quote.examples(1)[0].encode()) + around for name, quote in quotes.items()}
-    shortest = shortest_texts(rules, known)
+    shortest = shortest_texts(rules, {name: _fewest(part) + around * (name in order) for name, part in parts.items()})
     names = {id(rules[name]): render_name(name) for name in rules if name in written}
     lowering = Lowering(graph, resolve, lambda name: name in empty(), names)
     return graph, resolve(grammar.start)

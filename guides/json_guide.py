@@ -30,6 +30,7 @@ from .json_schema.coverage import (
     separable,
     strange_keywords,
 )
+from .json_schema.embedded import REMEMBERS
 from .json_schema.final_check import FinalCheck
 from .json_schema.lower.form import Whitespace
 from .json_schema.lower.protocol import Marks
@@ -250,10 +251,7 @@ class JSONGuide(LiftedGuide, Drawable):
 class WatchingJSONGuide(DistinctGuide, JSONGuide):
     """A JSONGuide that remembers items of arrays, or names in objects, which must differ and cannot be listed."""
 
-    refuses_lowering = (
-        "it remembers what has been written, items that must differ (uniqueItems) or names of members that are "
-        "counted, which is no part of a grammar"
-    )
+    refuses_lowering = REMEMBERS
 
     def begin(self, found: Enforced, form: Form, vocabulary: Vocabulary) -> None:
         super().begin(found, form, vocabulary)

@@ -101,7 +101,7 @@ def part_of(module: Module) -> str:
 # The rooms of a package in the order in which they import one another; files beside them are free to, without circles.
 ROOMS: dict[Module, tuple[str, ...]] = {
     ("guides",): (
-        *("graph", "chart", "automata", "regex", "explain", "lift", "quoting", "grammar", "json_schema", "distinct"),
+        *("graph", "chart", "automata", "regex", "explain", "lift", "quoting", "json_schema", "grammar", "distinct"),
         *("pictures", "healing", "goals", "tagged"),
     ),
     ("engine",): (

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Protocol
 
 from ...errors import GrammarError, LanguageError
+from ..graph.graph import Graph
 from ..limits import spend
 from ..quoting.quotation import Quote
 from ..syntax import EMPTY, Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
@@ -16,6 +18,22 @@ _SHOWN = 8
 STEPS_PER_NODE = 30
 
 
+class Embedded(Protocol):
+    """Texts of another notation as a part of a grammar."""
+
+    @property
+    def fewest(self) -> int:
+        """The bytes of a short text, or more."""
+        ...
+
+    def lower_into(self, graph: Graph) -> int:
+        """Add the texts to a graph; the start node of their rule."""
+        ...
+
+
+Part = Quote | Embedded
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Grammar:
     """Rules by name, the rule that a whole text must match, and where the rules were written.
@@ -23,7 +41,7 @@ class Grammar:
     lines: the line in `source` on which each rule is defined, counted from 1; generated rules have none
     source: the text that the grammar was read from; empty if it was built by a program
     terminals: rules that refer, if at all, to other terminals only, without recursion (a regular language)
-    quotes: what is quoted, by the names of further rules, which have no body here
+    parts: quotations and JSON values, by the names of further rules, which have no body here
     """
 
     rules: dict[str, Node]
@@ -31,7 +49,7 @@ class Grammar:
     lines: dict[str, int] = field(default_factory=dict[str, int])
     source: str = ""
     terminals: frozenset[str] = frozenset()
-    quotes: dict[str, Quote] = field(default_factory=dict[str, Quote])
+    parts: dict[str, Part] = field(default_factory=dict[str, Part])
 
     def __str__(self) -> str:
         return render_rules(self.rules)
@@ -54,14 +72,14 @@ def check(grammar: Grammar) -> list[str]:
         raise GrammarError(reason, *_place(grammar, None))
     for rule, body in grammar.rules.items():
         for node in _nodes(body):
-            if isinstance(node, Reference) and node.name not in grammar.rules and node.name not in grammar.quotes:
+            if isinstance(node, Reference) and node.name not in grammar.rules and node.name not in grammar.parts:
                 message = f"rule {rule!r} refers to {node.name!r}, which is not defined"
                 raise GrammarError(message, *_place(grammar, rule, node.name))
             if isinstance(node, Literal) and not _is_text(node.data):
                 message = f"rule {rule!r} has the literal {node.data!r}; literals are whole characters of UTF-8"
                 raise GrammarError(message, *_place(grammar, rule))
     reached = reachable(grammar)
-    finishing = productive({**grammar.rules, **dict.fromkeys(grammar.quotes, EMPTY)})
+    finishing = productive({**grammar.rules, **dict.fromkeys(grammar.parts, EMPTY)})
     endless = [name for name in grammar.rules if name in reached and name not in finishing]
     if endless:
         raise LanguageError(_endless_message(grammar, endless))
@@ -102,12 +120,12 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def reachable(grammar: Grammar) -> set[str]:
-    """The rules that a text of the grammar may make use of, the start rule included; not those of quotations."""
+    """The rules that a text of the grammar may make use of, the start rule included; not its `parts`."""
     reached = {grammar.start}
     todo = [grammar.start]
     while todo:
         for name in references(grammar.rules[todo.pop()]):
-            if name not in reached and name not in grammar.quotes:
+            if name not in reached and name not in grammar.parts:
                 reached.add(name)
                 todo.append(name)
     return reached

@@ -24,7 +24,7 @@ def inlined(grammar: Grammar) -> dict[str, Node]:
     rules: dict[str, Node] = {}
     small: dict[str, Node] = {}
     for name in _innermost_first(grammar):
-        body = rules[name] = _substituted(grammar.rules[name], small)
+        body = rules[name] = substituted(grammar.rules[name], small)
         if is_small(body):
             small[name] = body
     return rules
@@ -52,7 +52,7 @@ def is_small(node: Node) -> bool:
 
 def _innermost_first(grammar: Grammar) -> Iterator[str]:
     """Depth first along the references from the start; a rule comes once all it refers to have been entered."""
-    entered = {grammar.start, *grammar.quotes}
+    entered = {grammar.start, *grammar.parts}
     path = [(grammar.start, references(grammar.rules[grammar.start]))]
     while path:
         name, rest = path[-1]
@@ -65,19 +65,19 @@ def _innermost_first(grammar: Grammar) -> Iterator[str]:
             path.append((inner, references(grammar.rules[inner])))
 
 
-def _substituted(node: Node, small: Mapping[str, Node]) -> Node:
-    """The node with references to small rules replaced, sharing what does not change."""
+def substituted(node: Node, small: Mapping[str, Node]) -> Node:
+    """The node with references to these rules replaced by their bodies, sharing what does not change."""
     spend(STEPS_PER_NODE)
     match node:
         case Reference(name):
             return small.get(name, node)
         case Sequence(items) | Alternation(items):
-            changed = [_substituted(item, small) for item in items]
+            changed = [substituted(item, small) for item in items]
             if all(map(is_, items, changed)):
                 return node
             return type(node)(tuple(changed))
         case Repeat(item, least, most):
-            replaced = _substituted(item, small)
+            replaced = substituted(item, small)
             return node if replaced is item else Repeat(replaced, least, most)
         case _:
             return node

@@ -37,8 +37,17 @@ def boundaries(text: str, rule: Boundary) -> tuple[Places, Places]:
     return boundaries_in((text,), rule)
 
 
-def boundaries_in(documents: Sequence[str], rule: Boundary) -> tuple[Places, Places]:
-    """As `boundaries`, in several documents at once; places count one character between one document and the next."""
+def boundaries_in(documents: Sequence[str], rule: Boundary | tuple[int, ...]) -> tuple[Places, Places]:
+    """As `boundaries`, in several documents at once; places count one character between one document and the next.
+
+    A rule may also say how long the pieces are of which one document consists: quotations are made of whole ones.
+    """
+    if isinstance(rule, tuple):
+        are_lengths = all(type(each) is int and each > 0 for each in rule)
+        if not are_lengths or len(documents) != 1 or sum(rule) != len(documents[0]):
+            raise OptionError(f"boundary={brief(rule)}: the lengths of the pieces of which the one context consists")
+        places = np.cumsum([0, *rule])
+        return places[:-1], places[1:]
     if rule == "character":
         return _characters(documents)
     if rule == "word":

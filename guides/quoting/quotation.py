@@ -26,12 +26,12 @@ class Quote:
     """A string that is quoted from a context, letter for letter: `Annotated[str, Quote(report)]` in a pydantic model.
 
     context: a text, or several of which one is quoted; boundary, min_chars, max_chars, whitespace: what may be
-    quoted, see `SubstringGuide`
+    quoted, see `SubstringGuide`; boundary may also be the lengths of the pieces of which the context consists
     Raises OptionError for what is no text or no option, LanguageError if there is nothing to quote.
     """
 
     context: str | Sequence[str]
-    boundary: Boundary = "word"
+    boundary: Boundary | tuple[int, ...] = "word"
     min_chars: int = 1
     max_chars: int | None = None
     whitespace: WhiteSpace = "exact"
@@ -40,6 +40,8 @@ class Quote:
         documents = documents_of(self.context)
         if not isinstance(self.context, str):
             object.__setattr__(self, "context", documents)
+        if isinstance(self.boundary, list):  # as JSON has it
+            object.__setattr__(self, "boundary", tuple(self.boundary))
         Rules(self.boundary, self.min_chars, self.max_chars, self.whitespace)
         quotable(self, False)
 

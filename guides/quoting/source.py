@@ -61,7 +61,7 @@ class Span:
 class Rules:
     """What may be quoted; see `SubstringGuide`. Raises OptionError."""
 
-    boundary: Boundary = "word"
+    boundary: Boundary | tuple[int, ...] = "word"
     min_chars: int = 1
     max_chars: int | None = None
     whitespace: WhiteSpace = "exact"
@@ -73,8 +73,9 @@ class Rules:
                 raise OptionError(f"{name}={brief(value)}: a whole number of at least 1")
         if self.max_chars is not None and self.max_chars < self.min_chars:
             raise OptionError(f"max_chars={self.max_chars} is less than min_chars={self.min_chars}")
-        for name, value, kind in (("boundary", self.boundary, Boundary), ("whitespace", self.whitespace, WhiteSpace)):
-            one_of(value, name, get_args(kind))
+        if not isinstance(self.boundary, tuple):
+            one_of(self.boundary, "boundary", get_args(Boundary))
+        one_of(self.whitespace, "whitespace", get_args(WhiteSpace))
 
 
 @dataclass(frozen=True, eq=False)

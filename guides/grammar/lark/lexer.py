@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
-from ....errors import GrammarError
+from ....errors import GrammarError, LimitError
 from ...limits import spend
 
 
 class Token(NamedTuple):
     """A word of the grammar text: its kind, its text and the offset of its first character.
 
-    kind: a group name of the pattern below, `or_line` for a line that begins with `|`, or `end`
+    kind: a group name of the pattern below, `or_line` for a line that begins with `|`, or `end`; of JSON the directive
+    before it
     """
 
     kind: str
@@ -29,17 +31,19 @@ _PATTERN = re.compile(
   | (?P<regex> / (?: \\. | [^/\\] )++ / [imslux]* )
   | (?P<string> " (?: \\[^\n] | [^"\\\n] )*+ " i? )
   | (?P<modifiers> (?: !\?? | \?!? ) (?= [_a-z] ) )
-  | (?P<rule> _?[a-z][_a-z0-9]* )
-  | (?P<terminal> _?[A-Z][_A-Z0-9]* )
+  | (?P<rule> _?[a-z][_a-z0-9]* (?: -++ [_a-z0-9]+ )* )
+  | (?P<terminal> _?[A-Z][_A-Z0-9]* (?: -++ [_A-Z0-9]+ )* )
   | (?P<number> [+-]?[0-9]+ )
+  | (?P<json> % (?: json | regex | llguidance ) (?![A-Za-z_]) \s*+ )
   | (?P<directive> % [A-Za-z_]* )
-  | (?P<mark> -> | \.\. | [()\[\]{}|:.,~*+?] )
+  | (?P<mark> -> | \.\. | :(?!:) | [()\[\]{}|.,~*+?=&] )
     """,
     re.VERBOSE | re.DOTALL,
 )
 # Of work; and of how many words it is counted at a time
 STEPS_PER_WORD, BATCH = 90, 64
 _DROPPED = frozenset({"comment", "blank"})
+_JSON = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def tokenize(text: str) -> list[Token]:
@@ -53,14 +57,29 @@ def tokenize(text: str) -> list[Token]:
         words += 1
         if words % BATCH == 0:
             spend(STEPS_PER_WORD * BATCH)
-        kind = str(match.lastgroup)
-        if kind not in _DROPPED:
+        kind, end = str(match.lastgroup), match.end()
+        if kind == "json":
+            end = _end_of_json(text, match.end())
+            tokens.append(Token(match.group().rstrip(), text[match.end() : end], offset))
+        elif kind not in _DROPPED:
             tokens.append(Token(kind, match.group(), offset))
-        offset = match.end()
+        offset = end
     spend(STEPS_PER_WORD * (words % BATCH))
     tokens.append(Token("line", "", len(text)))
     tokens.append(Token("end", "", len(text)))
     return tokens
+
+
+def _end_of_json(text: str, begin: int) -> int:
+    """Where the JSON value that begins there ends."""
+    try:
+        end = _JSON.raw_decode(text, begin)[1]
+    except json.JSONDecodeError as error:
+        raise GrammarError(f"this is no JSON: {error.msg}", text, min(error.pos, len(text))) from None
+    except RecursionError:
+        raise LimitError("JSON in the grammar is nested too deep for Python to read it; bound its depth") from None
+    spend(end - begin)
+    return end
 
 
 def _complaint(text: str, offset: int) -> str:
@@ -71,4 +90,13 @@ def _complaint(text: str, offset: int) -> str:
         return "a regular expression that does not end; expected a closing /"
     if found == "'":
         return "strings are written in double quotes here"
+    if found == "<":
+        return (
+            "special tokens are not supported: a grammar is about text, of which they are no part; let them stand "
+            "around it, as the markers of a TaggedGuide"
+        )
+    if found == "@":
+        return "a grammar cannot refer to others; write their rules here, and schemas as %json {...}"
+    if found == ":":
+        return "rules have no numbers as parameters; write a rule for each, or a template such as list{item}"
     return f"unexpected character {found!r}; expected a rule, a terminal, a literal or an operator"

@@ -1,26 +1,28 @@
-"""Strings and ranges of Lark's grammar language as nodes."""
+"""Strings and ranges of Lark's grammar language as nodes; the pieces of a text of which some are quoted."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
+from ....checks import lone_surrogate
 from ....errors import GrammarError
 from ...limits import spend
 from ...regex import parse
 from ...syntax import Chars, Literal, Node
 from ..combine import characters, is_character
-from .syntax import LiteralText, Range
+from .syntax import Inline, LiteralText, Range
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[^xuU])")
 STEPS_PER_CHARACTER = 30
+_NO_SUBSTRING = "%regex takes substring_words or substring_chars with a text, or substring_chunks with a list of texts"
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", '"': '"', "\\": "\\"}
 
 
 def text_node(literal: LiteralText, grammar: str) -> Node:
     """The node of a string literal; with the suffix `i` in any mixture of cases (`re.IGNORECASE`)."""
     text = _unescape(literal, grammar)
-    if not text:
-        raise GrammarError("an empty string is no terminal; write an empty alternative", grammar, literal.offset)
     if literal.source.endswith("i"):
         return parse(re.escape(text), flags=re.IGNORECASE)
     return Literal(text.encode())
@@ -32,6 +34,30 @@ def range_node(span: Range, grammar: str) -> Chars:
     if high < low:
         raise GrammarError(f"the range {span.low.source}..{span.high.source} is empty", grammar, span.low.offset)
     return characters([(low, high)])
+
+
+def pieces_of(pattern: Inline, grammar: str) -> list[str]:
+    """The pieces, none of them empty, of the text that `%regex {...}` takes substrings of."""
+    given: Any = json.loads(pattern.text, parse_int=float)
+    match given:
+        case {"substring_words": str(text), **rest} if not rest:
+            pieces = _words(text)
+        case {"substring_chars": str(text), **rest} if not rest:
+            pieces = list(text)
+        case {"substring_chunks": [*chunks], **rest} if not rest and all(isinstance(each, str) for each in chunks):
+            pieces = [str(each) for each in chunks]
+        case _:
+            raise GrammarError(_NO_SUBSTRING, grammar, pattern.offset)
+    if lone_surrogate("".join(pieces)) >= 0:
+        raise GrammarError("a lone surrogate is no character of UTF-8", grammar, pattern.offset)
+    return [piece for piece in pieces if piece]
+
+
+def _words(text: str) -> list[str]:
+    """Runs of letters, digits and _, of white space, and of other characters, which are the words of llguidance."""
+    import regex
+
+    return regex.findall(r"[\p{Alphabetic}\p{N}_]+|\s+|[^\p{Alphabetic}\p{N}_\s]+", text)
 
 
 def _one_character(literal: LiteralText, grammar: str) -> int:

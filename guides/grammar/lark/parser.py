@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import json
+from typing import Any, NoReturn, cast
 
 from ....errors import GrammarError, LimitError
 from ...limits import spend
 from .lexer import Token, tokenize
 from .syntax import (
     Alternatives,
+    Both,
     Definition,
+    Ending,
     Expression,
     Ignore,
     Import,
+    Inline,
     LiteralText,
     Many,
     Name,
@@ -23,6 +27,7 @@ from .syntax import (
     Statement,
     TemplateCall,
     Value,
+    Without,
 )
 
 _MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
@@ -30,12 +35,29 @@ _DIGITS = 9
 # Of work, for a value and the words around it
 STEPS_PER_VALUE = 120
 _AFTER_OWN = frozenset(":.{},")
+_VALUES = frozenset({"rule", "terminal", "string", "regex", "%json", "%regex"})
 _CLOSING = {"(": ")", "[": "]"}
 _DIRECTIVES = "%import, %ignore, %override, %extend"
 _KINDS = {
     "line": "the end of the line",
     "or_line": "'|'",
     "end": "the end of the grammar",
+    **{directive: repr(directive) for directive in ("%json", "%regex", "%llguidance")},
+}
+# Attributes of rules that are refused, and what to do instead
+_NO_CAPTURE = "what a rule has read is not reported; leave it out, and find it in the text that was generated"
+_REFUSED_ATTRIBUTES = {
+    "capture": _NO_CAPTURE,
+    "stop_capture": _NO_CAPTURE,
+    "max_tokens": "a rule is about text, whatever tokens spell it; bound its characters, as in /[^\\n]{1,200}/",
+    "temperature": "how tokens are chosen is no part of a grammar; give Sample(temperature=...) for the whole text",
+}
+_ENDINGS = ("lazy", "suffix", "stop")
+# Options of llguidance, and the value under which they leave the language as it is; None: any
+_OPTIONS: dict[str, Any] = {
+    "no_forcing": None,
+    "allow_initial_skip": True,
+    "allow_invalid_utf8": False,
 }
 
 
@@ -49,16 +71,33 @@ def parse_statements(text: str, max_depth: int) -> list[Statement]:
 
 
 class _Group:
-    """An open bracket of an expansion: the alternatives so far, and the items of the one being read."""
+    """An open bracket of an expansion: the alternatives so far, and the items of the one being read.
+
+    both: what stands before each `&` of that one; joined: the last `&`; inverting: the `~` before what comes next
+    """
 
     def __init__(self, opening: Token | None) -> None:
         self.opening = opening
         self.alternatives: list[Expression] = []
+        self.both: list[Expression] = []
         self.items: list[Expression] = []
+        self.joined: Token | None = None
+        self.inverting: Token | None = None
+
+    def taken(self, item: Expression) -> Expression:
+        """The item, inverted if a `~` stands before it."""
+        item = item if self.inverting is None else Without(item, self.inverting.offset)
+        self.inverting = None
+        return item
+
+    def close_operand(self) -> None:
+        self.both.append(self.items[0] if len(self.items) == 1 else Series(tuple(self.items)))
+        self.items = []
 
     def close_alternative(self) -> None:
-        self.alternatives.append(self.items[0] if len(self.items) == 1 else Series(tuple(self.items)))
-        self.items = []
+        self.close_operand()
+        self.alternatives.append(self.both[0] if self.joined is None else Both(tuple(self.both), self.joined.offset))
+        self.both, self.joined = [], None
 
     def close(self) -> Expression:
         self.close_alternative()
@@ -115,6 +154,9 @@ class _Parser:
     # Statements
 
     def statement(self) -> list[Statement]:
+        if self.token.kind == "%llguidance":
+            self.options()
+            return []
         if self.token.kind != "directive":
             return [self.definition("define")]
         word = self.token.text
@@ -123,10 +165,9 @@ class _Parser:
             return [self.definition(word[1:])]
         if word == "%ignore":
             self.at += 1
-            body = self.tokens[self.at]
-            if body.kind == "line":
+            if self.tokens[self.at].kind == "line":
                 self.fail("a terminal, a string or a regular expression after '%ignore'")
-            return [Ignore(self.expansions("'%ignore'", terminal=True), body.offset)]
+            return [Ignore(self.expansions("'%ignore'", terminal=True))]
         if word == "%import":
             self.at += 1
             return list(self.imports())
@@ -135,6 +176,18 @@ class _Parser:
         else:
             reason = f"{word} is not supported; the directives are {_DIRECTIVES}"
         raise GrammarError(reason, self.text, self.token.offset)
+
+    def options(self) -> None:
+        """Raise GrammarError for options of llguidance under which the grammar has another language than without."""
+        token = self.next()
+        options: Any = json.loads(token.text, parse_int=float)
+        if not isinstance(options, dict):
+            raise GrammarError("the options of %llguidance are a JSON object", self.text, token.offset)
+        for name, value in cast("dict[str, Any]", options).items():
+            if name not in _OPTIONS or _OPTIONS[name] not in (None, value):
+                known = ", ".join(_OPTIONS)
+                reason = f"%llguidance with {name!r} as {json.dumps(value)} is not supported: grammars mean one thing"
+                raise GrammarError(f"{reason}; leave it out. The options are {known}", self.text, token.offset)
 
     def definition(self, how: str) -> Definition:
         if self.token.kind == "modifiers":
@@ -149,9 +202,32 @@ class _Parser:
         if self.mark("."):
             self.at += 1
             self.take("number", "a priority (a whole number) after '.'")
+        ending = self.attributes() if self.mark("[") and not name.is_terminal else None
         self.skip(":", f"':' after {name.name!r}")
-        body = self.expansions(repr(name.name), terminal=name.is_terminal)
-        return Definition(name, tuple(parameters), body, how)
+        body = self.expansions(repr(name.name), terminal=name.is_terminal or ending is not None)
+        return Definition(name, tuple(parameters), body, how, ending)
+
+    def attributes(self) -> Ending | None:
+        """What stands in brackets behind the name of a rule."""
+        found: Ending | None = None
+        while not self.mark("]"):
+            self.at += 1  # the bracket, or a comma
+            token = self.take("rule", f"an attribute: {', '.join(_ENDINGS)}")
+            if token.text in _REFUSED_ATTRIBUTES:
+                reason = f"the attribute {token.text!r} is not supported: {_REFUSED_ATTRIBUTES[token.text]}"
+                raise GrammarError(reason, self.text, token.offset)
+            if token.text not in _ENDINGS or found is not None:
+                reason = f"{token.text!r} is no attribute" if found is None else "a rule ends in one way"
+                raise GrammarError(f"{reason}; give one of {', '.join(_ENDINGS)}", self.text, token.offset)
+            mark: Value | None = None
+            if token.text != "lazy":
+                self.skip("=", f"'=' and a text or a terminal after {token.text!r}")
+                mark = self.value(1)
+            found = Ending(token.text, mark, token.offset)
+            if not self.mark(",", "]"):
+                self.fail("',' or ']'")
+        self.at += 1
+        return found
 
     def name(self) -> Name:
         token = self.next()
@@ -204,6 +280,8 @@ class _Parser:
             if self.mark("(", "["):
                 self.limit_depth(len(groups))
                 groups.append(_Group(self.next()))
+            elif self.mark("~", "&") and (terminal or token.text == "&"):
+                self.operator(terminal, group)
             elif self.mark("|") or token.kind == "or_line":
                 self.at += 1
                 group.close_alternative()
@@ -216,9 +294,9 @@ class _Parser:
                 self.at += 1
                 groups.pop()
                 whole = group.close() if group.opening.text == "(" else Many(group.close(), 0, 1)
-                groups[-1].items.append(self.repeated(whole))
-            elif token.kind in ("rule", "terminal", "string", "regex"):
-                group.items.append(self.repeated(self.value(len(groups))))
+                groups[-1].items.append(self.repeated(groups[-1].taken(whole), terminal))
+            elif token.kind in _VALUES:
+                group.items.append(self.repeated(group.taken(self.value(len(groups))), terminal))
             else:
                 self.fail(self.wanted(owner, group))
 
@@ -230,6 +308,20 @@ class _Parser:
             return "something to repeat before the operator"
         return f"a literal, a name, a bracket, '|' or the end of the line in {owner}"
 
+    def operator(self, terminal: bool, group: _Group) -> None:
+        """`&` between what a text must be, `~` before what it must not be."""
+        token = self.next()
+        if not terminal:
+            reason = "'&' is for terminals, which are regular; let upper case names stand for what it joins"
+            raise GrammarError(reason, self.text, token.offset)
+        if token.text == "&":
+            group.close_operand()
+            group.joined = token
+            return
+        group.inverting = token if group.inverting is None else None
+        if not (self.token.kind in _VALUES or self.mark("(", "[", "~")):
+            self.fail("a literal, a name or a bracket after '~'")
+
     def alias(self, terminal: bool) -> None:
         if terminal:
             raise GrammarError("a terminal has no aliases; '->' is for rules", self.text, self.token.offset)
@@ -238,25 +330,45 @@ class _Parser:
         if not (self.token.kind in ("line", "or_line") or self.mark("|", ")", "]")):
             self.fail("'|' or the end of the line after an alias")
 
-    def repeated(self, item: Expression) -> Expression:
-        """The item with the operator that follows it, if one does."""
+    def repeated(self, item: Expression, terminal: bool) -> Expression:
+        """The item with the operator that follows it, if one does; in terminals `~` may begin another item."""
         if self.mark("?", "*", "+"):
             low, high = _MARKS[self.next().text]
             return Many(item, low, high)
-        if not self.mark("~"):
+        if self.counts_follow():
+            return self.counted(item)
+        if not self.mark("~") or (terminal and self.tokens[self.at + 1].kind != "number"):
             return item
         self.at += 1
         begin = self.token
-        low = high = self.count()
+        low = high = self.count("~")
         if self.mark(".."):
             self.at += 1
-            high = self.count()
+            high = self.count("..")
         if high < low:
             raise GrammarError(f"{low}..{high} is no range of repeats", self.text, begin.offset)
         return Many(item, low, high)
 
-    def count(self) -> int:
-        token = self.take("number", "a number of repeats after '~'")
+    def counts_follow(self) -> bool:
+        """Whether `{m}`, `{m,n}`, `{m,}` or `{,n}` comes next, and not the arguments of a template."""
+        after = self.tokens[self.at + 1] if self.mark("{") else self.token
+        return after.kind == "number" or (after.text == "," and self.mark("{"))
+
+    def counted(self, item: Expression) -> Expression:
+        """The item with the counts in braces that follow it."""
+        begin = self.next()
+        low = 0 if self.mark(",") else self.count("{")
+        high: int | None = low
+        if self.mark(","):
+            self.at += 1
+            high = None if self.mark("}") else self.count(",")
+        self.skip("}", "'}' behind the counts")
+        if high is not None and high < low:
+            raise GrammarError(f"{{{low},{high}}} is no range of repeats", self.text, begin.offset)
+        return Many(item, low, high)
+
+    def count(self, before: str) -> int:
+        token = self.take("number", f"a number of repeats after {before!r}")
         if token.text[0] == "-":
             raise GrammarError("a number of repeats cannot be negative", self.text, token.offset)
         if len(token.text) > _DIGITS:
@@ -270,7 +382,11 @@ class _Parser:
             name = self.name()
             if name.name == "quote" and self.quotes and self.mark("("):
                 return self.quotation()
-            return TemplateCall(name, self.arguments(depth)) if self.mark("{") else name
+            calls = self.mark("{") and not self.counts_follow()
+            return TemplateCall(name, self.arguments(depth)) if calls else name
+        if token.kind in ("%json", "%regex"):
+            self.at += 1
+            return Inline(token.kind, token.text, token.offset)
         if token.kind == "regex":
             self.at += 1
             return Regex(token.text, token.offset)

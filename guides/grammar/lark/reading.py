@@ -88,7 +88,7 @@ class _Builder:
             self.rules[BEGIN] = Sequence((Reference(IGNORED), body))
             terminals.add(IGNORED)
             start = BEGIN
-        return Grammar(self.rules, start, self.lines, self.text, frozenset(terminals), self.terminals.quotes)
+        return Grammar(self.rules, start, self.lines, self.text, frozenset(terminals), self.terminals.parts)
 
     def add(self, name: str, definition: Definition, body: Node) -> None:
         if len(self.rules) >= self.max_rules:
@@ -107,6 +107,8 @@ class _Builder:
                 return Reference(found.name)
             return self.after(self.terminals.used(found))
 
+        if definition.ending is not None:
+            return self.after(self.terminals.ended(definition.body, definition.ending))
         return fold(definition.body, leaf)
 
     def after(self, terminal: Node) -> Node:

@@ -125,7 +125,7 @@ class _Scan:
 def _lazy(repeat: str) -> str:
     return (
         f"the lazy repeat {repeat!r} asks for the shortest match, but in a grammar every match counts; "
-        'say what may be repeated instead, as in /"[^"]*"/'
+        'say what may be repeated instead, as in /"[^"]*"/, or write a rule of its own with [lazy] or [suffix=...]'
     )
 
 

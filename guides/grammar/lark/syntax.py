@@ -65,6 +65,36 @@ class Quotation:
 
 
 @dataclass(frozen=True, slots=True)
+class Inline:
+    """`%json {...}` or `%regex {...}`."""
+
+    directive: str
+    text: str
+    offset: int
+
+    @property
+    def source(self) -> str:
+        """As written, but for white space before the JSON."""
+        return f"{self.directive} {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """The texts of all items: `A & B`; in terminals only."""
+
+    items: tuple[Expression, ...]
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Without:
+    """The texts that are none of the item's: `~A`; in terminals only."""
+
+    item: Expression
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class TemplateCall:
     """A template with its arguments."""
 
@@ -98,19 +128,32 @@ class Many:
 # Of work, to make a node of it
 STEPS_PER_PART = 60
 
-Pattern = LiteralText | Regex | Range | Quotation
-Value = Name | Pattern | TemplateCall
+Pattern = LiteralText | Regex | Range | Quotation | Inline
+Value = Name | Pattern | TemplateCall | Both | Without
 Expression = Value | Series | Alternatives | Many
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """Where a rule of terminals ends as soon as it can: `[lazy]`, `[suffix=mark]`, `[stop=mark]`.
+
+    how: which of these; the mark of a suffix is the rule's last part, that of a stop follows the rule
+    """
+
+    how: str
+    mark: Expression | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
-    """`name{parameters}: body`; how says whether it defines, overrides or extends."""
+    """`name{parameters}[ending]: body`; how says whether it defines, overrides or extends."""
 
     name: Name
     parameters: tuple[Name, ...]
     body: Expression
     how: str
+    ending: Ending | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +167,22 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """`%ignore body`; offset: where the body begins."""
+    """`%ignore body`."""
 
     body: Expression
-    offset: int
 
 
 Statement = Definition | Import | Ignore
 
 
 def leaves(expression: Expression) -> Iterator[Value]:
-    """The values inside an expression, from left to right."""
+    """The names, patterns and calls inside an expression, from left to right."""
     todo = [expression]
     while todo:
         item = todo.pop()
-        if isinstance(item, Series | Alternatives):
+        if isinstance(item, Series | Alternatives | Both):
             todo.extend(reversed(item.items))
-        elif isinstance(item, Many):
+        elif isinstance(item, Many | Without):
             todo.append(item.item)
         else:
             yield item

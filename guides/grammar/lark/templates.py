@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ....errors import GrammarError
 from .names import Names
-from .syntax import Definition, Name, Pattern, Range, TemplateCall, Value
+from .syntax import Both, Definition, Name, Pattern, Range, TemplateCall, Value, Without
 
 Argument = Name | Pattern
 Arguments = Mapping[str, Argument]
@@ -35,6 +35,7 @@ class Templates:
         if isinstance(value, TemplateCall):
             return self._instance(value, arguments)
         if not isinstance(value, Name):
+            assert not isinstance(value, Both | Without), "operators of terminals stand in terminals"
             return value
         found = arguments.get(value.name, value)
         if isinstance(found, Name) and found.name not in self._generated:

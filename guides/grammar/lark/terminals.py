@@ -1,22 +1,27 @@
-"""Terminals of Lark's grammar language as nodes: no recursion, no empty text."""
+"""Terminals of Lark's grammar language as nodes: no recursion."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from ....errors import GrammarError
-from ...graph.lowering import is_nullable
+from ....errors import GrammarError, SchemaError
 from ...limits import spend
 from ...quoting.quotation import Quote
-from ...syntax import Node, Reference
-from ..grammar import nullable
-from .literals import range_node, text_node
+from ...syntax import EMPTY, Alternation, Literal, Node, Reference
+from ..combine import series
+from ..grammar import Part, references
+from ..inlining import substituted
+from .languages import common, shortest
+from .literals import pieces_of, range_node, text_node
 from .names import Names
 from .regexes import regex_node
 from .syntax import (
     STEPS_PER_PART,
+    Both,
+    Ending,
     Expression,
     Ignore,
+    Inline,
     LiteralText,
     Name,
     Pattern,
@@ -25,6 +30,7 @@ from .syntax import (
     Regex,
     TemplateCall,
     Value,
+    Without,
     fold,
     leaves,
 )
@@ -33,28 +39,26 @@ from .syntax import (
 class Terminals:
     """All defined terminals by name, in `nodes`; one that contains itself is refused.
 
-    contexts: what may be quoted, by name; quotes: what is, by the names of the rules that stand for it
+    contexts: what may be quoted, by name; parts: quotations and JSON values, by the names of their rules
     """
 
     def __init__(self, text: str, names: Names, contexts: Mapping[str, Quote]) -> None:
         self.text = text
         self.names = names
         self.contexts = contexts
-        self.quotes: dict[str, Quote] = {}
-        self.nodes = {
-            name: self.node(definition.body)
-            for name, definition in names.definitions.items()
-            if definition.name.is_terminal
-        }
-        self._refuse_recursion()
-        self._empty = nullable(self.nodes)
+        self.parts: dict[str, Part] = {}
+        self._embedded: dict[str, str] = {}
+        self.nodes: dict[str, Node] = {}
+        self._whole: dict[str, Node] = {}
+        for name in self._innermost_first():
+            self.nodes[name] = self.node(names.definitions[name].body)
 
     def node(self, body: Expression) -> Node:
         """The node of an expression inside a terminal."""
         return fold(body, self._leaf)
 
     def pattern(self, pattern: Pattern) -> Node:
-        """The node of a string, a range, a regular expression or a quotation."""
+        """The node of a string, a range, a regular expression, a quotation, or what JSON describes."""
         match pattern:
             case LiteralText():
                 return text_node(pattern, self.text)
@@ -64,59 +68,121 @@ class Terminals:
                 return range_node(pattern, self.text)
             case Quotation():
                 return self._quotation(pattern)
+            case Inline():
+                return self._schema(pattern) if pattern.directive == "%json" else self._substring(pattern)
 
     def _quotation(self, pattern: Quotation) -> Node:
         name = pattern.name
         if name.name not in self.contexts:
             known = ", ".join(map(repr, self.contexts)) or "none"
             raise GrammarError(f"there is no context {name.name!r}; contexts= has {known}", self.text, name.offset)
-        self.quotes[pattern.source] = self.contexts[name.name]
+        self.parts[pattern.source] = self.contexts[name.name]
         return Reference(pattern.source)
 
+    def _schema(self, pattern: Inline) -> Node:
+        from ...json_schema.embedded import EmbeddedSchema  # most grammars have no schema
+
+        try:
+            return self._part(pattern, lambda: EmbeddedSchema.of(pattern.text))
+        except SchemaError as error:
+            raise GrammarError(f"%json: {error}", self.text, pattern.offset) from None
+
+    def _substring(self, pattern: Inline) -> Node:
+        pieces = pieces_of(pattern, self.text)
+        if not pieces:
+            return EMPTY
+        quote = self._part(pattern, lambda: Quote("".join(pieces), tuple(map(len, pieces))))
+        return Alternation((EMPTY, quote))
+
+    def _part(self, pattern: Inline, make: Callable[[], Part]) -> Node:
+        """The rule of what JSON describes; one for all places where the same is written."""
+        known = self._embedded.get(pattern.source)
+        if known is None:
+            # No name that can be written has a space
+            known = self._embedded[pattern.source] = f"{pattern.directive} {len(self._embedded) + 1}"
+            self.parts[known] = make()
+        return Reference(known)
+
     def used(self, terminal: Name | Pattern) -> Node:
-        """The node of a terminal in a rule. GrammarError: it is not defined, or matches the empty text."""
+        """The node of a terminal in a rule. GrammarError: it is not defined."""
         if not isinstance(terminal, Name):
-            node = self.pattern(terminal)
-            if isinstance(terminal, Regex) and "" in nullable({"": node}):
-                raise self._empty_text("this regular expression", terminal.offset)
-            return node
-        offset = self.names.lookup(terminal).name.offset
-        if terminal.name in self._empty:
-            raise self._empty_text(f"the terminal {terminal.name!r}", offset)
+            return self.pattern(terminal)
+        self.names.lookup(terminal)
         return Reference(terminal.name)
 
     def ignored(self, statement: Ignore) -> Node:
         """The node of what `%ignore` names."""
-        body = statement.body
-        node = self.node(body)
-        if isinstance(body, Name):
-            return self.used(body)
-        if is_nullable(node, self._empty.__contains__):
-            raise self._empty_text("what is ignored", statement.offset)
-        return node
+        return self.node(statement.body)
+
+    def ended(self, body: Expression, ending: Ending) -> Node:
+        """The node of a rule of terminals that ends as soon as it can."""
+        whole = self.node(body)
+        if ending.mark is None:
+            return shortest(self._regular(whole, ending.offset))
+        mark = self.node(ending.mark)
+        stop = ""
+        if mark == EMPTY:
+            reason = f"{ending.how} has no text; give the one that ends the rule, or leave {ending.how} out"
+            raise GrammarError(reason, self.text, ending.offset)
+        if ending.how == "stop":
+            if not isinstance(mark, Literal):
+                reason = "what a rule stops at is a text in quotes, in one case; a pattern may be its suffix="
+                raise GrammarError(reason, self.text, ending.offset)
+            stop = mark.data.decode()
+        return shortest(self._regular(series([whole, mark]), ending.offset), stop)
 
     def _leaf(self, leaf: Value) -> Node:
-        if isinstance(leaf, LiteralText | Regex | Range | Quotation):
-            return self.pattern(leaf)
+        match leaf:
+            case Inline("%json"):
+                reason = "the values of a schema are no terminal, which is regular; write %json {...} in a rule"
+                raise GrammarError(reason, self.text, leaf.offset)
+            case Name() | TemplateCall():
+                return Reference(self._terminal(leaf).name)
+            case Without(item, offset):
+                return common([], [self._regular(self.node(item), offset)])
+            case Both():
+                return self._common(leaf)
+            case _:
+                return self.pattern(leaf)
+
+    def _common(self, both: Both) -> Node:
+        wanted: list[Node] = []
+        unwanted: list[Node] = []
+        for item in both.items:
+            inner, found = (item.item, unwanted) if isinstance(item, Without) else (item, wanted)
+            found.append(self._regular(self.node(inner), both.offset))
+        return common(wanted, unwanted)
+
+    def _regular(self, node: Node, offset: int) -> Node:
+        """The node with all terminals that it refers to in their places. GrammarError: it quotes."""
+        return substituted(node, {name: self._expanded(name, offset) for name in references(node)})
+
+    def _expanded(self, name: str, offset: int) -> Node:
+        if name in self.parts:
+            reason = f"{name} cannot be a part of what ends as soon as it can, nor stand beside & or ~"
+            raise GrammarError(f"{reason}; say what it may be by a regular expression", self.text, offset)
+        if name not in self._whole:
+            self._whole[name] = self._regular(self.nodes[name], offset)
+        return self._whole[name]
+
+    def _terminal(self, leaf: Name | TemplateCall) -> Name:
+        """The name of a terminal that is used in another. GrammarError: it is none, or is not defined."""
         name = leaf.name if isinstance(leaf, TemplateCall) else leaf
         if not name.is_terminal or isinstance(leaf, TemplateCall):
-            raise GrammarError(f"the rule {name.name!r} cannot be used inside a terminal", self.text, name.offset)
+            reason = f"the rule {name.name!r} cannot be used inside a terminal, nor in a rule that ends by an attribute"
+            raise GrammarError(reason, self.text, name.offset)
         self.names.lookup(name)
-        return Reference(name.name)
+        return name
 
-    def _empty_text(self, what: str, offset: int) -> GrammarError:
-        reason = f"{what} can match the empty text; let it match at least one character, and make its use optional"
-        return GrammarError(reason, self.text, offset)
-
-    def _refuse_recursion(self) -> None:
-        """Depth first along the references, with the path in a dict of our own, in order."""
-        finished: set[str] = set()
-        for root in self.nodes:
-            path = {root: self._inner(root)}
+    def _innermost_first(self) -> list[str]:
+        """The terminals, those before that others refer to. Depth first along the references, the path in a dict."""
+        finished: dict[str, None] = {}
+        for root, definition in self.names.definitions.items():
+            path = {root: self._inner(root)} if definition.name.is_terminal else {}
             while path:
                 name, rest = next(reversed(path.items()))
                 if name in finished or not rest:
-                    finished.add(name)
+                    finished[name] = None
                     path.popitem()
                     continue
                 inner = rest.pop()
@@ -125,7 +191,12 @@ class Terminals:
                     raise GrammarError(reason, self.text, inner.offset)
                 if inner.name not in finished:
                     path[inner.name] = self._inner(inner.name)
+        return list(finished)
 
     def _inner(self, terminal: str) -> list[Name]:
         spend(STEPS_PER_PART)
-        return [leaf for leaf in leaves(self.names.definitions[terminal].body) if isinstance(leaf, Name)]
+        found: list[Name] = []
+        for leaf in leaves(self.names.definitions[terminal].body):
+            if isinstance(leaf, Name | TemplateCall):
+                found.append(self._terminal(leaf))
+        return found

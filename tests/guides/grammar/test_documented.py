@@ -12,7 +12,9 @@ from random import Random
 
 import lark
 import pytest
+from trellm import Vocabulary
 from trellm.errors import GrammarError
+from trellm.guides import CFGGuide
 from trellm.guides.grammar import Grammar, check, parse_gbnf, parse_lark
 
 from ..chart.naive_grammar import accepts, viable
@@ -173,9 +175,12 @@ def fenced(kind: str) -> list[str]:
 
 
 def test_the_page_on_grammars_is_true() -> None:
-    greeting, keyword = fenced("lark")
+    greeting, thought, keyword = fenced("lark")
     assert accepts(parse_lark(greeting), b" HELLO  Ann,good night, Bob !")
     assert not accepts(parse_lark(greeting), b"helloAnn.")
+    thinking = CFGGuide(thought, Vocabulary.from_bytes())
+    assert thinking.is_accepting(thinking.read(thinking.start, b'so\n</think>{"city": "Bern"}'))
+    assert thinking.read(thinking.start, b"so\n</think>x") < 0
     names = parse_lark(f"start: NAME\n{keyword}")
     assert [text for text in (b"not", b"nothing", b"or", b"o") if accepts(names, text)] == [b"nothing", b"o"]
     (numbers,) = fenced("gbnf")

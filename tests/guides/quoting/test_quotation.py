@@ -14,6 +14,7 @@ from trellm import Quote, Vocabulary, generate, models
 from trellm.errors import LanguageError, OptionError, SchemaError
 from trellm.guides import JSONGuide, laws
 from trellm.guides.quoting.quotation import fragment_of_quote
+from trellm.guides.quoting.source import Occurrence, Span
 
 from ..vocabularies import SMALL
 from .naive_quoting import quotations
@@ -149,3 +150,10 @@ def test_a_quote_needs_a_context() -> None:
         Quote("ab", boundary="page")  # type: ignore[arg-type]
     with pytest.raises(LanguageError, match="the context is empty"):
         Quote("")
+
+
+def test_pieces_of_given_lengths() -> None:
+    quote = Quote("abcab", boundary=(2, 1, 2))
+    assert sorted(quote.examples(9)) == ["ab", "abc", "abcab", "c", "cab"]
+    assert Quote.of(json.loads(json.dumps(quote.as_json()))) == quote
+    assert quote.span("cab") == Span("cab", 2, 5, occurrences=(Occurrence(0, 2, 5),))
