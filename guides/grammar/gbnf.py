@@ -3,7 +3,8 @@
 White space, line ends included, only separates words: a rule goes on until the next `name ::=`. From ISO
 14977 come `=` for `::=`, an optional `;` after a rule, optional commas in a sequence, strings in single
 quotes and `(* comments *)`. Brackets mean what they mean in GBNF: `[...]` is a set of characters, `{m,n}`
-repeats.
+repeats. From XGrammar's EBNF come its macros, its escapes, names with points, and `(= ...)` at the end of a rule, what
+it expects after it, which changes nothing.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import NoReturn
 
 from ...errors import GrammarError, LimitError
 from ..limits import spend
+from ..quoting.quotation import Quote
 from ..syntax import Chars, Literal, Node, Reference, Repeat
 from .combine import characters, choice, is_character, series
-from .grammar import Grammar, check
-from .options import check_options, grammar_text
+from .grammar import Grammar, Part, check
+from .macros import MACROS, Call, Value, Word
+from .options import NO_TOKENS, REFUSED_ATTRIBUTES, check_options, grammar_text, refused_attribute
 
 _PATTERN = re.compile(
     r"""
@@ -27,20 +30,23 @@ _PATTERN = re.compile(
   | (?P<define> ::= | = )
   | (?P<string> " (?: \\. | [^"\\\n] )*+ " | ' (?: \\. | [^'\\\n] )*+ ' )
   | (?P<set> \[ (?: \\. | [^\]\\\n] )*+ \] )
-  | (?P<bounds> \{ \s*+ [0-9]++ \s*+ (?: , \s*+ [0-9]*+ \s*+ )? \} )
+  | (?P<bounds> \{ \s*+ [0-9]++ \s*+ (?: , \s*+ (?: -1 | [0-9]*+ ) \s*+ )? \} )
   | (?P<mark> [()|.*+?;,] )
     """,
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([ntr\\\"'\[\]-]))")
-_CONTROLS = {"n": 10, "t": 9, "r": 13}
+_CODES = r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|"
+_ESCAPE = re.compile(_CODES + r"([ntrbfave0/?\\\"'\[\]-]))")
+_ESCAPE_IN_SET = re.compile(_CODES + r"([ntrbfave0/?\\\"'\[\]^$.*+(){}|-]))")
+_CONTROLS = {"n": 10, "t": 9, "r": 13, "b": 8, "f": 12, "a": 7, "v": 11, "e": 27, "0": 0}
+_POINTED = re.compile(r"[\w.-]+")
 _MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 _DIGITS = 9
 # Of work: to read it, and to parse it
 STEPS_PER_WORD, STEPS_PER_CHARACTER = 150, 30
 
 
-_RULE = re.compile(r"^[^\S\n]*+[\w-]++\s*+::=", re.M)  # reads each character once
+_RULE = re.compile(r"^[^\S\n]*+([\w.-]++)(?:\[[^\]\n]*+\])?+\s*+::=", re.M)  # reads each character once
 
 
 def is_gbnf(text: str) -> bool:
@@ -64,7 +70,7 @@ def parse_gbnf(text: str, start: str = "root", *, max_rules: int = 100_000, max_
     for name in parser.references:
         if name.text not in parser.rules:
             raise GrammarError(f"the rule {name.text!r} is not defined", text, name.offset)
-    grammar = Grammar(parser.rules, start, parser.lines, text)
+    grammar = Grammar(parser.rules, start, parser.lines, text, parts=parser.parts)
     check(grammar)
     return grammar
 
@@ -100,6 +106,9 @@ class _Parser:
         self.max_depth = max_depth
         self.tokens = _tokenize(text)
         self.at = 0
+        pairs = zip(self.tokens, self.tokens[1:], strict=False)
+        self.defined = {token.text for token, after in pairs if after.kind == "define"}
+        self.parts: dict[str, Part] = {}
         self.newlines = [i for i, character in enumerate(text) if character == "\n"]
         self.rules: dict[str, Node] = {}
         self.lines: dict[str, int] = {}
@@ -125,6 +134,7 @@ class _Parser:
         if name.kind != "name":
             self.fail("a rule such as 'name ::= ...'")
         self.at += 1
+        self.refuse_attributes()
         if self.token.kind != "define":
             self.fail(f"'::=' after {name.text!r}")
         self.at += 1
@@ -143,7 +153,9 @@ class _Parser:
         groups = [_Group(None)]
         while True:
             group = groups[-1]
-            if self.mark("("):
+            if self.mark("(") and self.tokens[self.at + 1].text == "=":
+                self.expected(group)
+            elif self.mark("("):
                 if len(groups) > self.max_depth:
                     self.too_deep()
                 groups.append(_Group(self.token))
@@ -162,6 +174,79 @@ class _Parser:
             else:
                 group.items.append(self.repeated(self.atom(owner, group)))
 
+    def refuse_attributes(self) -> None:
+        """Raise GrammarError for what XGrammar has in brackets behind the name of a rule."""
+        if self.token.kind == "set":
+            for name in REFUSED_ATTRIBUTES:
+                if name in self.token.text:
+                    raise GrammarError(refused_attribute(name), self.text, self.token.offset)
+
+    def expected(self, group: _Group) -> None:
+        """Skip what is said to come after a rule, `(= ...)` at its end: it changes no texts."""
+        opening = self.token
+        self.at += 2
+        depth = 1
+        while depth and self.token.kind != "end":
+            depth += self.mark("(") - self.mark(")")
+            self.at += 1
+        if depth or group.opening is not None or not self.ends_rule():
+            reason = "what is expected after a rule, (= ...), stands at its end; leave it out, it changes nothing"
+            raise GrammarError(reason, self.text, opening.offset)
+
+    def call(self, name: _Token) -> Node:
+        """A macro, of which the name has been read."""
+        values: list[Value] = []
+        named: dict[str, Value] = {}
+        self.at += 1
+        while not self.mark(")"):
+            word = self.token
+            if word.kind == "name" and self.tokens[self.at + 1].text == "=":
+                self.at += 2
+                named[word.text] = self.argument(1)
+            else:
+                values.append(self.argument(1))
+            self.skip_comma()
+        self.at += 1
+
+        def fail(reason: str) -> NoReturn:
+            raise GrammarError(reason, self.text, name.offset)
+
+        def refer(word: Word) -> Node:
+            self.references.append(_Token("name", word.text, word.offset))
+            return Reference(word.text)
+
+        def quote(pieces: Quote) -> Node:
+            part = f"{name.text} {len(self.parts) + 1}"  # no name that can be written has a space
+            self.parts[part] = pieces
+            return Reference(part)
+
+        return MACROS[name.text](Call(values, named, refer, quote, fail))
+
+    def argument(self, depth: int) -> Value:
+        if depth > self.max_depth:
+            self.too_deep()
+        token = self.token
+        self.at += 1
+        if token.kind == "string":
+            return "".join(chr(code) for code, _ in self.codes(token, 1))
+        if token.kind == "name":
+            return Word(token.text, token.offset)
+        if token.text != "(":
+            self.at -= 1
+            self.fail("a text, a name or '(' among the arguments")
+        values: list[Value] = []
+        while not self.mark(")"):
+            values.append(self.argument(depth + 1))
+            self.skip_comma()
+        self.at += 1
+        return tuple(values)
+
+    def skip_comma(self) -> None:
+        if self.mark(","):
+            self.at += 1
+        elif not self.mark(")"):
+            self.fail("',' or ')' behind an argument")
+
     def ends_rule(self) -> bool:
         """Whether the rule is over: at the end, at `;`, which is skipped, or before the next `name ::=`."""
         if self.mark(";"):
@@ -173,6 +258,8 @@ class _Parser:
     def atom(self, owner: str, group: _Group) -> Node:
         token = self.token
         self.at += 1
+        if token.kind == "name" and token.text in MACROS and token.text not in self.defined and self.mark("("):
+            return self.call(token)
         if token.kind == "name" and self.token.kind != "define":
             self.references.append(token)
             return Reference(token.text)
@@ -208,7 +295,7 @@ class _Parser:
             raise GrammarError(f"a number of repeats has at most {_DIGITS} digits", self.text, token.offset)
         if not comma:
             return int(low), int(low)
-        if not high.strip():
+        if high.strip() in ("", "-1"):
             return int(low), None
         if int(high) < int(low):
             raise GrammarError(f"{token.text} is no range of repeats", self.text, token.offset)
@@ -245,9 +332,9 @@ class _Parser:
                 out.append((ord(self.text[at]), at))
                 at += 1
                 continue
-            match = _ESCAPE.match(self.text, at, end)
+            match = (_ESCAPE_IN_SET if token.kind == "set" else _ESCAPE).match(self.text, at, end)
             if match is None:
-                reason = r"unknown escape; expected \n, \t, \r, \\, \", \', \[, \], \-, \xHH, \uHHHH or \UHHHHHHHH"
+                reason = r"unknown escape; expected \n, \t, \r, \\, \", \', \[, \], \-, \?, \xHH, \uHHHH or \UHHHHHHHH"
                 raise GrammarError(reason, self.text, at)
             digits = match[1] or match[2] or match[3]
             code = int(digits, 16) if digits else _CONTROLS.get(match[4], ord(match[4]))
@@ -267,6 +354,7 @@ class _Parser:
 
 def _tokenize(text: str) -> list[_Token]:
     tokens: list[_Token] = []
+    pointed = {name for name in _RULE.findall(text) if "." in name}
     offset = 0
     closes = True
     while offset < len(text):
@@ -280,9 +368,13 @@ def _tokenize(text: str) -> list[_Token]:
         match = _PATTERN.match(text, offset)
         if match is None:
             raise GrammarError(_complaint(text[offset]), text, offset)
-        if match.lastgroup != "blank":
-            tokens.append(_Token(str(match.lastgroup), match.group(), offset))
-        offset = match.end()
+        kind, end = str(match.lastgroup), match.end()
+        if kind == "name" and pointed:
+            whole = _POINTED.match(text, offset)
+            end = whole.end() if whole is not None and whole.group() in pointed else end
+        if kind != "blank":
+            tokens.append(_Token(kind, text[offset:end], offset))
+        offset = end
     tokens.append(_Token("end", "", len(text)))
     return tokens
 
@@ -295,5 +387,5 @@ def _complaint(found: str) -> str:
     if found == "{":
         return "expected a number of repeats: {m}, {m,} or {m,n}"
     if found in "<!":
-        return "token references are not supported: a grammar speaks of text, whatever the tokens are"
+        return NO_TOKENS
     return f"unexpected character {found!r}; expected a name, a string, a set of characters or an operator"

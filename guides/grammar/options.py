@@ -8,6 +8,19 @@ from ...checks import brief, lone_surrogate
 from ...errors import GrammarError, OptionError
 from ..given import text_of
 
+NO_TOKENS = (
+    "special tokens are not supported: a grammar is about text, of which they are no part; let them stand around it, "
+    "as the markers of a TaggedGuide"
+)
+_NO_CAPTURE = "what a rule has read is not reported; leave it out, and find it in the text that was generated"
+REFUSED_ATTRIBUTES = {
+    "capture": _NO_CAPTURE,
+    "stop_capture": _NO_CAPTURE,
+    "max_tokens": "a rule is about text, whatever tokens spell it; bound its characters, as in [^\\n]{1,200}",
+    "temperature": "how tokens are chosen is no part of a grammar; give Sample(temperature=...) for the whole text",
+}
+"""Attributes of rules that other engines have, and what to do instead."""
+
 
 def grammar_text(text: Any) -> str:
     """The text of a grammar. Raises OptionError for what is no text, GrammarError for what no UTF-8 can have."""
@@ -17,6 +30,11 @@ def grammar_text(text: Any) -> str:
         reason = "this is a lone surrogate, which no text of UTF-8 can have"
         raise GrammarError(reason, text.encode(errors="replace").decode(), lone)
     return text
+
+
+def refused_attribute(name: str) -> str:
+    """What is wrong with an attribute that is refused."""
+    return f"the attribute {name!r} is not supported: {REFUSED_ATTRIBUTES[name]}"
 
 
 def check_options(start: Any, **limits: Any) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ....errors import GrammarError, LimitError
 from ...limits import spend
+from ..options import NO_TOKENS
 
 
 class Token(NamedTuple):
@@ -91,10 +92,7 @@ def _complaint(text: str, offset: int) -> str:
     if found == "'":
         return "strings are written in double quotes here"
     if found == "<":
-        return (
-            "special tokens are not supported: a grammar is about text, of which they are no part; let them stand "
-            "around it, as the markers of a TaggedGuide"
-        )
+        return NO_TOKENS
     if found == "@":
         return "a grammar cannot refer to others; write their rules here, and schemas as %json {...}"
     if found == ":":

@@ -7,6 +7,7 @@ from typing import Any, NoReturn, cast
 
 from ....errors import GrammarError, LimitError
 from ...limits import spend
+from ..options import REFUSED_ATTRIBUTES, refused_attribute
 from .lexer import Token, tokenize
 from .syntax import (
     Alternatives,
@@ -43,14 +44,6 @@ _KINDS = {
     "or_line": "'|'",
     "end": "the end of the grammar",
     **{directive: repr(directive) for directive in ("%json", "%regex", "%llguidance")},
-}
-# Attributes of rules that are refused, and what to do instead
-_NO_CAPTURE = "what a rule has read is not reported; leave it out, and find it in the text that was generated"
-_REFUSED_ATTRIBUTES = {
-    "capture": _NO_CAPTURE,
-    "stop_capture": _NO_CAPTURE,
-    "max_tokens": "a rule is about text, whatever tokens spell it; bound its characters, as in /[^\\n]{1,200}/",
-    "temperature": "how tokens are chosen is no part of a grammar; give Sample(temperature=...) for the whole text",
 }
 _ENDINGS = ("lazy", "suffix", "stop")
 # Options of llguidance, and the value under which they leave the language as it is; None: any
@@ -213,9 +206,8 @@ class _Parser:
         while not self.mark("]"):
             self.at += 1  # the bracket, or a comma
             token = self.take("rule", f"an attribute: {', '.join(_ENDINGS)}")
-            if token.text in _REFUSED_ATTRIBUTES:
-                reason = f"the attribute {token.text!r} is not supported: {_REFUSED_ATTRIBUTES[token.text]}"
-                raise GrammarError(reason, self.text, token.offset)
+            if token.text in REFUSED_ATTRIBUTES:
+                raise GrammarError(refused_attribute(token.text), self.text, token.offset)
             if token.text not in _ENDINGS or found is not None:
                 reason = f"{token.text!r} is no attribute" if found is None else "a rule ends in one way"
                 raise GrammarError(f"{reason}; give one of {', '.join(_ENDINGS)}", self.text, token.offset)

@@ -11,7 +11,7 @@ from ...syntax import EMPTY, Alternation, Literal, Node, Reference
 from ..combine import series
 from ..grammar import Part, references
 from ..inlining import substituted
-from .languages import common, shortest
+from ..languages import common, shortest
 from .literals import pieces_of, range_node, text_node
 from .names import Names
 from .regexes import regex_node

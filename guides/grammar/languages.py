@@ -1,0 +1,67 @@
+"""Regular parts of grammars as automata: what several have in common, texts up to where they end first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as ListOf
+
+import numpy as np
+
+from ...kernels.answers import DEAD
+from ..automata.atoms import segments_of
+from ..automata.byte_table import byte_table
+from ..automata.conditions import Automaton, Together, automaton
+from ..automata.minimise import minimise
+from ..automata.positions import too_many_states
+from ..syntax import NOTHING, Alternation, Literal, Node, Repeat, Sequence
+from .combine import characters
+
+MAX_STATES = 50_000
+ANY = characters([], negated=True)
+ANY_TEXT = Repeat(ANY, 0, None)
+
+
+def common(wanted: ListOf[Node], unwanted: ListOf[Node]) -> Node:
+    """The texts that are in all of the wanted languages and in none of the others. Raises LimitError."""
+    flags = [True] * len(wanted) + [False] * len(unwanted)
+    return _table(automaton(Together([*wanted, *unwanted]), flags, MAX_STATES))
+
+
+def shortest(node: Node, stop: str = "") -> Node:
+    """The texts of which no beginning is a text too, without the stop at their end. Raises LimitError."""
+    machine = automaton(Together([node]), [True], MAX_STATES)
+    rows = [
+        [DEAD] * len(machine.atoms) if accepting else row
+        for row, accepting in zip(machine.rows, machine.accepting, strict=True)
+    ]
+    ends = machine.accepting
+    for char in reversed(stop):
+        atom = next(atom for atom, ranges in enumerate(machine.atoms) if _is_in(ord(char), ranges))
+        ends = [row[atom] != DEAD and ends[row[atom]] for row in rows]
+    return _table(Automaton(machine.atoms, rows, ends))
+
+
+def free_of(marks: ListOf[str]) -> Node:
+    """The texts that contain none of the marks. Raises LimitError."""
+    return common([], [_containing(marks)]) if marks else ANY_TEXT
+
+
+def up_to(mark: str, marks: ListOf[str], refused: ListOf[str]) -> Node:
+    """The texts that end with a mark, before which is none of several, and contain none that is refused."""
+    unwanted = [Sequence((_containing(marks), ANY)), *([_containing(refused)] if refused else [])]
+    return common([Sequence((ANY_TEXT, Literal(mark.encode())))], unwanted)
+
+
+def _containing(marks: ListOf[str]) -> Node:
+    any_of = Alternation(tuple(Literal(mark.encode()) for mark in marks))
+    return Sequence((ANY_TEXT, any_of, ANY_TEXT))
+
+
+def _is_in(code: int, ranges: ListOf[tuple[int, int]]) -> bool:
+    return any(low <= code <= high for low, high in ranges)
+
+
+def _table(machine: Automaton) -> Node:
+    transitions, accepting = minimise(np.array(machine.rows, np.int32), np.array(machine.accepting, np.bool_))
+    if not accepting.any():
+        return NOTHING
+    return byte_table(segments_of(machine.atoms), transitions, accepting, MAX_STATES, too_many_states)

@@ -1,0 +1,114 @@
+"""The macros of XGrammar's EBNF: `TagDispatch`, `Substring`, `Regex`; those of tokens are refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ...errors import PatternError
+from ..quoting.quotation import Quote
+from ..regex import parse
+from ..syntax import EMPTY, Alternation, Node, Repeat
+from ..syntax import Sequence as InOrder
+from .languages import free_of, up_to
+from .options import NO_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A name, a number, true or false among the arguments of a macro."""
+
+    text: str
+    offset: int
+
+
+Value = str | Word | tuple["Value", ...]
+"""An argument: a text, a word, or several in brackets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A macro with its arguments.
+
+    refer: gives the node of the rule that a word names; quote: that of what is quoted; fail: raises GrammarError
+    """
+
+    values: Sequence[Value]
+    named: Mapping[str, Value]
+    refer: Callable[[Word], Node]
+    quote: Callable[[Quote], Node]
+    fail: Callable[[str], NoReturn]
+
+    def texts(self, values: Sequence[Value], what: str) -> list[str]:
+        """The values, which are texts that are not empty. Raises GrammarError for anything else."""
+        found = [value for value in values if isinstance(value, str) and value]
+        if len(found) < len(values):
+            self.fail(f"{what} are texts in double quotes, none of them empty")
+        return found
+
+    def only(self, *names: str) -> None:
+        """Raise GrammarError for arguments with other names."""
+        for name in self.named:
+            if name not in names:
+                known = f"its arguments with names are {', '.join(names)}" if names else "none here has a name"
+                self.fail(f"the argument {name!r} is not supported; {known}")
+
+
+def _tag_dispatch(call: Call) -> Node:
+    """Free text in which triggers begin rules; those and what is excluded are not in it otherwise."""
+    call.only("loop_after_dispatch", "excludes")
+    rules: dict[str, list[Node]] = {}
+    for pair in call.values:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Word)):
+            call.fail('each argument of TagDispatch is a trigger with its rule, as in ("<tool>", tool)')
+        (trigger,) = call.texts(pair[:1], "triggers")
+        rules.setdefault(trigger, []).append(call.refer(pair[1]))
+    for trigger in rules:
+        for other in rules:
+            if trigger != other and trigger in other:
+                call.fail(f"the trigger {trigger!r} is a part of the trigger {other!r}; give them no common text")
+    given = call.named.get("excludes", ())
+    excluded = call.texts(given if isinstance(given, tuple) else (given,), "what TagDispatch excludes")
+    loops = call.named.get("loop_after_dispatch", Word("true", 0))
+    if not isinstance(loops, Word) or loops.text not in ("true", "false"):
+        call.fail("loop_after_dispatch is true or false")
+    free = free_of([*rules, *excluded])
+    parts = [InOrder((up_to(each, list(rules), excluded), Alternation(tuple(after)))) for each, after in rules.items()]
+    if loops.text == "false":
+        return Alternation((free, *parts))
+    return InOrder((Repeat(Alternation(tuple(parts)), 0, None), free)) if parts else free
+
+
+def _substring(call: Call) -> Node:
+    """Some of the texts in a row, or none."""
+    call.only()
+    pieces = call.texts([text for text in call.values if text != ""], "the arguments of Substring")
+    quote = Quote("".join(pieces), tuple(map(len, pieces))) if pieces else None
+    return EMPTY if quote is None else Alternation((EMPTY, call.quote(quote)))
+
+
+def _regex(call: Call) -> Node:
+    """What a pattern matches as a whole; its classes are of ASCII, and its dot takes ends of lines too."""
+    call.only()
+    if len(call.values) != 1 or not isinstance(call.values[0], str):
+        call.fail("Regex takes one pattern, a text in double quotes")
+    try:
+        return parse(call.values[0], flags=re.ASCII | re.DOTALL)
+    except PatternError as error:
+        call.fail(f"in the pattern of Regex: {error.reason}")
+
+
+def _tokens(call: Call) -> Node:
+    call.fail(NO_TOKENS)
+
+
+MACROS: dict[str, Callable[[Call], Node]] = {
+    "TagDispatch": _tag_dispatch,
+    "Substring": _substring,
+    "Regex": _regex,
+    "Token": _tokens,
+    "ExcludeToken": _tokens,
+    "TokenTagDispatch": _tokens,
+}
