@@ -207,7 +207,7 @@ class EcmaReader(PatternReader):
         """Names what stands behind `(?`."""
         rest = self.text[offset + 2 : offset + 4]
         if rest.startswith(">"):
-            self.fail("atomic groups are not supported: what they match depends on the search", offset)
+            self.fail("atomic groups are not supported: ECMA-262 has none", offset)
         if rest.startswith("("):
             self.fail("conditionals are not supported: what they match is not a regular language", offset)
         if rest == "P<":

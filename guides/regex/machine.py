@@ -199,6 +199,6 @@ def _sets_of(tree: Tree, found: set[Ranges]) -> None:
 def too_many_states(max_states: int) -> LimitError:
     """The error for a pattern whose conditions take too large an automaton."""
     return LimitError(
-        f"looking around makes this pattern an automaton of more than {max_states:,} states, which is fixed; "
-        "look over fewer characters, or say what may follow without looking around"
+        f"looking around, or an atomic group, makes this pattern an automaton of more than {max_states:,} states, "
+        "which is fixed; look over fewer characters, or say what may follow without looking around"
     )

@@ -40,6 +40,8 @@ _NO_BOUNDARY_IN_EMPTY_TEXT = re.search(r"\B", "") is not None
 class PythonReader(PatternReader):
     """Reads the dialect of `re`, and `\\p{...}` as the `regex` package has it."""
 
+    has_atomic = True
+
     def literal(self, end: int) -> None:
         """Characters as they are; in verbose mode white space, or a comment, is skipped."""
         if self.flags & VERBOSE and self.text[self.at] in _BLANK_OR_COMMENT:
@@ -202,9 +204,9 @@ class PythonReader(PatternReader):
                 self.at += 2 + len(opening)
                 self.open_group(look, offset, self.flags)
                 return
-        if rest.startswith(":"):
+        if rest.startswith((":", ">")):
             self.at += 3
-            self.open_group(None, offset, self.flags)
+            self.open_group(None, offset, self.flags, atomic=rest.startswith(">"))
         elif rest.startswith("#"):
             comment = re.compile(_COMMENT).match(self.text, offset)
             if comment is None:
@@ -236,8 +238,6 @@ class PythonReader(PatternReader):
 
     def refuse_irregular(self, rest: str, offset: int) -> None:
         """Names what `re` or its relatives have behind `(?`, and no regular language has."""
-        if rest.startswith(">"):
-            self.fail("atomic groups are not supported: what they match depends on the search", offset)
         if rest.startswith("("):
             self.fail("conditionals are not supported: what they match is not a regular language", offset)
         if rest[:1] in ("R", "&") or rest[:1].isdigit() or (rest[:1] in ("+", "-") and rest[1:].isdigit()):

@@ -9,9 +9,10 @@ from typing import ClassVar, NamedTuple, NoReturn
 from ...errors import LimitError, PatternError
 from ..automata.charsets import ALL, NOT_NEWLINE, negate, normalise, single
 from ..limits import spend
-from ..syntax import Chars, Literal, Ranges
+from ..syntax import Chars, Literal, Ranges, Repeat
+from .atomic import Atomic, Lazy
 from .casing import Folding, cases_of, ignoring_case
-from .tree import LINE_START, TEXT_START, Tree, character, chars, concat, either, look, repeat
+from .tree import LINE_START, TEXT_START, LookaroundLoop, Tree, character, chars, concat, either, look, repeat
 
 IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = (int(flag) for flag in (re.I, re.M, re.S, re.X, re.A))
 MAX_DEPTH = 100
@@ -40,6 +41,7 @@ class OpenGroup(NamedTuple):
     branches: list[Tree]
     flags: int
     look: tuple[bool, bool] | None  # ahead, negative
+    atomic: bool
     offset: int
     names: int
 
@@ -47,6 +49,8 @@ class OpenGroup(NamedTuple):
 class PatternReader(ABC):
     """Reads one pattern; dialects add escapes, sets, and what follows `(?`."""
 
+    has_atomic: ClassVar[bool] = False
+    """Whether the dialect has atomic groups and possessive repeats."""
     counts_form: ClassVar[str] = r"\{(?:([0-9]+)|([0-9]*),([0-9]*))\}"
 
     def __init__(self, text: str, flags: int) -> None:
@@ -61,6 +65,7 @@ class PatternReader(ABC):
         self.before = NOTHING_BEFORE
         self.known_sets: dict[tuple[str, int], Tree] = {}
         self.known_groups: dict[tuple[str, int], Tree] = {}
+        self.lazy: Lazy = {}
 
     @abstractmethod
     def escape(self) -> None:
@@ -196,14 +201,14 @@ class PatternReader(ABC):
 
     # Groups and alternatives
 
-    def open_group(self, look: tuple[bool, bool] | None, offset: int, flags: int) -> None:
+    def open_group(self, look: tuple[bool, bool] | None, offset: int, flags: int, *, atomic: bool = False) -> None:
         """Begins a group or a look-around whose contents start here."""
         if len(self.stack) == MAX_DEPTH:
             raise LimitError(
                 f"the pattern nests groups deeper than {MAX_DEPTH} levels (at offset {offset}); this limit "
                 "is fixed, so write the pattern with fewer levels"
             )
-        self.stack.append(OpenGroup(self.items, self.branches, self.flags, look, offset, len(self.names)))
+        self.stack.append(OpenGroup(self.items, self.branches, self.flags, look, atomic, offset, len(self.names)))
         self.items, self.branches, self.flags = [], [], flags
         self.before = NOTHING_BEFORE
 
@@ -224,6 +229,7 @@ class PatternReader(ABC):
         frame = self.stack.pop()
         self.items, self.branches, self.flags = frame.items, frame.branches, frame.flags
         if frame.look is None:
+            tree = Atomic(self.lazy).group(tree) if frame.atomic else tree
             self.push(tree)
             if len(self.known_groups) < MAX_KNOWN and len(self.names) == frame.names:
                 self.known_groups[self.text[frame.offset : self.at], self.flags] = tree
@@ -253,7 +259,7 @@ class PatternReader(ABC):
     # Quantifiers
 
     def quantifier(self) -> None:
-        """`*`, `+`, `?`, with a `?` behind them that changes the order of search, not the language."""
+        """`*`, `+`, `?`, with a `?` behind them that changes the order of search, or a `+` that leaves it one way."""
         char = self.text[self.at]
         low, high = (0, 1) if char == "?" else (0, None) if char == "*" else (1, None)
         self.apply(low, high, self.at + 1)
@@ -293,8 +299,12 @@ class PatternReader(ABC):
             self.fail("two quantifiers in a row: put the first repeat in a group (?:...) to repeat it", self.at)
         following = self.text[end : end + 1]
         if following == "+":
-            self.fail("possessive quantifiers are not supported: what they match depends on the search", self.at)
-        self.at = end + (following == "?")
+            if not self.has_atomic:
+                self.fail("possessive quantifiers are not supported: ECMA-262 has none", self.at)
+            item = Atomic(self.lazy).possessive(self.items[-1], low, high)
+        elif following == "?" and isinstance(item, (Repeat, LookaroundLoop)) and item is not self.items[-1]:
+            self.lazy[id(item)] = item
+        self.at = end + (following in ("?", "+"))
         self.items[-1] = item
         self.before = QUANTIFIED
 

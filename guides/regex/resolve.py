@@ -67,13 +67,13 @@ def _simplify_items(items: tuple[Tree, ...], left: Side, right: Side) -> list[Tr
 
 def _join(item: Tree, beyond: Side, ahead: bool, optional: bool = False) -> Side:
     """What one sees looking at `item` with `beyond` behind it."""
-    ranges, nullable = _edge(item, ahead)
+    ranges, nullable = edge_of(item, ahead)
     if nullable or optional:
         return Side(union(ranges, beyond.chars), beyond.edge)
     return Side(ranges, False)
 
 
-def _edge(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
+def edge_of(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
     """(The first, or last, characters of its texts; whether a text may be empty); at least those."""
     spend(STEPS_PER_NODE)
     if isinstance(tree, Chars):
@@ -87,7 +87,7 @@ def _edge(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
     if isinstance(tree, (Sequence, Concat)):
         found: Ranges = ()
         for item in tree.items if ahead else reversed(tree.items):
-            ranges, nullable = _edge(item, ahead)
+            ranges, nullable = edge_of(item, ahead)
             found = union(found, ranges)
             if not nullable:
                 return found, False
@@ -95,11 +95,11 @@ def _edge(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
     if isinstance(tree, (Alternation, Either)):
         found, empty = (), False
         for item in tree.items:
-            ranges, nullable = _edge(item, ahead)
+            ranges, nullable = edge_of(item, ahead)
             found, empty = union(found, ranges), empty or nullable
         return found, empty
     if isinstance(tree, (Repeat, LookaroundLoop)):
-        ranges, nullable = _edge(tree.item, ahead)
+        ranges, nullable = edge_of(tree.item, ahead)
         return ranges, nullable or tree.min == 0
     return (), True
 
@@ -109,7 +109,7 @@ def _decide(look: Look, left: Side, right: Side) -> bool | None:
     side = right if look.ahead else left
     found = _matches_empty(look.body, left, right)
     if not found:
-        edge = _edge(look.body, look.ahead)[0]
+        edge = edge_of(look.body, look.ahead)[0]
         spend(len(edge) + len(side.chars))
         seen = intersect(edge, side.chars)
         if seen:
