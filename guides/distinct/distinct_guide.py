@@ -23,7 +23,7 @@ from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT_ESCAPE, WORD, JSONTrail,
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
 from .settled import NO_SIGNATURE, RememberedPlace
 from .trail import SPACE
-from .values import ARRAY, OBJECT, word_of
+from .values import OBJECT, word_of
 
 Copying = Callable[[], Mask]
 """Makes a copy of the chart's mask, which is mostly not needed."""
@@ -197,7 +197,11 @@ class DistinctGuide(RememberingGuide):
             tried.update(closers.get(text[len(piece) :], ()))
         if not self._continuations.bounds.is_robust(state):
             tried.update(self._summaries.spelling_on(piece, targets.beginning(piece)))
-        return () if targets.written is None else tuple(sorted(targets.written.ends(piece, closers.keys())))
+        ends = [] if targets.written is None else targets.written.ends(piece, closers.keys())
+        if self._items.beside_free:
+            tried.update(token for rest in ends for token in closers[rest])
+            return ()
+        return tuple(sorted(ends))
 
     def _end_word(self, state: int, trail: JSONTrail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
         """As `_end_string`, of a number, or true, false or null, before what may end one."""
@@ -206,8 +210,9 @@ class DistinctGuide(RememberingGuide):
         ends, tokens = self._effects.met_words(self._effects.narrow(state, allowed), begin, targets)
         tried.update(tokens)
         found: list[bytes] = []
+        refused = None if self._items.beside_free else targets.written
         for head in ends:
-            if frame.kind is ARRAY and frame.written is not None and word_of(begin + head) in frame.written:
+            if refused is not None and word_of(begin + head) in refused:
                 found.append(head)
             else:
                 tried.update(self._summaries.enders[head])
@@ -225,6 +230,7 @@ class DistinctGuide(RememberingGuide):
     def _refuse(self, state: int, mask: Mask) -> None:
         """Take tokens from a mask that have something twice, outside of what is remembered."""
         with self._meter:
+            mask &= self._summaries.inside
             if self._automaton.chart.states.item(state, KEPT) < 0:
                 self._automaton.keep(np.array([state], np.int32))
             found = mask & self._refusable(state)
@@ -377,6 +383,7 @@ class DistinctGuide(RememberingGuide):
                 below = self._tables.below(node)
                 return np.full(int(below.stop - below.start), DEAD, np.int32)
             after = self._closing.after_tokens(place[0], node)
+            after[self._summaries.outside[self._tables.trie.ids[self._tables.below(node)]]] = DEAD
             self._automaton.keep(after)
             for at, data in self._rests(place, after, node):
                 after[at] = self._number(state, data, after.item(at))

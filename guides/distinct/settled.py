@@ -30,7 +30,7 @@ from .frames import (
     more_of,
 )
 from .summaries import BETWEEN, ESCAPE, STRING, TokenSummaries
-from .trail import Completed, JSONTrails
+from .trail import NO_PLACES, Completed, JSONTrails
 from .values import ARRAY, OBJECT
 
 EACH_LOOK, EACH_TOKEN = 3000, 50
@@ -236,7 +236,7 @@ class SettledSpots:
 
     def _look_behind(self, state: int, rest: bytes) -> frozenset[bytes] | None:
         array, log = OpenContainer(None, ARRAY, self._trails.nothing, 0), list[Completed]()
-        at, _ = self._trails.read(JSONTrail(array, AFTER), rest, 0, lambda _: False, log)
+        at, _ = self._trails.read(JSONTrail(array, AFTER), rest, 0, NO_PLACES, log)
         whole = [each.value for each in log if not each.is_name]
         items = frozenset(value for value in whole if isinstance(value, bytes))
         if at is None or len(items) < len(whole) or (items and not self._trails.canonical):

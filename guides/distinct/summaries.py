@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...kernels.chart.ways import TokenBytes
 from ...tokenizers_adapter import Vocabulary
+from ..graph.utf8 import EQUAL_ITEM
 from ..lift.tables import VocabularyTables
 from ..locks import new_lock
 
@@ -89,6 +90,7 @@ class TokenSummaries:
     closers: what tokens have before a quote that may end a string, with the tokens
     enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
     quoted, ending: the tokens with a quote, those that may end a word; powers: with an e; with_comma: with a comma
+    outside: bool [tokens], those with a byte that no text has; inside: the others
     shifting: from BETWEEN and STRING, those that may end a container, or have a string in whole
     opening: those of them that have a bracket before it, or space in front
     readers, effects: what `Effects` of several guides have in common; lock: hold it meanwhile
@@ -127,6 +129,8 @@ class TokenSummaries:
         self.effects: dict[Any, Any] = {}
         self.longest_token = int(texts.lengths.max(initial=0))
         self.quoted = self.packed(quoted)
+        self.outside = texts.of(bytes((EQUAL_ITEM,))) > 0
+        self.inside = ~self.packed(np.flatnonzero(self.outside))
         ending = at_once.copy()
         ending[[token for head, tokens in self.enders.items() if head for token in tokens]] = True
         self.ending = self.packed(np.flatnonzero(ending))
