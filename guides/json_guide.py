@@ -262,7 +262,7 @@ class WatchingJSONGuide(DistinctGuide, JSONGuide):
             remembers_names=watch.names,
             canonical=form.escapes == "canonical",
             by_bytes=watch.repeating or watch.names,
-            told_by_byte=watch.told_by_byte,
+            beside_free=watch.beside_free,
             open_names=watch.open_names,
             scarce_names=watch.scarce_names,
         )

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 from ...kernels.answers import DEAD
 from ...kernels.chart.interning import HI, LO
-from ...kernels.chart.layout import ENTRY, ENTRY_TARGET, OWN_RETURN_SET, ROOT, RULE
+from ...kernels.chart.layout import ENTRY, ENTRY_TARGET, OWN_RETURN_SET
 from ..chart.automaton import ChartAutomaton
-from ..chart.sites import open_nodes, returns
+from ..graph.utf8 import EQUAL_ITEM
 from ..lift.lifted_guide import MAX_STEPS
-from ..limits import spend
-
-EACH_LOOK = 2000
-"""Steps of work that it takes to find out what a byte has begun."""
 
 
 class Beginnings:
     """Says where rules are called that return to the nodes that are watched; hold the automaton's lock.
 
     marks: nodes, also those that are made later
-    by_byte: whether that takes the byte behind, as other values may begin there that are not watched
+    beside_free: whether something that is not watched may stand at the same place
     """
 
-    def __init__(self, automaton: ChartAutomaton, marks: set[int], *, by_byte: bool = False) -> None:
+    def __init__(self, automaton: ChartAutomaton, marks: set[int], *, beside_free: bool = False) -> None:
         self._automaton = automaton
         self._marks = marks
-        self._by_byte = by_byte
+        self.beside_free = beside_free
         self._known: dict[int, bool] = {}
-        self._known_by_byte: dict[tuple[int, int], bool] = {}
 
     def may_be(self, state: int) -> bool:
         """Whether something that is watched may begin in a state of the chart."""
-        known = self._known.get(state)
+        known = state != DEAD and self._known.get(state)
         if known is None:
             if len(self._known) >= MAX_STEPS:
                 self._known.clear()
@@ -42,41 +37,49 @@ class Beginnings:
             known = self._known[state] = not self._marks.isdisjoint(targets)
         return known
 
-    def begins(self, state: int, byte: int) -> bool:
-        """Whether what is watched begins in a state of the chart with a byte, with which nothing else begins."""
-        if not self._by_byte or not self.may_be(state):
-            return self.may_be(state)
-        known = self._known_by_byte.get((state, byte))
-        if known is None:
-            if len(self._known_by_byte) >= MAX_STEPS:
-                self._known_by_byte.clear()
-            known = self._known_by_byte[state, byte] = self._is_open(state, self._automaton.step(state, byte))
-        return known
+    def places(self, state: int, data: bytes) -> ChartPlaces:
+        """The places within a text that is read in a state of the chart."""
+        return ChartPlaces(self._automaton, self, state, data)
 
-    def _is_open(self, state: int, after: int) -> bool:
-        """Whether rules that were called in a state, and return to watched nodes, are open in the one after it."""
-        spend(EACH_LOOK)
-        state, after = self._automaton.ready(state), self._automaton.ready(after)
-        if after == DEAD:
-            return False
-        chart, nodes = self._automaton.chart, self._automaton.graph_arrays.nodes
-        called = chart.words.item(chart.states.item(state, LO) + OWN_RETURN_SET)
-        returning = {each for each in returns(chart, called) if each.target in self._marks}
-        ends, rules = {each[1:] for each in returning}, {each.rule for each in returning}
-        todo = [(nodes.item(node, RULE), return_set) for node, return_set in open_nodes(chart, after)]
-        seen = set(todo)
-        while todo:
-            rule, return_set = todo.pop()
-            if return_set == called:
-                if rule in rules:
-                    return True
-                continue
-            for callee, target, count, outer in returns(chart, return_set) if return_set != ROOT else ():
-                # What ends with the rule itself returns at once to whoever called that.
-                if callee == rule and (target, count, outer) in ends:
-                    return True
-                site = nodes.item(target, RULE), outer
-                if callee == rule and site not in seen:
-                    seen.add(site)
-                    todo.append(site)
-        return False
+
+class ChartPlaces:
+    """The states of a chart within a text, as `trail.Places` says.
+
+    Items of arrays may differ, or else need not: the chart reads both. Once two are equal it goes on without the arrays
+    in which they must differ: behind items of all others `EQUAL_ITEM` leads on.
+    """
+
+    __slots__ = ("_automaton", "_begun", "_data", "_has_left", "_items", "_state")
+
+    def __init__(self, automaton: ChartAutomaton, items: Beginnings, state: int, data: bytes) -> None:
+        self._automaton = automaton
+        self._items = items
+        self._data = data
+        # The state that was known last, and where
+        self._state = state
+        self._begun = 0
+        self._has_left = False
+
+    def before(self, at: int) -> int:
+        """The state before a place."""
+        begun = self._begun
+        return self._automaton.read(self._state, self._data[begun:at]) if at > begun else self._state
+
+    def may_differ(self, at: int) -> bool:
+        """As `trail.Places` says."""
+        return self._items.may_be(self.before(at))
+
+    def is_free(self, at: int) -> bool:
+        """As `trail.Places` says."""
+        return self._items.beside_free and not self.may_differ(at)
+
+    def leave(self, at: int) -> bool:
+        """As `trail.Places` says."""
+        after = self._automaton.step(self.before(at), EQUAL_ITEM) if self._items.beside_free else DEAD
+        if after != DEAD:
+            self._state, self._begun, self._has_left = after, at, True
+        return after != DEAD
+
+    def last(self, after: int) -> int:
+        """The state behind all of the text, which is `after` if nothing was left; DEAD if the text leads nowhere."""
+        return self.before(len(self._data)) if self._has_left else after

@@ -5,14 +5,16 @@ search is needed for a way on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...kernels.answers import DEAD
 from ...kernels.chart.ways import least_texts
 from ..chart.automaton import ChartAutomaton
+from ..graph.utf8 import EQUAL_ITEM
 from ..limits import spend
+from .beginnings import Beginnings
 from .frames import (
     COLON,
     ITEM,
@@ -64,13 +66,13 @@ class NextBytes(NamedTuple):
 class CardinalityBounds:
     """What states of one guide's chart may come to; hold the automaton's lock.
 
-    differ: whether the items of an array must differ of which the first begins in a state of the chart with a byte
+    items: where items of arrays begin that must differ
     """
 
-    def __init__(self, automaton: ChartAutomaton, trails: JSONTrails, differ: Callable[[int, int], bool]) -> None:
+    def __init__(self, automaton: ChartAutomaton, trails: JSONTrails, items: Beginnings) -> None:
         self._automaton = automaton
         self._trails = trails
-        self._differ = differ
+        self._items = items
         self._bounds: dict[tuple[int, bool], int] = {}
         self._robust: dict[int, bool] = {}
         self._nexts: dict[int, NextBytes] = {}
@@ -79,13 +81,17 @@ class CardinalityBounds:
         self._names: dict[tuple[int, bytes | None], bytes | None] = {}
         self._roomy: dict[_Place, frozenset[bytes] | None] = {}
 
-    def read(self, state: int, trail: JSONTrail, byte: int) -> tuple[JSONTrail | None, int]:
-        """As `JSONTrails.read`, of a byte."""
-        return self._trails.read(trail, bytes((byte,)), 0, lambda _: self._differ(state, byte))
+    def read(self, state: int, trail: JSONTrail, byte: int, after: int) -> tuple[JSONTrail | None, int]:
+        """The trail after a byte, which leads to `after` in the chart, and the state there; DEAD if it must not be."""
+        data = bytes((byte,))
+        places = self._items.places(state, data)
+        found, end = self._trails.read(trail, data, 0, places)
+        return found, DEAD if end < 0 else places.last(after)
 
     def after(self, state: int) -> tuple[list[int], list[int]]:
         """The bytes that may follow a state, and the states after them, which stay."""
         after = self._automaton.transitions(state)
+        after[EQUAL_ITEM] = DEAD
         data = np.flatnonzero(after >= 0)
         spend(EACH + EACH_BYTE * len(data))
         return data.tolist(), after[data].tolist()
@@ -129,12 +135,15 @@ class CardinalityBounds:
 
         Looks at one string after the other, which are not many more than those to be avoided.
         """
+        # As a part of a container that is another one for what comes later, or where an item may be equal after all, it
+        # may come to those, too.
+        is_told = not (trail.frame.rivals or self._items.beside_free)
         if trail.mode not in (TEXT, NAME_TEXT) or not self._trails.canonical:
             return None
         targets, todo = trail.frame.targets, [(state, self._trails.piece(trail))]
         for _ in range(MOST_LISTED):
             if not todo:
-                return False
+                return False if is_told else None
             spend(200)
             place, text = todo.pop()
             ends, onward = self._onward(place)
@@ -311,8 +320,8 @@ class CardinalityBounds:
                 if is_text and byte not in b'"\\' and (target, trail.mode) in seen:
                     continue
                 reads += 1
-                found, _ = self.read(place, trail, byte)
-                if found is None or (target, found.mode) in seen:
+                found, behind = self.read(place, trail, byte, target)
+                if found is None or behind != target or (target, found.mode) in seen:
                     continue
                 outermost = _outermost(found.frame)
                 if outermost.length and kind is ARRAY:

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.answers import NEVER
+from ...kernels.answers import DEAD, NEVER
 from ...kernels.chart.ways import TokenBytes, follow, follow_each
 from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
 from ..limits import spend
+from .beginnings import Beginnings
 from .cardinality import EACH, MAX_KNOWN, CardinalityBounds, note
 from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, PARTIAL, STRINGS, TEXT, WORD, JSONTrail, OpenContainer, joined
 from .trail import SPACE, JSONTrails
@@ -34,13 +35,16 @@ EACH_FOLLOWED = 50
 class ChartSteps:
     """Where tokens lead from the states of one guide's chart; hold the automaton's lock.
 
-    prepare: makes a state of the chart one that kernels can look at
+    prepare: makes a state of the chart one that kernels can look at; outside: the tokens that no text has
     """
 
-    def __init__(self, automaton: ChartAutomaton, tokens: TokenBytes, prepare: Callable[[int], int]) -> None:
+    def __init__(
+        self, automaton: ChartAutomaton, tokens: TokenBytes, prepare: Callable[[int], int], outside: NDArray[np.bool_]
+    ) -> None:
         self._automaton = automaton
         self._tokens = tokens
         self._prepare = prepare
+        self._outside = outside
         self._known: dict[int, int] = {}
 
     def after(self, state: int, token: int) -> int:
@@ -48,7 +52,8 @@ class ChartSteps:
         key = state << 32 | token
         known = self._known.get(key)
         if known is None:
-            known = self._automaton.run(follow, self._tokens, self._prepare(state), token)
+            is_outside = self._outside.item(token)
+            known = DEAD if is_outside else self._automaton.run(follow, self._tokens, self._prepare(state), token)
             note(self._known, [key], known)
         return known
 
@@ -56,25 +61,24 @@ class ChartSteps:
         """As `after`, of several tokens, in one call: int32."""
         spend(EACH_FOLLOWED * len(tokens))
         after = np.full(len(tokens), NEVER, np.int32)
-        self._automaton.run(follow_each, self._tokens, self._prepare(state), np.asarray(tokens, np.int32), after)
+        asked = np.asarray(tokens, np.int32)
+        self._automaton.run(follow_each, self._tokens, self._prepare(state), asked, after)
+        after[self._outside[asked]] = DEAD
         return after
 
 
 class Continuations:
     """Searches from states of one guide; hold the automaton's lock.
 
-    differ: whether the items of an array must differ of which the first begins in a state of the chart with a byte
+    items: where items of arrays begin that must differ
     closing: the distances of the chart's states, as far as it knows
     """
 
-    def __init__(
-        self, automaton: ChartAutomaton, trails: JSONTrails, differ: Callable[[int, int], bool], closing: Closing
-    ) -> None:
+    def __init__(self, automaton: ChartAutomaton, trails: JSONTrails, items: Beginnings, closing: Closing) -> None:
         self._automaton = automaton
         self._trails = trails
-        self._differ = differ
         self._closing = closing
-        self.bounds = CardinalityBounds(automaton, trails, differ)
+        self.bounds = CardinalityBounds(automaton, trails, items)
         self._serials: dict[Any, int] = {}
         self._counter = count(1)
         self._costs: dict[Any, int] = {}
@@ -112,13 +116,7 @@ class Continuations:
             or self.bounds.has_room(state, trail)
         ):
             return True
-        return self._others(state, trail)
-
-    def _others(self, state: int, trail: JSONTrail) -> bool | None:
-        """Whether a string in progress may come to one that is not there; None where that does not tell."""
-        told = self.bounds.comes_to_others(state, trail)
-        # It may be a part of a container that is another one for what comes later.
-        return None if told is False and trail.frame.rivals else told
+        return self.bounds.comes_to_others(state, trail)
 
     def cost(self, state: int, trail: JSONTrail) -> int:
         """The bytes that complete the text."""
@@ -143,9 +141,10 @@ class Continuations:
         while place is not None and not self.is_settled(place):
             spend(EACH)
             byte, after = self._closing.shortest_step(state)
-            place, end = self.bounds.read(state, place, byte)
-            if end < 0:
+            place, behind = self.bounds.read(state, place, byte, after)
+            if behind != after and (behind == DEAD or self.needed(behind) > self.needed(after)):
                 return False
+            after = behind
             self._automaton.keep(np.array([after], np.int32))
             state = after
         return True
@@ -214,8 +213,8 @@ class Continuations:
             for byte, target in zip(data, states, strict=True):
                 if is_enough and byte in SPACE:
                     continue
-                found, end = self.bounds.read(place, at, byte)
-                if end < 0:
+                found, target = self.bounds.read(place, at, byte, target)
+                if target == DEAD:
                     continue
                 told = found is None or self._told(target, found)
                 if told:
@@ -250,10 +249,13 @@ class Continuations:
             visits[key] = visits.get(key, 0) + 1
             way = (way, self._key(place, at))
             data, states = self.bounds.after(place)
-            for byte, target, left in zip(data, states, self._all_needed(states), strict=True):
-                found, end = self.bounds.read(place, at, byte)
-                if end < 0 or left >= NEVER or (found is not None and self._others(target, found) is False):
+            for byte, after, left in zip(data, states, self._all_needed(states), strict=True):
+                found, target = self.bounds.read(place, at, byte, after)
+                if target == DEAD or left >= NEVER:
                     continue
+                if found is not None and self.bounds.comes_to_others(target, found) is False:
+                    continue
+                left = left if target == after else self.needed(target)
                 spend(100)
                 heapq.heappush(queue, (done + 1 + left, -done - 1, next(numbers), target, found, way))
         return NEVER

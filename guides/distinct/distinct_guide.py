@@ -22,8 +22,9 @@ from .effects import Unsafe
 from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT_ESCAPE, WORD, JSONTrail, joined
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
 from .settled import NO_SIGNATURE, RememberedPlace
+from .summaries import FewTokens
 from .trail import SPACE
-from .values import ARRAY, OBJECT, word_of
+from .values import OBJECT, word_of
 
 Copying = Callable[[], Mask]
 """Makes a copy of the chart's mask, which is mostly not needed."""
@@ -73,7 +74,7 @@ class DistinctGuide(RememberingGuide):
             place = self._given_place(state)
             assert place is not None
             row = super().row(place.state)
-            if self._is_told(place):
+            if self._is_told(place, row):
                 signature = self._signatures[place.state]
                 if place.spot is not None:
                     place.spot.signature = signature
@@ -96,20 +97,29 @@ class DistinctGuide(RememberingGuide):
                     row = self._masks.store(self._rows, key, self._without(allowed, refused))
             return self._noted(state, key, row)
 
-    def _is_told(self, place: RememberedPlace) -> bool:
-        """Whether the mask of a place is known to be the chart's, as it is settled."""
+    def _is_told(self, place: RememberedPlace, row: int) -> bool:
+        """Whether the mask of a place is known to be the chart's, as it is settled; row: of that mask."""
         spot = place.spot
         if spot is None:
             return False
         if spot.is_new:
             with self._meter:
-                self._settled.look(spot, self._copied(spot.state))
+                self._settled.look(spot, lambda tokens: self._among(tokens, spot.state, row))
         if spot.needs is None or spot.is_plain:
             return spot.is_plain
         if place.trail is not None:
             return self._settled.is_told(spot, place.trail)
         with self._meter:
             return self._settled.is_told(spot, self._trail(place))
+
+    def _among(self, tokens: FewTokens, state: int, row: int) -> list[int]:
+        """Those of some tokens that the chart allows in a state, of which the mask was just in a row."""
+        while True:
+            before = self._masks.evictions
+            found = tokens.within(self._masks.rows[row]).listed()
+            if self._masks.evictions == before and self._rows.get(self._signatures.get(state, NO_SIGNATURE)) == row:
+                return found
+            row = super().row(state)
 
     def _without(self, mask: Mask, refused: Refused) -> Mask:
         ending = self._summaries.ending_word if refused.are_words else self._summaries.ending_string
@@ -197,7 +207,11 @@ class DistinctGuide(RememberingGuide):
             tried.update(closers.get(text[len(piece) :], ()))
         if not self._continuations.bounds.is_robust(state):
             tried.update(self._summaries.spelling_on(piece, targets.beginning(piece)))
-        return () if targets.written is None else tuple(sorted(targets.written.ends(piece, closers.keys())))
+        ends = [] if targets.written is None else targets.written.ends(piece, closers.keys())
+        if self._items.beside_free:
+            tried.update(token for rest in ends for token in closers[rest])
+            return ()
+        return tuple(sorted(ends))
 
     def _end_word(self, state: int, trail: JSONTrail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
         """As `_end_string`, of a number, or true, false or null, before what may end one."""
@@ -206,8 +220,9 @@ class DistinctGuide(RememberingGuide):
         ends, tokens = self._effects.met_words(self._effects.narrow(state, allowed), begin, targets)
         tried.update(tokens)
         found: list[bytes] = []
+        refused = None if self._items.beside_free else targets.written
         for head in ends:
-            if frame.kind is ARRAY and frame.written is not None and word_of(begin + head) in frame.written:
+            if refused is not None and word_of(begin + head) in refused:
                 found.append(head)
             else:
                 tried.update(self._summaries.enders[head])
@@ -217,25 +232,26 @@ class DistinctGuide(RememberingGuide):
             tried.update(tokens_of(allowed() & (~self._summaries.ending if power else self._summaries.powers)))
         return tuple(found)
 
-    def _refusable(self, state: int) -> Mask:
-        """The tokens that may have something twice outside of what is remembered, or lead to where it may be."""
-        found = self._summaries.with_comma if self._differs(state) else self._summaries.opening
-        return found | self._summaries.with_comma & self._summaries.quoted if self._trails.with_names else found
+    def _refusable(self, state: int, mask: Mask) -> FewTokens:
+        """The tokens of a mask that may have something twice where nothing is remembered, or lead to where it may."""
+        return self._summaries.beginning[self._differs(state), self._trails.with_names].within(mask)
 
     def _refuse(self, state: int, mask: Mask) -> None:
         """Take tokens from a mask that have something twice, outside of what is remembered."""
         with self._meter:
+            if self._items.beside_free:
+                mask &= self._summaries.inside
             if self._automaton.chart.states.item(state, KEPT) < 0:
                 self._automaton.keep(np.array([state], np.int32))
-            found = mask & self._refusable(state)
-            if not found.any():
+            found = self._refusable(state, mask)
+            if not found.bits.any():
                 return
             tokens = self._to_try(state, found)
             for token, after in zip(tokens, self._chart_steps.after_each(state, tokens).tolist(), strict=True):
                 if self._follow((state, None), self._summaries.text(token), after) is None:
                     mask[token >> 5] &= ~np.uint32(1 << (token & 31))
 
-    def _to_try(self, state: int, tokens: Mask) -> list[int]:
+    def _to_try(self, state: int, tokens: FewTokens) -> list[int]:
         """Those of some tokens that do more than stay in the string that a state of the chart is in.
 
         Within a loop all states call the same rules: where no item or name that matters may begin in one of them, none
@@ -251,12 +267,13 @@ class DistinctGuide(RememberingGuide):
         loop = None if begins or view[KIND] != LOOP else (view[LOW], view[HIGH], view[OF_LEADS])
         loop_slice = None if loop is None else self._tables.loop_slice(loop)
         if loop_slice is None:
-            return tokens_of(tokens)
-        found = tokens_of(tokens & ~loop_slice.row)
+            return tokens.listed()
+        found = tokens.without(loop_slice.row).listed()
         if loops != state:
             chart, texts = self._automaton.chart, self._tables.bytes
             comes = chart.rows[chart.states.item(state, ROW)] == loops
-            found += [each for each in tokens_of(tokens & loop_slice.row) if not comes[texts.data[texts.start[each]]]]
+            inside = tokens.within(loop_slice.row).listed()
+            found += [each for each in inside if not comes[texts.data[texts.start[each]]]]
         return found
 
     # Distances
@@ -332,7 +349,7 @@ class DistinctGuide(RememberingGuide):
         """A set with all the tokens after which the chart alone does not know the distance."""
         state, trail = place
         if trail is None:
-            return self._refusable(state)
+            return self._summaries.packed(self._refusable(state, within).listed())
         if trail.mode not in STRINGS or not self._trails.canonical:
             return ~np.zeros_like(within)
         if self._continuations.is_settled(trail):
@@ -377,6 +394,7 @@ class DistinctGuide(RememberingGuide):
                 below = self._tables.below(node)
                 return np.full(int(below.stop - below.start), DEAD, np.int32)
             after = self._closing.after_tokens(place[0], node)
+            after[self._summaries.outside[self._tables.trie.ids[self._tables.below(node)]]] = DEAD
             self._automaton.keep(after)
             for at, data in self._rests(place, after, node):
                 after[at] = self._number(state, data, after.item(at))

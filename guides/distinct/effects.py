@@ -31,7 +31,7 @@ from .frames import (
     joined,
 )
 from .summaries import TokenSummaries
-from .trail import LEVELS, SPACE, Completed, JSONTrails, Shape
+from .trail import LEVELS, NO_PLACES, SPACE, Completed, JSONTrails, Shape
 from .values import ARRAY, OBJECT, Container, Value, WordBegin, word_of
 
 Tokens = NDArray[np.int32]
@@ -335,7 +335,7 @@ class Effects:
     def _effect(self, blank: JSONTrail, shape: Shape, data: bytes) -> Effect:
         spend(EACH_TOKEN)
         log: list[Completed] = []
-        found, end = self._reader.read(blank, data, 0, lambda _: False, log)
+        found, end = self._reader.read(blank, data, 0, NO_PLACES, log)
         if end < 0:
             return UNTOLD
         closed = sum(isinstance(each.value, Container) and not each.begun for each in log)

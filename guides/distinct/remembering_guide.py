@@ -5,9 +5,10 @@ from __future__ import annotations
 from ...errors import LimitError, SchemaError
 from ...kernels.answers import DEAD
 from ..given import MOST_LEFT, bytes_of, no_state, state_of
+from ..graph.utf8 import EQUAL_ITEM
 from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
 from ..limits import spend
-from .beginnings import Beginnings
+from .beginnings import Beginnings, ChartPlaces
 from .continuations import At, ChartSteps, Continuations
 from .effects import Effects
 from .frames import JSONTrail
@@ -38,7 +39,7 @@ class RememberingGuide(LiftedGuide):
         remembers_names: bool,
         canonical: bool,
         by_bytes: bool,
-        told_by_byte: bool = False,
+        beside_free: bool = False,
         open_names: bool = True,
         scarce_names: bool = True,
     ) -> None:
@@ -48,7 +49,7 @@ class RememberingGuide(LiftedGuide):
         there once only, also those that are made later
         remembers_names: whether there may be any of the latter; canonical: whether every string has one spelling
         by_bytes: whether distances count bytes, since a shortest text of the chart may have values twice
-        told_by_byte: whether the first byte of the first item tells an array to be watched from others
+        beside_free: whether arrays whose items need not differ may stand where arrays to be watched do
         open_names: whether objects may have names that are not listed; scarce_names: whether these may be few
         Raises SchemaError where the vocabulary has no tokens for some bytes.
         """
@@ -58,13 +59,13 @@ class RememberingGuide(LiftedGuide):
                 "vocabulary with tokens for all single bytes",
                 "#",
             )
-        self._items = Beginnings(self._automaton, items, by_byte=told_by_byte)
+        self._items = Beginnings(self._automaton, items, beside_free=beside_free)
         self._names = Beginnings(self._automaton, names)
         self._summaries = TokenSummaries.of(self.vocabulary)
         self._twins = self._summaries.twins
         self._trails = JSONTrails(canonical=canonical, with_names=remembers_names)
-        self._continuations = Continuations(self._automaton, self._trails, self._items.begins, self._closing)
-        self._chart_steps = ChartSteps(self._automaton, self._tables.bytes, self._prepare)
+        self._continuations = Continuations(self._automaton, self._trails, self._items, self._closing)
+        self._chart_steps = ChartSteps(self._automaton, self._tables.bytes, self._prepare, self._summaries.outside)
         self._effects = Effects(
             self._automaton, self._trails, self._continuations, self._summaries, self.vocabulary, self._chart_steps
         )
@@ -100,7 +101,8 @@ class RememberingGuide(LiftedGuide):
             base, data = place.unread
             trail = base.trail
             assert trail is not None
-            place.trail, _ = self._read_on(base.state, trail, data, 0)
+            spend(EACH_READ)
+            place.trail, _ = self._trails.read(trail, data, 0, self._items.places(base.state, data))
             assert place.trail is not None, "a settled item has not ended"
         return place.trail
 
@@ -190,65 +192,48 @@ class RememberingGuide(LiftedGuide):
 
     def _follow(self, at: At, data: bytes, after: int) -> At | None:
         """Where `data` leads, which leads to `after` in the chart; None if it must not be there, or has no end."""
-        if after == DEAD:
+        if after == DEAD or EQUAL_ITEM in data:
             return None
         state, trail = at
-        if trail is None:
-            if not self._may_begin(state, data):
-                return after, None
-            found = self._entered(state, data)
-        else:
-            found = self._read(state, trail, data, 0)
-        if found is None:
+        if trail is None and not self._may_begin(state, data):
+            return after, None
+        places = self._items.places(state, data)
+        found = self._read(places, trail, data)
+        after = DEAD if found is None else places.last(after)
+        if found is None or after == DEAD:
             return None
         trail = found[0]
-        if trail is None:
-            return after, None
-        return (after, trail) if self._continuations.is_alive(after, trail) else None
+        return (after, trail) if trail is None or self._continuations.is_alive(after, trail) else None
 
-    def _entered(self, state: int, data: bytes) -> tuple[JSONTrail | None] | None:
-        """The trail after data that begins outside of all that is remembered; None if something must not be there."""
-        spend(EACH_READ)
+    def _read(self, places: ChartPlaces, trail: JSONTrail | None, data: bytes) -> tuple[JSONTrail | None] | None:
+        """The trail after data, from a trail or where nothing is remembered; None if something must not be there."""
         at = 0
         while True:
-            while at < len(data) and data[at] in SPACE:
-                at += 1
-            if at == len(data):
-                return (None,)
-            begun = self._begun(self._automaton.read(state, data[:at]) if at else state, data[at])
-            if begun is not None:
-                trail, at = self._read_on(state, begun, data, at)
+            spend(EACH_READ)
+            if trail is not None:
+                trail, at = self._trails.read(trail, data, at, places)
                 if at < 0:
                     return None
                 if trail is not None:
                     return (trail,)
-                continue
-            found = self._trails.openings.search(data, at)
-            if not found:
+                if not self._trails.openings.search(data, at):
+                    return (None,)
+            while at < len(data) and data[at] in SPACE:
+                at += 1
+            if at == len(data):
                 return (None,)
-            at = found.end()
+            trail = self._begun(places.before(at), data[at])
+            if trail is None:
+                found = self._trails.openings.search(data, at)
+                if not found:
+                    return (None,)
+                at = found.end()
 
     def _begun(self, state: int, byte: int) -> JSONTrail | None:
         """The trail before a byte that begins the first item of a watched array, or a name; None elsewhere."""
         if byte == 0x22 and self._must_differ(state):
             return self._trails.begin_names()
-        return self._trails.begin() if byte != 0x5D and self._items.begins(state, byte) else None
-
-    def _read(self, state: int, trail: JSONTrail, data: bytes, at: int) -> tuple[JSONTrail | None] | None:
-        """As `_entered`, from within what is remembered."""
-        found, end = self._read_on(state, trail, data, at)
-        if end < 0:
-            return None
-        if found is None and self._trails.openings.search(data, end):
-            rest = self._automaton.read(state, data[:end])
-            return self._entered(rest, data[end:])
-        return (found,)
-
-    def _read_on(self, state: int, trail: JSONTrail, data: bytes, at: int) -> tuple[JSONTrail | None, int]:
-        """As `JSONTrails.read`, in a state of the chart before `data`."""
-        read, begins = self._automaton.read, self._items.begins
-        spend(EACH_READ)
-        return self._trails.read(trail, data, at, lambda i: begins(read(state, data[:i]) if i else state, data[i]))
+        return self._trails.begin() if byte != 0x5D and self._items.may_be(state) else None
 
     def _new_step(self, state: int, token: int) -> int:
         """As `advance`, where it is not known and the token is not EOS."""

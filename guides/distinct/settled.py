@@ -9,10 +9,11 @@ chart's unless a token that the chart allows does one of these three. The same h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ..limits import spend
-from ..protocol import DEAD, Mask, tokens_of
+from ..protocol import DEAD
 from .cardinality import note
 from .continuations import ChartSteps, Continuations
 from .frames import (
@@ -29,14 +30,16 @@ from .frames import (
     joined,
     more_of,
 )
-from .summaries import BETWEEN, ESCAPE, STRING, TokenSummaries
-from .trail import Completed, JSONTrails
+from .summaries import BETWEEN, ESCAPE, STRING, FewTokens, TokenSummaries
+from .trail import NO_PLACES, Completed, JSONTrails
 from .values import ARRAY, OBJECT
 
 EACH_LOOK, EACH_TOKEN = 3000, 50
 """Steps of work, as `guides.limits` counts them, that it takes to look at a spot, and at each token that matters."""
 EACH_SPOT, EACH_MOVE = 500, 100
 """About how many bytes a spot takes, and each move from it."""
+Among = Callable[[FewTokens], list[int]]
+"""Gives those of some tokens that the chart allows."""
 NO_SIGNATURE = -2
 NEW_NAME = 3
 """Where a name is in progress that may be one that is there."""
@@ -194,15 +197,15 @@ class SettledSpots:
         self._trails.states_bytes += EACH_MOVE
         return found
 
-    def look(self, spot: Spot, allowed: Mask) -> None:
-        """Find out what a spot needs, if that is not known; allowed: the chart's mask."""
+    def look(self, spot: Spot, among: Among) -> None:
+        """Find out what a spot needs, if that is not known."""
         spot.is_new = False
-        spot.needs = self._look(spot, allowed) if spot.where != ESCAPE else None
+        spot.needs = self._look(spot, among) if spot.where != ESCAPE else None
         spot.is_plain = spot.needs == MaskConditions() and not spot.is_piece
 
-    def _look(self, spot: Spot, allowed: Mask) -> MaskConditions | None:
+    def _look(self, spot: Spot, among: Among) -> MaskConditions | None:
         summaries, where = self._summaries, STRING if spot.is_piece else spot.where
-        tokens = tokens_of(allowed & (summaries.shifting[where] if spot.depth else summaries.quoted))
+        tokens = among(summaries.shifting[where] if spot.depth else summaries.quotes)
         spend(EACH_LOOK + EACH_TOKEN * len(tokens))
         names: set[bytes] = set()
         items: set[bytes] = set()
@@ -215,7 +218,7 @@ class SettledSpots:
                 names.update(shift.names)
             if spot.depth + shift.low < 1 if spot.depth else shift.end:
                 leaving.append(token)
-        after: list[int] = self._steps.after_each(spot.state, leaving).tolist()
+        after: list[int] = self._steps.after_each(spot.state, leaving).tolist() if leaving else []
         for token, target in zip(leaving, after, strict=True):
             more = self._behind(target, summaries.behind(where, spot.depth, token), spot)
             if more is None:
@@ -236,7 +239,7 @@ class SettledSpots:
 
     def _look_behind(self, state: int, rest: bytes) -> frozenset[bytes] | None:
         array, log = OpenContainer(None, ARRAY, self._trails.nothing, 0), list[Completed]()
-        at, _ = self._trails.read(JSONTrail(array, AFTER), rest, 0, lambda _: False, log)
+        at, _ = self._trails.read(JSONTrail(array, AFTER), rest, 0, NO_PLACES, log)
         whole = [each.value for each in log if not each.is_name]
         items = frozenset(value for value in whole if isinstance(value, bytes))
         if at is None or len(items) < len(whole) or (items and not self._trails.canonical):

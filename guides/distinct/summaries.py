@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...kernels.chart.ways import TokenBytes
 from ...tokenizers_adapter import Vocabulary
+from ..graph.utf8 import EQUAL_ITEM
 from ..lift.tables import VocabularyTables
 from ..locks import new_lock
 
@@ -83,14 +84,43 @@ def shift_of(where: int, data: bytes) -> Shift:
     return Shift(where, up, low, tuple(names), is_odd, bool(names) or begun is not None, opens, end)
 
 
+class FewTokens(NamedTuple):
+    """A set of few tokens: the words of masks that have some of them, and their bits there."""
+
+    words: NDArray[np.intp]
+    bits: Mask
+
+    @classmethod
+    def of(cls, mask: Mask) -> FewTokens:
+        """Those of a mask."""
+        words = np.flatnonzero(mask)
+        return cls(words, mask[words])
+
+    def within(self, mask: Mask) -> FewTokens:
+        """Those that are in a mask."""
+        return FewTokens(self.words, mask[self.words] & self.bits)
+
+    def without(self, mask: Mask) -> FewTokens:
+        """Those that are not."""
+        return FewTokens(self.words, ~mask[self.words] & self.bits)
+
+    def listed(self) -> list[int]:
+        """Their numbers, ascending."""
+        at = np.flatnonzero(self.bits)
+        places = np.flatnonzero(np.unpackbits(self.bits[at].view(np.uint8), bitorder="little"))
+        return (32 * self.words[at[places >> 5]] + (places & 31)).tolist()
+
+
 class TokenSummaries:
     """What the tokens of a vocabulary tell.
 
     closers: what tokens have before a quote that may end a string, with the tokens
     enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
-    quoted, ending: the tokens with a quote, those that may end a word; powers: with an e; with_comma: with a comma
+    quoted, ending: the tokens with a quote, those that may end a word; quotes: as quoted; powers: with an e
+    outside: bool [tokens], those with a byte that no text has; inside: the others
     shifting: from BETWEEN and STRING, those that may end a container, or have a string in whole
-    opening: those of them that have a bracket before it, or space in front
+    beginning: those in which something may be that must not be there twice, outside of what is remembered, by whether
+    an item that must differ may begin before them, and whether names must differ, too
     readers, effects: what `Effects` of several guides have in common; lock: hold it meanwhile
     """
 
@@ -118,7 +148,7 @@ class TokenSummaries:
         self._masks: dict[tuple[int, bytes], Mask] = {}
         ends, quotes = texts.of(b"]}") > 0, texts.of(b'"')
         risky = (ends | (quotes > 1), (ends & (quotes > 0)) | (quotes > 2))
-        self.shifting = [self.packed(np.flatnonzero(each)) for each in risky]
+        self.shifting = [FewTokens.of(self.packed(np.flatnonzero(each))) for each in risky]
         self._shifts: tuple[dict[int, Shift], ...] = ({}, {}, {})
         self._behind: dict[tuple[int, int, int], bytes] = {}
         # For `Effects`, which hold this lock
@@ -127,14 +157,22 @@ class TokenSummaries:
         self.effects: dict[Any, Any] = {}
         self.longest_token = int(texts.lengths.max(initial=0))
         self.quoted = self.packed(quoted)
+        self.quotes = FewTokens.of(self.quoted)
+        self.outside = texts.of(bytes((EQUAL_ITEM,))) > 0
+        self.inside = ~self.packed(np.flatnonzero(self.outside))
         ending = at_once.copy()
         ending[[token for head, tokens in self.enders.items() if head for token in tokens]] = True
         self.ending = self.packed(np.flatnonzero(ending))
         self.powers = self.packed(np.flatnonzero(texts.of(b"eE")))
         # Only with a digit at its end, or as it is, a number is complete.
         self.number_enders = {head: each for head, each in self.enders.items() if head[-1:] in b"0123456789"}
-        self.with_comma = self.packed(with_comma)
-        self.opening = self.packed([token for token in with_comma if _opens(tokens[token] or b"")])
+        commas = self.packed(with_comma)
+        opening = self.packed([token for token in with_comma if _opens(tokens[token] or b"")])
+        self.beginning = {
+            (differs, with_names): FewTokens.of((commas if differs else opening) | (commas & self.quoted) * with_names)
+            for differs in (False, True)
+            for with_names in (False, True)
+        }
         self._trie = vocabulary.trie
         self._spelling: dict[bytes, tuple[int, ...]] = {}
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..limits import spend
 from .frames import (
@@ -62,6 +61,41 @@ class Completed(NamedTuple):
 
 
 Log = list[Completed] | None
+
+
+class Places(Protocol):
+    """What is known of the places within a text that is read."""
+
+    def may_differ(self, at: int) -> bool:
+        """Whether the items of an array may have to differ, one of which begins at a place."""
+        ...
+
+    def is_free(self, at: int) -> bool:
+        """Whether they need not any more, though they might have had to at the items before."""
+        ...
+
+    def leave(self, at: int) -> bool:
+        """Go on without what does not allow equal items, behind one that is there already; False if nothing does."""
+        ...
+
+
+class NoPlaces:
+    """The places of a text by itself: what begins in it need not differ, and what must not be there ends it."""
+
+    def may_differ(self, at: int) -> bool:
+        """As `Places` says."""
+        return False
+
+    def is_free(self, at: int) -> bool:
+        """As `Places` says."""
+        return False
+
+    def leave(self, at: int) -> bool:
+        """As `Places` says."""
+        return False
+
+
+NO_PLACES = NoPlaces()
 _GOES_ON, _ENDED, _REFUSED = range(3)
 
 
@@ -133,20 +167,25 @@ class JSONTrails:
         return free
 
     def read(
-        self, trail: JSONTrail, data: bytes, at: int, differ: Callable[[int], bool], log: list[Completed] | None = None
+        self, trail: JSONTrail, data: bytes, at: int, places: Places, log: list[Completed] | None = None
     ) -> tuple[JSONTrail | None, int]:
-        """The trail after data[at:], and the end of data; None and where its array has ended, or -1 where a value is
-        there that must not be.
+        """The trail after data[at:], and the end of data; None and where its array has ended, or need not be remembered
+        any more, or -1 where a value is there that must not be.
 
-        differ: whether the items of the array whose first item begins at a place in `data` must differ
         log: takes what the text has in whole
         """
-        return _Reading(self, trail, data, at, differ, log).result()
+        return _Reading(self, trail, data, at, places, log).result()
 
     def decided(self, frame: OpenContainer, *, must: bool) -> OpenContainer:
         """An array of which it is known now whether its items must differ."""
         shape = self.shape(frame.parent, ARRAY, is_watched=must)
         return OpenContainer(frame.parent, ARRAY, self.nothing if must else None, shape, rivals=frame.rivals)
+
+    def freed(self, frame: OpenContainer) -> OpenContainer:
+        """An array whose items need not differ any more."""
+        shape = self.shape(frame.parent, ARRAY, is_watched=False)
+        parts, length = frame.parts, frame.length
+        return OpenContainer(frame.parent, ARRAY, None, shape, rivals=frame.rivals, parts=parts, length=length)
 
     def inner(self, frame: OpenContainer, byte: int) -> tuple[OpenContainer, int]:
         """A container that begins within another one, and what comes next in it."""
@@ -169,15 +208,13 @@ class _Reading:
     opened: how many containers have begun in the text and not ended; begun: whether the value in progress has
     """
 
-    __slots__ = ("at", "begun", "data", "differ", "frame", "free", "log", "mode", "opened", "text", "trails")
+    __slots__ = ("at", "begun", "data", "frame", "free", "log", "mode", "opened", "places", "text", "trails")
 
-    def __init__(
-        self, trails: JSONTrails, trail: JSONTrail, data: bytes, at: int, differ: Callable[[int], bool], log: Log
-    ) -> None:
+    def __init__(self, trails: JSONTrails, trail: JSONTrail, data: bytes, at: int, places: Places, log: Log) -> None:
         self.trails = trails
         self.data = data
         self.at: int = at
-        self.differ = differ
+        self.places = places
         self.log = log
         self.frame, self.mode, self.text = trail.frame, trail.mode, trail.text
         self.free = trail.is_free or None
@@ -220,7 +257,7 @@ class _Reading:
         if not self.trails.canonical and b"\\" in key:
             key = _spelt(key)
         if self.mode == TEXT:
-            return self._complete(key, self.frame.having(key))
+            return self._complete(key, self._having(self.frame, key))
         return self._complete(key, self.frame.named(key), COLON)
 
     def _word(self) -> int:
@@ -232,7 +269,12 @@ class _Reading:
         if not found:
             return _GOES_ON
         word = word_of(joined(self.text))
-        return self._complete(word, self.frame.having(word))
+        return self._complete(word, self._having(self.frame, word))
+
+    def _having(self, frame: OpenContainer, value: Value) -> OpenContainer | None:
+        """A container with one more value; None if it must not be there."""
+        after = frame.having(value)
+        return self.trails.freed(frame).having(value) if after is None and self.places.leave(self.at) else after
 
     def _complete(self, value: Value, after: OpenContainer | None, mode: int = AFTER) -> int:
         """A value or name is complete, which leads to a container with it, if it may be there."""
@@ -240,8 +282,13 @@ class _Reading:
             return _REFUSED
         if self.log is not None:
             self.log.append(Completed(value, mode == COLON, self.begun, self.opened > 0))
-        self.frame, self.mode, self.text, self.free = after, mode, None, None
-        return _GOES_ON
+        self.mode, self.text, self.free = mode, None, None
+        return self._go_on(after)
+
+    def _go_on(self, frame: OpenContainer) -> int:
+        """Go on in a container, if something is to be remembered in it, or of it."""
+        self.frame = frame
+        return _ENDED if frame.written is None and frame.parent is None else _GOES_ON
 
     def _between(self) -> int:
         """Read what is no part of a string or word."""
@@ -257,13 +304,16 @@ class _Reading:
         elif self.mode == AFTER:
             self.mode, self.at = (ITEM if frame.kind is ARRAY else NAME), self.at + 1
         else:
-            self._begin(byte)
+            return self._begin(byte)
         return _GOES_ON
 
-    def _begin(self, byte: int) -> None:
+    def _begin(self, byte: int) -> int:
         """Begin a value."""
-        if self.frame.is_open:
-            self.frame = self.trails.decided(self.frame, must=self.differ(self.at))
+        frame = self.frame
+        if frame.is_open:
+            self.frame = self.trails.decided(frame, must=self.places.may_differ(self.at))
+        elif self._may_be_free() and self._go_on(self.trails.freed(frame)) == _ENDED:
+            return _ENDED
         self.begun = True
         if byte == 0x22:
             self.mode, self.at = TEXT, self.at + 1
@@ -272,6 +322,12 @@ class _Reading:
             self.at, self.opened = self.at + 1, self.opened + 1
         else:
             self.mode = WORD
+        return _GOES_ON
+
+    def _may_be_free(self) -> bool:
+        """Whether an item begins in an array whose items before had to differ, and need not any more."""
+        frame = self.frame
+        return frame.kind is ARRAY and frame.written is not None and frame.length > 0 and self.places.is_free(self.at)
 
     def _leave(self) -> int:
         """End a container."""
@@ -280,14 +336,14 @@ class _Reading:
         if frame.parent is None:
             return _ENDED
         value = self.trails.whole(frame)
-        after = frame.parent.having(value)
+        after = self._having(frame.parent, value)
         if after is None:
             return _REFUSED
         if self.log is not None:
             self.log.append(Completed(value, False, self.opened > 0, self.opened > 1))
         self.opened = max(self.opened - 1, 0)
-        self.frame, self.mode = after, AFTER
-        return _GOES_ON
+        self.mode = AFTER
+        return self._go_on(after)
 
 
 def _spelt(raw: bytes) -> bytes:

@@ -58,6 +58,9 @@ LEADS = _leads()
 """What begins a character beyond ASCII, by how long it is."""
 TEXT_BYTES = frozenset(range(FIRST_NEXT)).union(CONTINUATION, *(range(lead.first, lead.last + 1) for lead in LEADS))
 """The bytes that texts have."""
+EQUAL_ITEM = 0xFF
+"""A byte that no text has: from behind an item of an array it leads on where an item before may be equal."""
+assert EQUAL_ITEM not in TEXT_BYTES
 
 
 def first_bytes(data: NDArray[np.uint8]) -> NDArray[np.bool_]:

@@ -126,11 +126,19 @@ class Normaliser:
             raise
         finally:
             del self._busy[formula]
-        told = numbers.together(result.numbers) if len(result.numbers) > 1 else result.numbers
-        if told is not result.numbers:
-            result = replace(result, numbers=told)
-        self._known[formula] = result
+        result = self._known[formula] = self._together(result)
         return result
+
+    def _together(self, normal: Normal) -> Normal:
+        """The same with fewer alternatives, where several are as well said by one."""
+        if normal.size() == (bool(normal.numbers) + bool(normal.strings) + len(normal.arrays) + bool(normal.objects)):
+            return normal
+        told = numbers.together(normal.numbers)
+        texts = strings.together(normal.strings)
+        members = objects.together(normal.objects, self.formulas)
+        if told is normal.numbers and texts is normal.strings and members is normal.objects:
+            return normal
+        return replace(normal, numbers=told, strings=texts, objects=members)
 
     def _loop(self, formula: Formula) -> SchemaError:
         """The error for a formula that is a part of itself: where the innermost reference stands, as far as known."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
 from ...limits import spend
 from .cases import ANY_OBJECT, NO_NAMES, Object, Rule, String
 from .formula import EVERYTHING, NOTHING, Formula, Formulas
 from .strings import StringLanguage, perhaps, surely
 
+MANY_MEMBERS = 1000
+"""Above how many members in all cases it is not asked which of them differ in one."""
 STEPS_PER_RULE = 200
 """Steps of work to find out whether a rule is about a name."""
 
@@ -40,6 +43,45 @@ def _member(case: Object, name: str, formulas: Formulas, language: StringLanguag
 
 Clashes = Callable[[Formula, Formula], bool]
 """Tells whether no value satisfies two formulas, as far as a short look shows."""
+
+
+def together(cases: Group, formulas: Formulas) -> Group:
+    """The cases, with one for those that differ in what a member of one name must satisfy, or in that it must be there.
+
+    An alternative for each would be one more to multiply, where a member alone tells whether it satisfies any.
+    """
+    alike: dict[Any, list[Object]] = {}
+    for case in cases:
+        spend(100 + 10 * len(case.properties))
+        bounds = (case.rules, case.some, case.min_properties, case.max_properties, case.either)
+        alike.setdefault((frozenset(case.properties), bounds), []).append(case)
+    if len(alike) == len(cases):
+        return cases
+    found = [case for group in alike.values() for case in _by_one_member(group, formulas)]
+    return tuple(found) if len(found) < len(cases) else cases
+
+
+def _by_one_member(cases: list[Object], formulas: Formulas) -> list[Object]:
+    """As `together`, of cases that have the names and bounds in common."""
+    names = [name for name in cases[0].properties if len({case.properties[name] for case in cases}) > 1]
+    if len(cases) * len(names) > MANY_MEMBERS:
+        return cases
+    for name in names:
+        others = [other for other in names if other != name]
+        alike: dict[Any, list[Object]] = {}
+        for case in cases:
+            spend(100 + 10 * len(others))
+            key = (case.required - {name}, *(case.properties[other] for other in others))
+            alike.setdefault(key, []).append(case)
+        cases = [_with_either(group, name, formulas) if len(group) > 1 else group[0] for group in alike.values()]
+    return cases
+
+
+def _with_either(cases: list[Object], name: str, formulas: Formulas) -> Object:
+    """One case for several that differ in one member."""
+    properties = {**cases[0].properties, name: formulas.any_of(case.properties[name] for case in cases)}
+    required = cases[0].required.intersection(*(case.required for case in cases))
+    return replace(cases[0], properties=properties, required=required)
 
 
 def meet(a: Object, b: Object, formulas: Formulas, language: StringLanguage, clashes: Clashes) -> bool:

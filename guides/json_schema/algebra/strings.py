@@ -88,6 +88,14 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
     return _kind(language).within(case, (*a.either, *b.either)) if a.either or b.either else case
 
 
+def together(cases: Group) -> Group:
+    """The cases, with one of all strings that are listed: an alternative for each would be one more to multiply."""
+    listed = [case.values for case in cases if case.values is not None]
+    if len(listed) < 2:
+        return cases
+    return (of_values(listed[0].union(*listed[1:])), *(case for case in cases if case.values is None))
+
+
 def _kind(language: StringLanguage) -> GroupKind[String]:
     return GroupKind(lambda a, b: intersect(a, b, language), covers, lambda groups: String(either=tuple(groups)))
 

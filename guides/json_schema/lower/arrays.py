@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ....errors import SchemaError
 from ....kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
 from ...graph.graph import Link
+from ...graph.utf8 import EQUAL_ITEM
 from ...limits import spend
 from ..algebra import arrays
 from ..algebra.cases import Array, Contains
@@ -86,6 +87,8 @@ class Items:
         graph, owner = self._graph, self._owner
         rule = owner.value(formula, self._depth + 1)
         if not self._is_watched:
+            if owner.beside_free:
+                after = graph.node(((EQUAL_ITEM, EQUAL_ITEM, after),), ((EPSILON, after, 0),))
             return graph.node(links=((CALL, rule, after),))
         back = graph.node(links=((EPSILON, after, 0),))
         owner.marks.items.add(back)

@@ -26,7 +26,7 @@ from .objects.member_set import MemberSet, suits
 from .objects.members import Members
 from .protocol import Marks
 from .strings.lowering import StringLowering
-from .unique import NO_WATCH, Watch
+from .unique import NO_WATCH, Watch, has_twins
 
 Rules = dict[tuple[Formula, int], int]
 UNKNOWN = -1
@@ -50,6 +50,7 @@ class FormulaLowering:
         self.schema = schema
         self.marks = Marks(set(), set()) if marks is None else marks
         self.spare = watch.spare
+        self.beside_free = watch.beside_free
         self.form = form
         self.graph = Graph() if graph is None else graph
         self.lowering = Lowering(self.graph)
@@ -196,11 +197,15 @@ class FormulaLowering:
                     links.append((CALL, rule, final))
             else:
                 entries.append(self.strings.entry(case, final))
-        many = len(normal.constants) > FEW
-        for kind in container_kinds(normal.constants) if many else ():
+        alone: list[Any] = []
+        together: list[Any] = []
+        for constant in normal.constants:
+            is_alone = len(normal.constants) <= FEW or (self.beside_free and has_twins(constant))
+            (alone if is_alone else together).append(constant)
+        for kind in container_kinds(together):
             places = ConstantPlaces(self, kind, depth, final, [final] * len(kind), lambda _: 0)
             entries.append(places.entry())
-        constants = () if many else [as_case(constant, self.schema.formulas) for constant in normal.constants]
+        constants = [as_case(constant, self.schema.formulas) for constant in alone]
         for case in (*normal.arrays, *normal.objects, *constants):
             entries.append(self._container(case, formula, depth, final))
         links += [(EPSILON, entry, 0) for entry in entries if entry is not None]

@@ -67,6 +67,11 @@ class ItemLowering(ContainerLowering, Protocol):
         """The schema, with its formulas."""
         ...
 
+    @property
+    def beside_free(self) -> bool:
+        """Whether arrays whose items must differ stand beside others."""
+        ...
+
     def value(self, formula: Formula, depth: int) -> int:
         """The rule of the values of a formula, in a container at `depth`."""
         ...

@@ -44,7 +44,7 @@ class SchemaLowering(FormulaLowering):
 
     def define_value(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: the alternatives of the formula."""
-        if formula is EVERYTHING and not self.form.spacing.depends_on_depth:
+        if formula is EVERYTHING and not (self.form.spacing.depends_on_depth or self.beside_free):
             self._define_anything(start)
         elif not self._copied(start, formula, depth, is_member=False):
             self.define_body(start, formula, depth, is_member=False)
@@ -108,7 +108,7 @@ class SchemaLowering(FormulaLowering):
 
     def _is_uniform(self, case: Array) -> bool:
         """Tell whether nothing is asked of an array but how many items there are, and of all items the same."""
-        asks = case.prefix or case.contains or case.unique is not None
+        asks = case.prefix or case.contains or case.unique is not None or self.beside_free
         return not asks and (case.max_items == 0 or (case.rest is not NOTHING and self.schema.has_instance(case.rest)))
 
     def _given(self, normal: Normal) -> dict[Hole, int] | None:

@@ -1,13 +1,13 @@
 """Arrays whose items must differ, out of more values than can be listed: which those are, and what is asked of them.
 
 The graph does not know what has been written: it has such arrays without that condition, and marks where their items
-return to. Whoever reads texts remembers the items (`guides/distinct`). That takes that a text alone tells which arrays
-these are, and that each item has a value that is left, whatever came before.
+return to. Whoever reads texts remembers the items (`guides/distinct`). That takes that each item has a value that is
+left, whatever came before. Where a text does not tell these arrays from others, the others go on with `EQUAL_ITEM`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -26,8 +26,6 @@ MOST_ITEMS = 100
 """How many items may have to be there."""
 MAX_GROUPS, FEW_GROUPS = 20_000, 1_000
 """How many sets of formulas are looked at: to tell arrays apart, and only for the names that objects may have."""
-NUMBER = "0"
-"""In place of any byte that a number begins with."""
 
 
 class Watch(NamedTuple):
@@ -35,7 +33,7 @@ class Watch(NamedTuple):
 
     items: whether there are arrays; repeating: whether items must be there in one, so that a shortest text repeats them
     names: whether there are objects; spare: how many bytes longer than a shortest name one is that must be there
-    told_by_byte: whether some of the arrays are told from others by the first byte of their first item
+    beside_free: whether some of the arrays stand where others may be whose items need not differ
     open_names: whether objects may have names that the schema does not mention; scarce_names: whether such names may be
     so few that all of them can be there
     """
@@ -44,7 +42,7 @@ class Watch(NamedTuple):
     repeating: bool = False
     names: bool = False
     spare: int = 0
-    told_by_byte: bool = False
+    beside_free: bool = False
     open_names: bool = False
     scarce_names: bool = False
 
@@ -130,10 +128,7 @@ def _length(value: Any) -> int:
 
 
 def check_told(schema: CompiledSchema, watch: Watch) -> Watch:
-    """The watch, with whether that takes the first byte of first items, and what names objects may have.
-
-    Raises SchemaError for arrays of which no text tells whether their items must differ.
-    """
+    """The watch, with whether arrays stand beside others, and what names objects may have."""
     most = MAX_GROUPS if watch.items else FEW_GROUPS
     todo = [frozenset((schema.root,))]
     seen = set(todo)
@@ -142,23 +137,15 @@ def check_told(schema: CompiledSchema, watch: Watch) -> Watch:
         spend(2000 * len(group))
         normals = [schema.cases(formula) for formula in group]
         cases = [case for normal in normals for case in normal.arrays]
-        watched = [is_watched(schema, case) for case in cases]
-        if any(watched):
-            free = [case for case in cases if case.unique is None and case.max_items not in (0, 1)]
-            must = [case for case, is_one in zip(cases, watched, strict=True) if is_one]
-            if any(_has_twins(constant) for normal in normals for constant in normal.constants):
-                raise _unclear(schema, group)
-            if free:
-                watch = watch._replace(told_by_byte=True)
-                if not _told_by_first(schema, must, free):
-                    raise _unclear(schema, group)
+        if any(is_watched(schema, case) for case in cases):
+            is_free = any(case.unique is None and case.max_items not in (0, 1) for case in cases)
+            if is_free or any(has_twins(constant) for normal in normals for constant in normal.constants):
+                watch = watch._replace(beside_free=True)
         watch = _with_names(schema, [case for normal in normals for case in normal.objects], watch)
         for part in _below(schema, cases, normals):
             if part and part not in seen:
                 if len(seen) >= most:
-                    if watch.items:
-                        raise _unclear(schema, group)
-                    return watch._replace(open_names=True, scarce_names=True)
+                    return watch._replace(beside_free=watch.items, open_names=True, scarce_names=True)
                 seen.add(part)
                 todo.append(part)
     return watch
@@ -175,37 +162,6 @@ def _with_names(schema: CompiledSchema, cases: list[Object], watch: Watch) -> Wa
         elif names:
             watch = watch._replace(open_names=True)
     return watch
-
-
-def _unclear(schema: CompiledSchema, group: Iterable[Formula]) -> SchemaError:
-    # The place of the arrays, not of what says nothing of them, and the same one each time
-    placed = sorted((one for one in group if schema.formulas.is_placed(one)), key=lambda one: one.number)
-    return SchemaError(
-        "uniqueItems over many values cannot be enforced where another alternative allows equal items",
-        schema.formulas.pointer_of(placed[0]) if placed else "#",
-    )
-
-
-def _told_by_first(schema: CompiledSchema, watched: list[Array], free: list[Array]) -> bool:
-    """Tell whether the first items of arrays begin with other bytes than those of others.
-
-    No number, which may be complete after its first byte: what is open then does not tell which array it is in.
-    """
-    ours, theirs = (
-        {byte for case in cases for byte in _first_bytes(schema.cases(arrays.item(case, 0)))}
-        for cases in (watched, free)
-    )
-    return NUMBER not in ours and ours.isdisjoint(theirs)
-
-
-def _first_bytes(normal: Normal) -> Iterator[str]:
-    """The first bytes of the texts of values."""
-    yield from ("n",) if normal.null else ()
-    yield from ("t" if value else "f" for value in normal.booleans)
-    yield from (NUMBER,) if normal.numbers else ()
-    yield from ('"',) if normal.strings else ()
-    yield from ("[",) if normal.arrays or any(map(is_array, normal.constants)) else ()
-    yield from ("{",) if normal.objects or any(map(is_object, normal.constants)) else ()
 
 
 def _below(schema: CompiledSchema, cases: list[Array], normals: list[Normal]) -> Iterator[frozenset[Formula]]:
@@ -265,7 +221,7 @@ def _live(formulas: Any) -> frozenset[Formula]:
     return frozenset(formula for formula in formulas if formula is not NOTHING)
 
 
-def _has_twins(constant: Any) -> bool:
+def has_twins(constant: Any) -> bool:
     """Tell whether two items of an array within a constant are equal."""
     waiting = [constant]
     while waiting:
