@@ -157,9 +157,9 @@ def serve(
         trellm serve Qwen/Qwen3-8B --memory 20GB --api-key-file keys.txt
         trellm serve Qwen/Qwen3-8B --ray --replicas 1-8 --gpus 1
 
-    The server answers /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health, /metrics
-    and /openapi.json, to this machine alone unless --host says otherwise. docs/serve.md has all of it,
-    and docs/scale.md what is to be known of --ray.
+    The server answers /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize,
+    /health, /metrics and /openapi.json, to this machine alone unless --host says otherwise. docs/serve.md
+    has all of it, and docs/scale.md what is to be known of --ray.
     """
     try:
         from ..serve.asgi import application

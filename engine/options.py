@@ -25,6 +25,8 @@ GREEDY = Greedy()
 MOST_RETRIES = 1000
 MOST_BEST = 1000
 EXTRAS = ("tools", "documents")
+_OF_EMBEDDINGS = frozenset((*EXTRAS, "chat_template_kwargs", "batch_size", "progress"))
+"""What is said of prompts, and of how they are run: all that embeddings take."""
 
 
 class TextOptions(TypedDict, total=False):
@@ -218,6 +220,14 @@ class Options:
         for name, reason in reasons.items():
             if getattr(self, name):
                 raise OptionError(f"{name}={getattr(self, name)!r} with search={search!r}: {reason}")
+
+    def check_pools(self) -> None:
+        """Refuse what is said of texts, where an embedding is asked for."""
+        usual = type(self)()
+        for name in RunOptions.__annotations__:
+            if name not in _OF_EMBEDDINGS and getattr(self, name) != getattr(usual, name):
+                value = brief(getattr(self, name))
+                raise OptionError(f"{name}={value}: an embedding has no text, of which that is said; leave it out")
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -215,7 +215,7 @@ class Generation(Generic[T_co]):
         parts = [_short(self.text)]
         if self.error is not None:
             parts.append(f"error={_short(self.error)}")
-        elif self.value is not self.text and self.value != self.text:
+        elif not isinstance(self.value, str) or self.value != self.text:
             parts.append(f"value={_short(self.value)}")
         count = len(self.token_ids)
         parts += [f"{count} token{'s' if count != 1 else ''}", f"finish_reason={self.finish_reason!r}"]

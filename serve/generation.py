@@ -233,9 +233,10 @@ class GenerationRequest:
 
     @property
     def _is_quick(self) -> bool:
-        """True where short results are made at once: no places of quotations, conditions on the end, or tables."""
-        is_plain = self.requests[0].start.guide_cache is None or self.asked.trellm == _PLAIN
-        return is_plain and not self.options.logprobs
+        """True where short results are made at once: no places of quotations, conditions on the end, nor tables."""
+        first = self.requests[0]
+        is_plain = first.start.guide_cache is None or self.asked.trellm == _PLAIN
+        return is_plain and not (self.options.logprobs or first.pools)
 
     @property
     def _is_short(self) -> bool:
@@ -282,7 +283,7 @@ class GenerationRequest:
             size = len(job.encoded(self.service.model, self.options, number))
             sizes.append(size)
             needed = 0 if job.guide_cache is None else job.guide_cache.distance
-            options = self.options.within(self._budget(size, needed))
+            options = self.options if job.pools else self.options.within(self._budget(size, needed))
             made = requests_of(self.service.model, [job], options)
             found += [replace(each, number=number) for each in made] if number else made
         return found, sizes

@@ -36,6 +36,7 @@ class Job:
     lead: what the answer to a chat, or to token ids, begins with, which the model reads behind them
     frame: what the answer stands in, the lead with it
     search: how the text is found where the caller does not say
+    pools: how many numbers of an embedding are asked for in place of a text; 0 for a text
     """
 
     prompt: Prompt
@@ -44,6 +45,7 @@ class Job:
     lead: str = ""
     frame: Frame | Sentence | None = None
     search: Search | Beam | None = None
+    pools: int = 0
 
     def encoded(self, model: Model, options: Options, number: int) -> Ids:
         """Its tokens, the lead with them. Raises OptionError."""
@@ -72,6 +74,8 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
                 "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
             )
+        if job.pools:
+            options.check_pools()
         start, budget = _start(model, job, options, number)
         if options.min_tokens > budget:
             raise OptionError(
@@ -110,6 +114,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 learns=options.seed is None,
                 forces_end=is_last,
                 frame=frame,
+                pools=job.pools,
             )
 
 
@@ -126,6 +131,8 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
                 'only a closing mark, as in frame=("", "."), or leave it out'
             )
         return _decoder_start(model, job, options, number)
+    if job.pools:
+        return HealedPrompt(_encode(model, job, options, number, least=0), None), 0
     prompt, asked = _encode(model, job, options, number), options.max_tokens
     needed = 0 if job.guide_cache is None else job.guide_cache.distance
     # Behind a mark only other marks could join it in one token, with which no answer begins.
@@ -160,7 +167,8 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
     return start, _budget(model, needed, start.size, options.max_tokens, number, _more(job))
 
 
-def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int, ...]:
+def _encode(model: Model, job: Job, options: Options, number: int, least: int = 1) -> tuple[int, ...]:
+    """A prompt's tokens, of which there is one. least: of the output, for which the context has room besides"""
     ids = job.encoded(model, options, number)
     if not ids:
         begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
@@ -171,10 +179,10 @@ def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int,
                 "text (BOS); start the prompt with at least one character, for example a newline"
             )
         ids = (begin,)
-    if model.context is not None and len(ids) >= model.context:
+    if model.context is not None and len(ids) + least > model.context:
         raise OptionError(
-            f"prompt {number} takes {len(ids)} tokens; the model's context of {model.context} has to hold it "
-            "and at least one token more; shorten the prompt"
+            f"prompt {number} takes {len(ids)} tokens; the model's context of {model.context} has to hold it"
+            f"{' and at least one token more' if least else ''}; shorten the prompt"
         )
     return ids
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...guides.protocol import Mask
@@ -45,6 +47,7 @@ class Request:
     draft: whether guesses of how it goes on are read along, see engine/drafts; or a smaller model that guesses too
     frame: what the answer stands in, of which there is no more in the text than what stands behind it
     learns: whether what is learnt of the prompt's texts is kept for further calls
+    pools: so many numbers of the prompt's final hidden state are asked for, and no text; 0 where a text is
     """
 
     number: int
@@ -66,6 +69,7 @@ class Request:
     learns: bool = False
     forces_end: bool = False
     frame: Frame | Sentence | None = None
+    pools: int = 0
 
     @property
     def width(self) -> int:
@@ -241,6 +245,8 @@ class SequenceState(KVSequence):
     may_wait: whether it may sit out steps until its constraint has found out what may follow; waits: whether it does
     closing: what leaves room to finish, if that was found out already for the next token
     is_quick: whether it may go on from known state to known state; known: the one where it is, None if it is in none
+    is_unread: whether its prompt is to be read to the end before anything is found out of its text
+    embedding: the direction of the prompt's final hidden state, float32 [request.pools], where that is asked for
     error: what went wrong with this text alone
     """
 
@@ -266,6 +272,8 @@ class SequenceState(KVSequence):
     closing: Mask | None = None
     is_quick: bool = False
     known: StateEntry | None = None
+    is_unread: bool = False
+    embedding: NDArray[np.float32] | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
 

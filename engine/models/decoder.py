@@ -19,7 +19,7 @@ from .blocks.reach import LayerMemory, layer_kinds, unscaled_context
 from .blocks.storage import BlockStorage, NoMemory
 from .body.runner import AttentionMasks, BodyRunner
 from .generation_config import answers_bare, begin_of, eos_ids, forces_end, suppressed_of
-from .head import Head, HeadedModel, find_head
+from .head import Head, HeadedModel, find_head, states_of
 from .nearness import check_numbers, distance, is_rounding, tolerance
 from .packed.decoder import DescribedDecoder
 from .packed.runner import PackedRunner
@@ -41,6 +41,7 @@ class DecoderModel(HeadedModel, Sendable):
 
     cache: False computes every step from the whole text, which works for any decoder.
     state_bytes: what recurrent layers keep of a text
+    embedding_size: of the final hidden states; 0 where the head is not apart, so that the body gives logits
     context: the most tokens a text may have; where rotary embeddings are scaled by how long a text is, those up to
         which the scaling stays as it is, since rows of different lengths would need different ones
     """
@@ -103,6 +104,7 @@ class DecoderModel(HeadedModel, Sendable):
         hidden: Any = getattr(found[-1], "last_hidden_state", None) if found else None
         self._width = logits.shape[-1]
         self._head = None if hidden is None else find_head(self.model, hidden[0], logits)
+        self.embedding_size: int = 0 if hidden is None or self._head is None else hidden.shape[-1]
         # On an accelerator, several small launches cost more than one over all tokens.
         self.sparse_head_limit = (
             self._head.sparse_head_limit if self._head is not None and self.device.type == "cpu" else 0
@@ -265,6 +267,10 @@ class DecoderModel(HeadedModel, Sendable):
         runner = self._now()
         assert isinstance(runner, PackedRunner)
         return runner.read_ends(chunks, ends, memory)
+
+    def pool(self, hidden: Tensor, rows: Sequence[int]) -> Tensor:
+        """Final hidden states, behind the last norm: float32 [len(rows), embedding_size]."""
+        return states_of(hidden, rows).float()
 
     def _now(self) -> Runner:
         """The runner of the model as it is: made anew, of the same way, where its modules are not what they were."""

@@ -128,6 +128,20 @@ class DraftedModel(Model, Protocol):
         ...
 
 
+@runtime_checkable
+class PoolingModel(Model, Protocol):
+    """A model whose final hidden states can be had, those that its head makes logits of."""
+
+    @property
+    def embedding_size(self) -> int:
+        """The length of one; 0 where they cannot be had from the model as it is."""
+        ...
+
+    def pool(self, hidden: Hidden, rows: Sequence[int]) -> Tensor:
+        """Those of some entries of `hidden`: float32 [len(rows), embedding_size]."""
+        ...
+
+
 class ListingModel(Model, Protocol):
     """A model that computes the logits of a few tokens of several texts at once, of each text its own."""
 

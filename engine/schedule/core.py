@@ -352,6 +352,7 @@ class EngineCore:
     def _advance(self, plan: StepPlan, hidden: Hidden, places: dict[int, int], drafted: Drafted | None) -> None:
         """Continue the sequences that have read all there was."""
         sequences: list[SequenceState] = []
+        unread: list[SequenceState] = []
         beam_groups: list[BeamGroup] = []
         populations: list[Population] = []
         may_wait = {call: self._may_wait(call) for call in self.calls}
@@ -360,13 +361,16 @@ class EngineCore:
             if isinstance(work, SequenceState):
                 if not work.pending:
                     work.may_wait = may_wait[group.call]
-                    sequences.append(work)
+                    (unread if work.is_unread else sequences).append(work)
             elif any(reader.pending for reader in work.readers):
                 continue
             elif isinstance(work, BeamGroup):
                 beam_groups.append(work)
             else:
                 populations.append(work)
+        if unread:
+            where = [places[id(sequence)] for sequence in unread]
+            self._sampler.embed(ForwardOutput(self.model, hidden, unread, where, place_of))
         if sequences:
             where = [places[id(sequence)] for sequence in sequences]
             if drafted is None or self._drafter is None:

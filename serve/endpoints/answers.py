@@ -89,11 +89,13 @@ class LargeAnswer(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def answer_of(head: Mapping[str, Any], choices: Sequence[bytes], usage: Mapping[str, Any]) -> Response:
-    """The answer with choices that are written."""
-    parts = [_plain(head)[:-1] + b',"choices":[', *choices[:1]]
-    for choice in choices[1:]:
-        parts += [b",", choice]
+def answer_of(
+    head: Mapping[str, Any], items: Sequence[bytes], usage: Mapping[str, Any], name: str = "choices"
+) -> Response:
+    """The answer with items that are written. name: what they are"""
+    parts = [_plain(head)[:-1] + f',"{name}":['.encode(), *items[:1]]
+    for item in items[1:]:
+        parts += [b",", item]
     parts.append(b'],"usage":' + _plain(usage) + b"}")
     if sum(map(len, parts)) > LARGE:
         return LargeAnswer(parts)
