@@ -69,6 +69,7 @@ class RunOptions(CallOptions, total=False):
     """Types of the options of `run`, which returns more than values."""
 
     logprobs: bool | int
+    prompt_logprobs: bool | int
     diagnostics: bool
     trace: bool
     fields: bool
@@ -112,6 +113,9 @@ class Options:
     progress: show a bar on standard error; by default for several prompts on a terminal.
     logprobs: (`run`, and `stream` for a list of prompts) also compute the log-probabilities of the tokens, which costs
         time; a number: also those of so many tokens, the likeliest at each place, see `Generation.top_logprobs`.
+    prompt_logprobs: (`run` only) also record the log-probabilities of the prompt's tokens; a number: also those of so
+        many likeliest tokens in each place, see `Generation.prompt_logprobs`. All of the prompt is then read, without
+        healing, though others have read its beginning; max_tokens may be 0.
     diagnostics: (`run` only) also record what the constraint did to each token; see `Diagnostics`. Costs time.
     trace: (`run` only, with `Beam(...)`) also record the beams of every step; see `SearchTrace`.
     fields: (`run` only) also say how likely each value of the answer is, see `Field`; for JSON, choices, patterns and
@@ -140,6 +144,7 @@ class Options:
     progress: bool | None = None
     retries: int = 0
     logprobs: bool | int = False
+    prompt_logprobs: bool | int = False
     diagnostics: bool = False
     trace: bool = False
     fields: bool = False
@@ -155,13 +160,14 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
-            self._set("max_tokens", whole(self.max_tokens, "max_tokens"))
+            self._set("max_tokens", whole(self.max_tokens, "max_tokens", int(self.prompt_logprobs is False)))
         self._set("batch_size", whole(self.batch_size, "batch_size"))
         self._set("retries", whole(self.retries, "retries", 0, MOST_RETRIES))
         for name in ("heal", "diagnostics", "trace", "fields"):
             switch(getattr(self, name), name)
-        if not isinstance(self.logprobs, bool):
-            self._set("logprobs", _best(self.logprobs))
+        for name, whose in (("logprobs", "chosen"), ("prompt_logprobs", "prompt's")):
+            if not isinstance(getattr(self, name), bool):
+                self._set(name, _best(getattr(self, name), name, whose))
         if self.progress is not None:
             switch(self.progress, "progress", "True, False, or None for a bar on terminals only")
         self._set("stop", _stop_strings(self.stop))
@@ -270,13 +276,13 @@ class Options:
         return list(self.seed)
 
 
-def _best(logprobs: Any) -> int:
-    """Of how many tokens log-probabilities are asked for, besides the chosen ones."""
+def _best(logprobs: Any, name: str, whose: str) -> int:
+    """Of how many tokens log-probabilities are asked for, besides those that a text has."""
     try:
-        return whole(logprobs, "logprobs", 1, MOST_BEST)
+        return whole(logprobs, name, 1, MOST_BEST)
     except OptionError:
         raise OptionError(
-            f"logprobs={brief(logprobs)}: True for those of the chosen tokens, or a whole number from 1 to "
+            f"{name}={brief(logprobs)}: True for those of the {whose} tokens, or a whole number from 1 to "
             f"{MOST_BEST:,} for those of so many likeliest tokens at each place too"
         ) from None
 
@@ -359,7 +365,7 @@ def unknown_option(name: str, value: Any, possible: Collection[str], everywhere:
     said = repr(value)
     what = f"{name}={said if len(said) <= 60 else '...'}"
     if name in everywhere:
-        belongs_to_run = name in ("logprobs", "diagnostics", "trace")
+        belongs_to_run = name in ("logprobs", "prompt_logprobs", "diagnostics", "trace")
         return f"{what}: {_OF_RUN.format(name=name) if belongs_to_run else _OF_SEVERAL}"
     near = get_close_matches(name, possible, 1)
     if name == "temperature" and isinstance(value, (int, float)) and value == 0:

@@ -54,6 +54,7 @@ class GenerationRequest:
     task, prompts, plan: see `Prepared`; each prompt stands there once for each of several greedy texts
     scorer: of the fields of answers, where they were asked for
     prompt_tokens: of all prompts, each counted once; sizes: of each; arrivals: what becomes of the engine's handle
+    prompt_scores: log-probabilities of a chat's prompt, written, which its answer has once
     key: of the answer; created: when, in seconds since 1970
     """
 
@@ -71,6 +72,7 @@ class GenerationRequest:
     sizes: Sequence[int] = ()
     scorer: FieldScorer | None = None
     arrivals: Arrivals | None = None
+    prompt_scores: bytes = b""
     output_tokens: int = 0
     reasoning_tokens: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
@@ -236,7 +238,7 @@ class GenerationRequest:
         """True where short results are made at once: no places of quotations, conditions on the end, nor tables."""
         first = self.requests[0]
         is_plain = first.start.guide_cache is None or self.asked.trellm == _PLAIN
-        return is_plain and not (self.options.logprobs or first.pools)
+        return is_plain and not (self.options.logprobs or self.options.prompt_logprobs or first.pools)
 
     @property
     def _is_short(self) -> bool:
@@ -394,7 +396,7 @@ def _options(service: Service, asked: ChatRequest | CompletionRequest, constrain
     if asked.ignore_eos:
         if constraint.kind:
             raise ApiError("ignore_eos is for free texts: a constraint says where its texts end", ("ignore_eos",))
-        said["min_tokens"] = asked.budget or service.settings.output_tokens
+        said["min_tokens"] = service.settings.output_tokens if asked.budget is None else asked.budget
     if asked.trellm.heal is not None:
         said["heal"] = asked.trellm.heal
     if constraint.kind:  # which says itself where its texts end

@@ -9,7 +9,7 @@ from ...checks import conforms
 from ...errors import BudgetError, OptionError
 from ...guides.tagged.after_guide import AfterGuide
 from ..models.generation_config import NOTHING, Suppressed
-from ..models.protocol import BEGIN, DraftedModel, Model, SourceModel
+from ..models.protocol import BEGIN, DraftedModel, Model, ScoringModel, SourceModel
 from ..options import GREEDY, Options
 from ..prompts.encoding import Ids, continued, ids_of
 from ..prompts.given import Prompt
@@ -68,6 +68,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
     suppressed: Suppressed = getattr(model, "suppressed", NOTHING)
     spelt = suppressed.of(model.vocabulary)
     forces_end: bool = getattr(model, "forces_end", False)
+    is_listed = not isinstance(options.prompt_logprobs, bool)
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
         if not _is_free(job) and (stops or stop_ids):
             raise OptionError(
@@ -76,6 +77,8 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
             )
         if job.pools:
             options.check_pools()
+        if options.prompt_logprobs is not False:
+            _check_scores(model, options)
         start, budget = _start(model, job, options, number)
         if options.min_tokens > budget:
             raise OptionError(
@@ -114,8 +117,20 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 learns=options.seed is None,
                 forces_end=is_last,
                 frame=frame,
+                prompt_best=None if options.prompt_logprobs is False else int(options.prompt_logprobs) * is_listed,
                 pools=job.pools,
             )
+
+
+def _check_scores(model: Model, options: Options) -> None:
+    """Raise OptionError where the tokens of prompts have no log-probabilities."""
+    what = f"prompt_logprobs={options.prompt_logprobs}"
+    if conforms(model, SourceModel):
+        raise OptionError(f"{what}: {model!r} reads prompts apart, and says nothing of their tokens")
+    if not conforms(model, ScoringModel):
+        raise OptionError(f"{what}: {model!r} has no forward_ends, by which it would say what follows each token")
+    if isinstance(options.search, (Beam, Target)):
+        raise OptionError(f"{what} with search={options.search!r}: use Greedy() or Sample(...)")
 
 
 def _is_free(job: Job) -> bool:
@@ -133,12 +148,14 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
         return _decoder_start(model, job, options, number)
     if job.pools:
         return HealedPrompt(_encode(model, job, options, number, least=0), None), 0
-    prompt, asked = _encode(model, job, options, number), options.max_tokens
+    asked = options.max_tokens
+    prompt = _encode(model, job, options, number, least=1 if asked is None else min(asked, 1))
     needed = 0 if job.guide_cache is None else job.guide_cache.distance
     # Behind a mark only other marks could join it in one token, with which no answer begins.
     has_end = (isinstance(job.prompt, str) or job.lead[-1:].isalnum() or job.lead[-1:].isspace()) and prompt != (BEGIN,)
     most = None if isinstance(job.prompt, str) else len(job.lead.encode())
-    start = healed(model, prompt, job.guide_cache, most) if options.heal and has_end else None
+    heals = options.heal and has_end and options.prompt_logprobs is False  # what is told of is the prompt as it is
+    start = healed(model, prompt, job.guide_cache, most) if heals else None
     if start is not None and start.guide_cache is not None:
         # A token that begins in the prompt may save the output one or more.
         fewest = start.guide_cache.distance if asked is not None and asked < needed else needed

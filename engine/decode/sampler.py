@@ -48,7 +48,7 @@ class Sampler:
         """A sequence at its beginning; finished already where its text follows from the constraint without a model."""
         sequence = SequenceState(table, list(request.start.prompt), request, request.first_state, may_wait=may_wait)
         sequence.is_quick = self.keeps_states and request.is_unwatched
-        sequence.is_unread = bool(request.pools)
+        sequence.is_unread = request.reads_first
         if not sequence.is_unread:
             self.settle(sequence)
         return sequence
@@ -106,6 +106,7 @@ class Sampler:
         again.is_unread = sequence.is_unread
         if again.is_unread:
             return again
+        again.prompt_scores = sequence.prompt_scores
         sure = len(sequence.tokens)
         if sequence.request.scores:
             sure = min(
@@ -164,6 +165,13 @@ class Sampler:
                 self.commit(sequence, tokens[i])
             except Exception as error:
                 sequence.error = error
+
+    def begin(self, sequence: SequenceState) -> bool:
+        """Let a sequence that has read its prompt begin its text; whether it chooses a token now."""
+        sequence.is_unread = False
+        if sequence.error is None:
+            self.settle(sequence)
+        return not (sequence.done or sequence.waits or sequence.pending)
 
     def embed(self, reading: ForwardOutput[SequenceState]) -> None:
         """Give sequences that have read their prompts the embeddings of these, with which they are at their ends."""

@@ -17,7 +17,7 @@ from ..importance import Drawn
 from ..memory.tables import BlockTable
 from ..models.generation_config import NOTHING, Suppressed
 from ..models.protocol import BEGIN, Model
-from ..scores import Ranked, Trace
+from ..scores import Ranked, TokenScore, Trace
 from ..search import Beam, Sample, Search, Target
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
@@ -47,6 +47,8 @@ class Request:
     draft: whether guesses of how it goes on are read along, see engine/drafts; or a smaller model that guesses too
     frame: what the answer stands in, of which there is no more in the text than what stands behind it
     learns: whether what is learnt of the prompt's texts is kept for further calls
+    prompt_best: the log-probabilities of the prompt's own tokens are recorded, and those of so many of the likeliest in
+        each place; None for neither
     pools: so many numbers of the prompt's final hidden state are asked for, and no text; 0 where a text is
     """
 
@@ -69,7 +71,13 @@ class Request:
     learns: bool = False
     forces_end: bool = False
     frame: Frame | Sentence | None = None
+    prompt_best: int | None = None
     pools: int = 0
+
+    @property
+    def reads_first(self) -> bool:
+        """Whether the prompt is read to the end before anything is found out of its text."""
+        return self.pools > 0 or self.prompt_best is not None
 
     @property
     def width(self) -> int:
@@ -245,7 +253,8 @@ class SequenceState(KVSequence):
     may_wait: whether it may sit out steps until its constraint has found out what may follow; waits: whether it does
     closing: what leaves room to finish, if that was found out already for the next token
     is_quick: whether it may go on from known state to known state; known: the one where it is, None if it is in none
-    is_unread: whether its prompt is to be read to the end before anything is found out of its text
+    is_unread: whether its prompt has yet to be read to the end, before anything is found out of its text
+    prompt_scores: of each token of the prompt but the first, as far as it was read, where they are asked for
     embedding: the direction of the prompt's final hidden state, float32 [request.pools], where that is asked for
     error: what went wrong with this text alone
     """
@@ -273,6 +282,7 @@ class SequenceState(KVSequence):
     is_quick: bool = False
     known: StateEntry | None = None
     is_unread: bool = False
+    prompt_scores: list[TokenScore] = field(default_factory=list[TokenScore])
     embedding: NDArray[np.float32] | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
@@ -286,6 +296,11 @@ class SequenceState(KVSequence):
     def done(self) -> bool:
         """Whether it goes on no more."""
         return self.finish is not None or self.error is not None
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether it has to read all of its prompt itself, for what the model says of each token."""
+        return self.is_unread and self.request.prompt_best is not None
 
     @property
     def left(self) -> int:

@@ -254,19 +254,20 @@ class DecoderModel(HeadedModel, Sendable):
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
         """Hidden states [chunks, size] of the last tokens; logits [chunks, V] if the head is not apart."""
-        states = self._now().read(chunks, memory)
-        return states.to(self.device) if self._spread else states
+        return self._read(chunks, memory, None)
 
     @property
     def reads_drafts(self) -> bool:
-        """Whether the states of several tokens of a chunk can be had: in packed steps, where layers keep none."""
+        """Whether what was read can be read over: in packed steps, where layers keep no states."""
         return isinstance(self._runner, PackedRunner)
 
     def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> Tensor:
         """Hidden states, as those of `forward`, [sum(ends), size] of the last tokens of each chunk, so many."""
-        runner = self._now()
-        assert isinstance(runner, PackedRunner)
-        return runner.read_ends(chunks, ends, memory)
+        return self._read(chunks, memory, ends)
+
+    def _read(self, chunks: Sequence[Chunk], memory: Memory, ends: Sequence[int] | None) -> Tensor:
+        states = self._now().read(chunks, memory, ends)
+        return states.to(self.device) if self._spread else states
 
     def pool(self, hidden: Tensor, rows: Sequence[int]) -> Tensor:
         """Final hidden states, behind the last norm: float32 [len(rows), embedding_size]."""

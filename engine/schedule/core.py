@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, count
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from ..decode.beam_search import BeamGroup, BeamSearch
 from ..decode.beam_search import place_of as place_of_group
 from ..decode.forward_output import ForwardOutput
+from ..decode.prompt_scores import score_prompt
 from ..decode.sampler import Sampler, place_of
 from ..decode.sequence import CommittedPrefix, KVSequence, Request, SequenceState
 from ..device.backend import LANES
@@ -25,7 +26,7 @@ from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..memory.weights import Weights
-from ..models.protocol import Hidden, Model, SourceModel
+from ..models.protocol import Hidden, Model, ScoringModel, SourceModel
 from ..search import Beam, Target
 from .budget import Budget
 from .call import Call, Preparation, RequestOutput, SequenceGroup, Work
@@ -288,9 +289,12 @@ class EngineCore:
             works = [group.work for group in plan.groups]
             if self._lanes.takes(works):
                 return self._lanes.run(works, most, is_over)
-        drafted = self._guess(plan)
+        scored = any(map(_is_scored, plan.readers))
+        drafted = None if scored else self._guess(plan)
         reading = perf_counter()
-        if drafted is None:
+        if scored:
+            hidden, place = self._read_scored(plan)
+        elif drafted is None:
             hidden, place = self.model.forward(plan.chunks, self._memory), count()
         else:
             ends = drafted.ends(plan.readers)
@@ -309,6 +313,8 @@ class EngineCore:
             # What is to be read next is a list of its own: the model may yet look at this one.
             reader.pending = [] if chunk.tokens is reader.pending else reader.pending[len(chunk.tokens) :]
             places[id(reader)] = next(place)
+        if scored:
+            self._score_prompts(plan, hidden, places)
         for group in plan.everyone():
             if isinstance(group.work, SequenceState):
                 group.work.steps += 1
@@ -317,6 +323,8 @@ class EngineCore:
         for _, reader, lead in plan.followers:
             reader.table, reader.pending = self._pool.fork(lead.table), []
             places[id(reader)] = places[id(lead)]
+            if _is_scored(reader) and isinstance(lead, SequenceState):
+                reader.prompt_scores, reader.error = lead.prompt_scores, lead.error
         if self.model.window is not None:
             for reader in plan.readers:
                 self._pool.trim(reader.table)
@@ -324,6 +332,21 @@ class EngineCore:
         if self._config.prefill_chunk_size is None:
             self._budget.note(plan.written, plan.prompted, perf_counter() - begin)
         return True
+
+    def _read_scored(self, plan: StepPlan) -> tuple[Hidden, Iterator[int]]:
+        """Read a step with prompts whose tokens are scored; where what follows each reader's tokens begins."""
+        model = self.model
+        assert isinstance(model, ScoringModel)
+        both = zip(plan.readers, plan.chunks, strict=True)
+        ends = [len(chunk.tokens) if _is_scored(reader) else 1 for reader, chunk in both]
+        return model.forward_ends(plan.chunks, ends, self._memory), accumulate([0, *ends])
+
+    def _score_prompts(self, plan: StepPlan, hidden: Hidden, places: dict[int, int]) -> None:
+        """Note what the model says of prompts, and find the place of the last token of each."""
+        for reader, chunk in zip(plan.readers, plan.chunks, strict=True):
+            if _is_scored(reader):
+                score_prompt(self.model, hidden, places[id(reader)], reader, len(chunk.tokens))
+                places[id(reader)] += len(chunk.tokens) - 1
 
     def _guess(self, plan: StepPlan) -> Drafted | None:
         """How sequences that are being written may go on, to be read along, where that is likely to save steps."""
@@ -368,9 +391,10 @@ class EngineCore:
                 beam_groups.append(work)
             else:
                 populations.append(work)
-        if unread:
-            where = [places[id(sequence)] for sequence in unread]
-            self._sampler.embed(ForwardOutput(self.model, hidden, unread, where, place_of))
+        if pooled := [each for each in unread if each.request.pools]:
+            where = [places[id(sequence)] for sequence in pooled]
+            self._sampler.embed(ForwardOutput(self.model, hidden, pooled, where, place_of))
+        sequences += [each for each in unread if not each.request.pools and self._sampler.begin(each)]
         if sequences:
             where = [places[id(sequence)] for sequence in sequences]
             if drafted is None or self._drafter is None:
@@ -426,6 +450,10 @@ class EngineCore:
 def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """What goes to each target, where one that was given up was taken again."""
     return [(source, target) for target, source in {target: source for source, target in pairs}.items()]
+
+
+def _is_scored(reader: KVSequence) -> TypeGuard[SequenceState]:
+    return isinstance(reader, SequenceState) and reader.scores_prompt
 
 
 def _source(work: Work) -> Any:

@@ -39,8 +39,8 @@ class SchedulerConfig:
     max_gap: float = 0.1
 
 
-Leaders = dict[tuple[int, tuple[int, ...]] | None, KVSequence]
-"""Sequences that read all that they have from their beginning on, by what that is."""
+Leaders = dict[tuple[int, int | None, tuple[int, ...]] | None, KVSequence]
+"""Sequences that read all that they have from their beginning on, by what that is, and what is asked of its tokens."""
 
 
 @dataclass(slots=True)
@@ -192,20 +192,23 @@ class Scheduler:
     def _read_on(self, group: SequenceGroup, plan: StepPlan, leaders: Leaders) -> None:
         """Let an entry read as much as it may.
 
-        Beams read their last tokens in the same step, since they are continued together.
+        Beams read their last tokens in the same step, since they are continued together. A prompt whose tokens are
+        scored is read whole.
         """
+        work = group.work
+        scores = work.request.prompt_best if isinstance(work, SequenceState) and work.scores_prompt else None
         left, readers = self._left(group.call, plan), group.work.readers
         is_much = sum(len(reader.pending) for reader in readers) > left or self._missing(group) > self._pool.available
         last = int(is_much and len(readers) > 1)
         for reader in readers:
             if len(reader.pending) <= last or left == 0:
                 continue
-            begin = None if reader.table.tokens or last else (reader.table.node, tuple(reader.pending))
+            begin = None if reader.table.tokens or last else (reader.table.node, scores, tuple(reader.pending))
             if begin in leaders:
                 plan.followers.append((group, reader, leaders[begin]))
                 group.find(len(reader.pending))
                 continue
-            if adopted := self._pool.adopt(reader.table, reader.pending):
+            if scores is None and (adopted := self._pool.adopt(reader.table, reader.pending)):
                 del reader.pending[:adopted]
                 group.find(adopted)
             count = min(left, len(reader.pending) - last)

@@ -149,6 +149,7 @@ class SamplingFields(CommonFields):
     allowed_token_ids: Ids | None = None
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
 
+    prompt_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     max_tokens: Tokens | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
@@ -185,6 +186,13 @@ class SamplingFields(CommonFields):
             raise ValueError("stream_options are for stream: true")
         return value
 
+    @field_validator("prompt_logprobs")
+    @classmethod
+    def _of_whole_answers(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and info.data.get("stream"):
+            raise ValueError("log-probabilities of a prompt come with whole answers; leave out stream")
+        return value
+
     @property
     def is_streamed(self) -> bool:
         """True where the answer comes piece by piece."""
@@ -200,6 +208,11 @@ class SamplingFields(CommonFields):
         """Which log-probabilities are asked for: True for those of tokens, a number for the likeliest ones too."""
         return None
 
+    @property
+    def prompt_scores(self) -> int | bool | None:
+        """The same of the prompt's tokens."""
+        return None if self.prompt_logprobs is None else self.prompt_logprobs or True
+
     def options(self) -> dict[str, Any]:
         """Those of the engine but for the search, by name."""
         named: dict[str, Any] = {
@@ -210,6 +223,7 @@ class SamplingFields(CommonFields):
             "presence_penalty": self.presence_penalty,
             "logit_bias": self.logit_bias and {int(token): bias for token, bias in self.logit_bias.items()},
             "logprobs": self.scores,
+            "prompt_logprobs": self.prompt_scores,
             "seed": self.seed,
             "stop": self.stop,
             "stop_ids": self.stop_token_ids,

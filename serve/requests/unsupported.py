@@ -13,7 +13,7 @@ KNOWN: dict[str, str] = {
     "length_penalty": 'beams are trellm: {"beams": {"width": 4, "length_penalty": 1.0}}',
     "early_stopping": 'beams are trellm: {"beams": {"width": 4, "early_stopping": true}}',
     "suffix": "the model continues texts, and fills no gaps",
-    "prompt_logprobs": "log-probabilities are of outputs",
+    "prompt_logprobs": "responses have none; /v1/chat/completions and /v1/completions have",
     "chat_template": "the template is the model's own",
     "mm_processor_kwargs": _NO_SOUND,
     "priority": "first come, first served",
