@@ -25,7 +25,7 @@ GREEDY = Greedy()
 MOST_RETRIES = 1000
 MOST_BEST = 1000
 EXTRAS = ("tools", "documents")
-_OF_EMBEDDINGS = frozenset((*EXTRAS, "chat_template_kwargs", "batch_size", "progress"))
+_OF_EMBEDDINGS = frozenset((*EXTRAS, "chat_template_kwargs", "cache_salt", "batch_size", "progress"))
 """What is said of prompts, and of how they are run: all that embeddings take."""
 
 
@@ -49,6 +49,7 @@ class TextOptions(TypedDict, total=False):
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]] | None
     documents: Sequence[Mapping[str, Any]] | None
     chat_template_kwargs: Mapping[str, Any] | None
+    cache_salt: str | None
 
 
 class StreamOptions(TextOptions, total=False):
@@ -107,6 +108,8 @@ class Options:
     chat_template_kwargs: (chats only) what else that takes, such as {"enable_thinking": False} of Qwen3, or
         {"continue_final_message": True}, with which the text goes on with the last message. Templates pass over names
         that they do not know.
+    cache_salt: memory of what was read is shared only with prompts that have the same salt, so that nobody else can
+        tell by the time that it takes whether a prompt was read before.
     batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
     retries: draw a text again, up to so many times, whose value cannot be made of it, because a validator of a type
         refuses it; for `Sample(...)`. Seeds make this repeatable too.
@@ -140,6 +143,7 @@ class Options:
     tools: Any = None
     documents: Any = None
     chat_template_kwargs: Any = None
+    cache_salt: str | None = None
     batch_size: int = 16
     progress: bool | None = None
     retries: int = 0
@@ -179,6 +183,8 @@ class Options:
         for name in EXTRAS:
             self._set(name, extras_of(getattr(self, name), name))
         self._set("chat_template_kwargs", template_options_of(self.chat_template_kwargs))
+        if self.cache_salt is not None and not text_of(self.cache_salt, "cache_salt"):
+            raise OptionError("cache_salt='': a text that others do not know; leave it out to share with all")
         _ = self.controls  # checks its part of the options
         self._check_search()
 

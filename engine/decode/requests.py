@@ -114,10 +114,11 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 diagnostics=options.diagnostics,
                 trace=options.trace,
                 draft=options.draft,
-                learns=options.seed is None,
+                learns=options.seed is None and options.cache_salt is None,
                 forces_end=is_last,
                 frame=frame,
                 prompt_best=None if options.prompt_logprobs is False else int(options.prompt_logprobs) * is_listed,
+                salt=options.cache_salt or "",
                 pools=job.pools,
             )
 

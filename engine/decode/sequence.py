@@ -49,6 +49,7 @@ class Request:
     learns: whether what is learnt of the prompt's texts is kept for further calls
     prompt_best: the log-probabilities of the prompt's own tokens are recorded, and those of so many of the likeliest in
         each place; None for neither
+    salt: what its prompt and text share their memory by: only with those that have the same one
     pools: so many numbers of the prompt's final hidden state are asked for, and no text; 0 where a text is
     """
 
@@ -72,7 +73,13 @@ class Request:
     forces_end: bool = False
     frame: Frame | Sentence | None = None
     prompt_best: int | None = None
+    salt: str = ""
     pools: int = 0
+
+    @property
+    def root(self) -> tuple[str, tuple[int, ...]] | None:
+        """What sets it apart from texts with equal tokens: its salt, and what is read apart; None for neither."""
+        return (self.salt, self.start.source) if self.salt or self.start.source else None
 
     @property
     def reads_first(self) -> bool:

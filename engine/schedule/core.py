@@ -59,7 +59,7 @@ class EngineCore:
         self._memory = model.make_memory(blocks)
         self._weights = Weights(model)
         self._read_with = self._weights.state()
-        self._sources: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
+        self._sources: WeakValueDictionary[tuple[str, tuple[int, ...]] | None, Any] = WeakValueDictionary()
         self._sampler = Sampler(model)
         self.waiting = GuideQueue(self._sampler)
         self._encoder = model if isinstance(model, SourceModel) else None
@@ -235,7 +235,7 @@ class EngineCore:
         """Take up a call's next request."""
         number, request = call.begun, call.requests[call.begun]
         self._arrivals += 1
-        source = self._sources.get(request.start.source) if request.start.source else None
+        source = self._sources.get(request.root)
         group = SequenceGroup(
             call, number, self._arrivals, self._start(request, source, may_wait=self._may_wait(call, 1))
         )
@@ -249,7 +249,7 @@ class EngineCore:
         return self._lanes is None and self.waiting.may_wait(call, len(self.calls), running)
 
     def _start(self, request: Request, source: Any, *, may_wait: bool = False) -> Work:
-        table = self._pool.table(source, request.start.source or None)
+        table = self._pool.table(source, request.root)
         if isinstance(request.search, Target):
             return self._populations.start(request, table)
         if isinstance(request.search, Beam):
@@ -259,7 +259,7 @@ class EngineCore:
     def _again(self, group: SequenceGroup) -> Work:
         """The same work with everything to read again."""
         work = group.work
-        table = self._pool.table(_source(work), work.request.start.source or None)
+        table = self._pool.table(_source(work), work.request.root)
         if isinstance(work, SequenceState):
             return self._sampler.restart(work, table)
         if isinstance(work, BeamGroup):
@@ -365,12 +365,12 @@ class EngineCore:
     def _encode(self, model: SourceModel, plan: StepPlan) -> None:
         """Let the model's encoder read the prompts of sequences that have none yet."""
         both = zip(plan.groups, plan.readers, strict=True)
-        new = [(group.work.request.start.source, reader) for group, reader in both if reader.table.source is None]
-        sources = list(dict.fromkeys(source for source, _ in new if source not in self._sources))
-        found = dict(zip(sources, model.encode(sources), strict=True)) if sources else {}
+        new = [(group.work.request, reader) for group, reader in both if reader.table.source is None]
+        sources = {each.root: each.start.source for each, _ in new if each.root not in self._sources}
+        found = dict(zip(sources, model.encode(list(sources.values())), strict=True)) if sources else {}
         self._sources.update(found)
-        for source, reader in new:
-            reader.table.source = self._sources[source]
+        for request, reader in new:
+            reader.table.source = self._sources[request.root]
 
     def _advance(self, plan: StepPlan, hidden: Hidden, places: dict[int, int], drafted: Drafted | None) -> None:
         """Continue the sequences that have read all there was."""

@@ -8,12 +8,23 @@ from pydantic import Field
 
 from ..errors import Names
 from .chat import CompletionRequest, translated
-from .fields import MOST_TOKENS, Ids, RequestBase
-
-Most = Annotated[int, Field(ge=-1, le=MOST_TOKENS)]
+from .fields import MOST_TOKENS, Ids, RequestBase, Salt
 
 
-class EmbeddingRequest(RequestBase, title="Embeddings"):
+class ReadingBase(RequestBase):
+    """The fields of every request whose prompts are read, and not continued."""
+
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
+    cache_salt: Salt | None = None
+    user: str | None = None
+
+    def read_only(self, model: str, prompts: Any) -> CompletionRequest:
+        """Prompts as a request for texts has them. Raises ApiError."""
+        said = {name: getattr(self, name) for name in ReadingBase.model_fields}
+        return translated(said | {"model": model, "prompt": prompts, "temperature": 0}, CompletionRequest)
+
+
+class EmbeddingRequest(ReadingBase, title="Embeddings"):
     """The body of /v1/embeddings."""
 
     model: str
@@ -25,12 +36,10 @@ class EmbeddingRequest(RequestBase, title="Embeddings"):
     )
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
-    truncate_prompt_tokens: Most | None = None
-    user: str | None = None
 
     def texts(self) -> CompletionRequest:
         """The prompts as a request for texts has them. Raises ApiError."""
-        return _read_only(self.model, self.input, self.truncate_prompt_tokens)
+        return self.read_only(self.model, self.input)
 
     @property
     def names(self) -> Names:
@@ -44,16 +53,14 @@ class DocumentField(RequestBase, title="Document"):
     text: str
 
 
-class RerankRequest(RequestBase, title="Rerank"):
+class RerankRequest(ReadingBase, title="Rerank"):
     """The body of /v1/rerank: of Jina's, Cohere's and vLLM's API."""
 
     query: str
     documents: Annotated[list[str | DocumentField], Field(min_length=1, fail_fast=True)]
     top_n: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
     return_documents: bool | None = None
-    truncate_prompt_tokens: Most | None = None
     model: str | None = None
-    user: str | None = None
 
     @property
     def document_texts(self) -> list[str]:
@@ -65,14 +72,9 @@ class RerankRequest(RequestBase, title="Rerank"):
 
         name: of the model where none is given
         """
-        return _read_only(self.model or name, [*self.document_texts, self.query], self.truncate_prompt_tokens)
+        return self.read_only(self.model or name, [*self.document_texts, self.query])
 
     @property
     def names(self) -> Names:
         """Prompts are documents, but for the last."""
         return (("/prompt", "/documents"),)
-
-
-def _read_only(model: str, prompts: Any, most: int | None) -> CompletionRequest:
-    said = {"model": model, "prompt": prompts, "temperature": 0, "truncate_prompt_tokens": most}
-    return translated(said, CompletionRequest)

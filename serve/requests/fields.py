@@ -117,6 +117,9 @@ TokenName = Annotated[str, AfterValidator(_token_id)]
 Bias = Annotated[float, Field(ge=-100, le=100)]
 
 
+Salt = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
 class CommonFields(RequestBase):
     """The fields that requests for texts and for responses share."""
 
@@ -124,6 +127,7 @@ class CommonFields(RequestBase):
     temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     stream: bool | None = None
+    cache_salt: Salt | None = None
     # Without meaning here: who asks, how it is billed, where the answer would be kept, and how servers work inside.
     user: str | None = None
     safety_identifier: str | None = None
@@ -224,6 +228,7 @@ class SamplingFields(CommonFields):
             "logit_bias": self.logit_bias and {int(token): bias for token, bias in self.logit_bias.items()},
             "logprobs": self.scores,
             "prompt_logprobs": self.prompt_scores,
+            "cache_salt": self.cache_salt,
             "seed": self.seed,
             "stop": self.stop,
             "stop_ids": self.stop_token_ids,

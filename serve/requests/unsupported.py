@@ -34,7 +34,6 @@ KNOWN: dict[str, str] = {
     "reasoning": "of chats only, whose template knows of thinking",
     "functions": "give them as tools",
     "function_call": "give it as tool_choice",
-    "cache_salt": "prompts that begin alike share their memory, whoever sends them",
     "stop": "responses have no stop strings; /v1/chat/completions has",
     "conversation": "there are no conversations by name; previous_response_id goes on from a response",
     "max_tool_calls": "the server calls no tools itself",
