@@ -75,6 +75,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     type=NumberType(0, above=True),
     help="Longest time between two tokens of a text while prompts of others are read. [default: 100 on a CPU]",
 )
+@click.option("--priorities", is_flag=True, help="Requests may say their priority; the lowest numbers come first.")
 @click.option(
     "--max-output",
     type=click.IntRange(1),
@@ -137,6 +138,7 @@ def serve(
     max_body: int,
     max_texts: int,
     max_gap_ms: float | None,
+    priorities: bool,
     max_output: int,
     max_work: int | None,
     max_constraint_memory: int | None,
@@ -182,6 +184,7 @@ def serve(
         body_bytes=max_body,
         texts=max_texts,
         max_gap_ms=max_gap_ms,
+        priorities=priorities,
         output_tokens=max_output,
         limits=Limits(**{name: value for name, value in given.items() if value is not None}),
         kept_bytes=kept_constraints,

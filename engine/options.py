@@ -24,8 +24,9 @@ from .search import Beam, Greedy, Search, Target
 GREEDY = Greedy()
 MOST_RETRIES = 1000
 MOST_BEST = 1000
+MOST_PRIORITY = 1 << 31
 EXTRAS = ("tools", "documents")
-_OF_EMBEDDINGS = frozenset((*EXTRAS, "chat_template_kwargs", "cache_salt", "batch_size", "progress"))
+_OF_EMBEDDINGS = frozenset((*EXTRAS, "chat_template_kwargs", "cache_salt", "priority", "batch_size", "progress"))
 """What is said of prompts, and of how they are run: all that embeddings take."""
 
 
@@ -50,6 +51,7 @@ class TextOptions(TypedDict, total=False):
     documents: Sequence[Mapping[str, Any]] | None
     chat_template_kwargs: Mapping[str, Any] | None
     cache_salt: str | None
+    priority: int
 
 
 class StreamOptions(TextOptions, total=False):
@@ -110,6 +112,8 @@ class Options:
         that they do not know.
     cache_salt: memory of what was read is shared only with prompts that have the same salt, so that nobody else can
         tell by the time that it takes whether a prompt was read before.
+    priority: requests with a lower number join before others, and give their memory up after them; of equal ones first
+        come, first served. See docs/engine.md.
     batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
     retries: draw a text again, up to so many times, whose value cannot be made of it, because a validator of a type
         refuses it; for `Sample(...)`. Seeds make this repeatable too.
@@ -144,6 +148,7 @@ class Options:
     documents: Any = None
     chat_template_kwargs: Any = None
     cache_salt: str | None = None
+    priority: int = 0
     batch_size: int = 16
     progress: bool | None = None
     retries: int = 0
@@ -185,6 +190,7 @@ class Options:
         self._set("chat_template_kwargs", template_options_of(self.chat_template_kwargs))
         if self.cache_salt is not None and not text_of(self.cache_salt, "cache_salt"):
             raise OptionError("cache_salt='': a text that others do not know; leave it out to share with all")
+        self._set("priority", whole(self.priority, "priority", -MOST_PRIORITY, MOST_PRIORITY))
         _ = self.controls  # checks its part of the options
         self._check_search()
 

@@ -341,6 +341,9 @@ async def begin(
     if asked.texts > service.settings.choices:
         field = "n" if asked.texts == (asked.n or 1) else "best_of"
         raise ApiError(f"{field}={asked.texts}: up to {service.settings.choices} texts for a prompt", (field,))
+    if asked.priority and not service.settings.priorities:
+        said = f"priority={asked.priority}: requests are taken as they come where the server has no --priorities"
+        raise ApiError(said, ("priority",), code="unsupported_parameter")
     try:
         constraint = await derived(request, asked.constraint)
     except TrellmError as error:

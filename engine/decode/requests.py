@@ -119,6 +119,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 frame=frame,
                 prompt_best=None if options.prompt_logprobs is False else int(options.prompt_logprobs) * is_listed,
                 salt=options.cache_salt or "",
+                priority=options.priority,
                 pools=job.pools,
             )
 

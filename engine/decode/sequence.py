@@ -50,6 +50,7 @@ class Request:
     prompt_best: the log-probabilities of the prompt's own tokens are recorded, and those of so many of the likeliest in
         each place; None for neither
     salt: what its prompt and text share their memory by: only with those that have the same one
+    priority: the lower, the sooner it joins, and the later it gives its memory up
     pools: so many numbers of the prompt's final hidden state are asked for, and no text; 0 where a text is
     """
 
@@ -74,6 +75,7 @@ class Request:
     frame: Frame | Sentence | None = None
     prompt_best: int | None = None
     salt: str = ""
+    priority: int = 0
     pools: int = 0
 
     @property

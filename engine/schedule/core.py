@@ -31,7 +31,7 @@ from ..search import Beam, Target
 from .budget import Budget
 from .call import Call, Preparation, RequestOutput, SequenceGroup, Work
 from .guide_queue import GuideQueue
-from .scheduler import SHORT, Scheduler, SchedulerConfig, StepPlan, by_arrival
+from .scheduler import SHORT, Scheduler, SchedulerConfig, StepPlan, in_line
 
 CAREFUL = 256
 """So many steps after memory ran out, as many sequences are tried again as before."""
@@ -210,7 +210,7 @@ class EngineCore:
                     call.groups[number] = left[-1]
                 else:
                     self._finish(group)
-        self._scheduler.preempted.extend(sorted(left, key=by_arrival))
+        self._scheduler.preempted.extend(sorted(left, key=in_line))
 
     def _forget(self) -> None:
         """Drop what is wanted no more."""

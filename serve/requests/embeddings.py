@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ..errors import Names
 from .chat import CompletionRequest, translated
-from .fields import MOST_TOKENS, Ids, RequestBase, Salt
+from .fields import MOST_TOKENS, Ids, Priority, RequestBase, Salt
 
 
 class ReadingBase(RequestBase):
@@ -16,6 +16,7 @@ class ReadingBase(RequestBase):
 
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
     cache_salt: Salt | None = None
+    priority: Priority | None = None
     user: str | None = None
 
     def read_only(self, model: str, prompts: Any) -> CompletionRequest:

@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from ...engine.decode.frames import FrameOption
+from ...engine.options import MOST_PRIORITY
 from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from ...guides.grammar import is_gbnf
@@ -120,6 +121,9 @@ Bias = Annotated[float, Field(ge=-100, le=100)]
 Salt = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
+Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
+
+
 class CommonFields(RequestBase):
     """The fields that requests for texts and for responses share."""
 
@@ -128,6 +132,7 @@ class CommonFields(RequestBase):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     stream: bool | None = None
     cache_salt: Salt | None = None
+    priority: Priority | None = None
     # Without meaning here: who asks, how it is billed, where the answer would be kept, and how servers work inside.
     user: str | None = None
     safety_identifier: str | None = None
@@ -229,6 +234,7 @@ class SamplingFields(CommonFields):
             "logprobs": self.scores,
             "prompt_logprobs": self.prompt_scores,
             "cache_salt": self.cache_salt,
+            "priority": self.priority,
             "seed": self.seed,
             "stop": self.stop,
             "stop_ids": self.stop_token_ids,

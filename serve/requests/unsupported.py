@@ -16,7 +16,6 @@ KNOWN: dict[str, str] = {
     "prompt_logprobs": "responses have none; /v1/chat/completions and /v1/completions have",
     "chat_template": "the template is the model's own",
     "mm_processor_kwargs": _NO_SOUND,
-    "priority": "first come, first served",
     "guided_whitespace_pattern": 'white space is trellm: {"json": {"whitespace": "compact"}}',
     "no_stop_trim": "stop strings are no part of the output",
     "lora_path": "the server has one model",
