@@ -17,6 +17,7 @@ from ..checks import conforms
 from ..engine.decode.randomness import fresh_bits
 from ..engine.decode.requests import requests_of
 from ..engine.decode.sequence import Request as RowRequest
+from ..engine.embedding import Embedder
 from ..engine.fields.fields import FieldScorer
 from ..engine.generator import Generator as TextGenerator
 from ..engine.handle import QUICK, Handle, Piece, Task
@@ -309,7 +310,8 @@ class GenerationRequest:
             return self.service.ids(prompt, number, extras, self.place, is_verbatim=is_verbatim)
         ids, context = self.service.encoded(prompt, number, extras, is_verbatim=is_verbatim), self.service.model.context
         if most == -1 and context is not None:
-            most = max(1, context - (self.asked.budget or self.service.settings.output_tokens))
+            budget = 0 if isinstance(self.task, Embedder) else self.asked.budget
+            most = max(1, context - (self.service.settings.output_tokens if budget is None else budget))
         return ids if most == -1 else ids[-max(most, 1) :]
 
     @contextmanager

@@ -85,7 +85,7 @@ class Request:
 
     @property
     def reads_first(self) -> bool:
-        """Whether the prompt is read to the end before anything is found out of its text."""
+        """True where the prompt is read to the end before anything is found out of its text."""
         return self.pools > 0 or self.prompt_best is not None
 
     @property
@@ -308,7 +308,7 @@ class SequenceState(KVSequence):
 
     @property
     def scores_prompt(self) -> bool:
-        """Whether it has to read all of its prompt itself, for what the model says of each token."""
+        """True where it has to read all of its prompt itself, for what the model says of each token."""
         return self.is_unread and self.request.prompt_best is not None
 
     @property

@@ -61,6 +61,8 @@ def test_a_prompt_that_is_cut(server: Running) -> None:
     )
     np.testing.assert_allclose(long["data"][0]["embedding"], last["data"][0]["embedding"], atol=1e-5)
     assert long["usage"]["prompt_tokens"] == 3
+    whole = {"model": "small", "input": "word " * 2000, "truncate_prompt_tokens": -1}
+    assert server.post("/v1/embeddings", whole).json()["usage"]["prompt_tokens"] == 1024, "nothing is to follow"
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,8 @@ def test_what_was_read_is_echoed_with_its_scores(server: Running) -> None:
     text = server.post("/detokenize", {"tokens": ids[-3:]}).json()["prompt"]
     said = server.complete(PROMPT, truncate_prompt_tokens=3, echo=True, logprobs=0, max_tokens=0)["choices"][0]
     assert said["text"] == text and len(said["logprobs"]["tokens"]) == 3 and said["logprobs"]["top_logprobs"] is None
+    long = server.complete("word " * 2000, truncate_prompt_tokens=-1, prompt_logprobs=0, max_tokens=0)
+    assert len(long["choices"][0]["prompt_logprobs"]) == 1024
     framed = server.complete(PROMPT, trellm={"frame": ["The day is ", "."]}, echo=True, logprobs=1, max_tokens=2)
     assert framed["choices"][0]["text"].startswith(f"{PROMPT}The day is ")
     both = server.complete(PROMPT, echo=True, logprobs=1, prompt_logprobs=4, max_tokens=1, n=2, temperature=1)
