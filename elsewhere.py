@@ -37,6 +37,8 @@ GENERATORS: Mapping[str, str] = {
     "tool": _JSON,
     "substring": "generate.extract(model, context)",
     "quote": "generate.extract(model, context)",
+    "embed": "generate.embedding(model)",
+    "encode": "generate.embedding(model)",
     "integer": "generate.format(model, int)",
     "number": "generate.format(model, float)",
     "boolean": "generate.format(model, bool)",

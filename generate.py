@@ -29,13 +29,14 @@ from .errors import OptionError, SchemaError, TrellmWarning
 from .guides.limits import Limits
 
 if TYPE_CHECKING:
+    from .engine.embedding import Embedding
     from .guides.grammar import Grammar
     from .guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
     from .guides.quoting.boundaries import Boundary
     from .guides.quoting.quotation import Quote
     from .guides.quoting.source import Span, WhiteSpace
 
-__all__ = ["Generator", "batch", "cfg", "choice", "extract", "format", "fsm", "json", "regex", "text"]
+__all__ = ["Generator", "batch", "cfg", "choice", "embedding", "extract", "format", "fsm", "json", "regex", "text"]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -391,6 +392,23 @@ def json(
     description = describe_schema(structure.schema) if describe else ""
     about: Any = {"description": description, "natural": natural_of(structure.schema)}
     return Generator(model, guide, structure.convert, limits, **about, **_around(around))
+
+
+def embedding(model: Model, *, dimensions: int | None = None) -> Generator[Embedding]:
+    """No text, but prompts as directions. Value: a NumPy array, float32 [dimensions], of length 1.
+
+    It is the final hidden state of the prompt's last token, behind the last norm, divided by its length, as vLLM has it
+    of decoders; what is alike has a large product. Prompts are run as others are, in one batch with texts, and
+    begin where prompts begin that were read before. Options are those about prompts: `tools`, `documents`,
+    `chat_template_kwargs`, `batch_size`, `progress`. See docs/engine.md.
+    dimensions: the first ones, which make sense alone where the model was trained so (Matryoshka); by default all
+    Raises OptionError for models without hidden states: functions, encoder-decoders, and those with a head that is not
+    apart.
+    """
+    from .engine.embedding import Embedder
+
+    check_model(model, "generate.embedding", dimensions)
+    return Embedder(model, dimensions=dimensions)
 
 
 def batch(pairs: Iterable[tuple[Generator[Any], Prompt]], **options: Unpack[CallOptions]) -> list[Any]:

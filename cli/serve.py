@@ -75,6 +75,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     type=NumberType(0, above=True),
     help="Longest time between two tokens of a text while prompts of others are read. [default: 100 on a CPU]",
 )
+@click.option("--priorities", is_flag=True, help="Requests may say their priority; the lowest numbers come first.")
 @click.option(
     "--max-output",
     type=click.IntRange(1),
@@ -137,6 +138,7 @@ def serve(
     max_body: int,
     max_texts: int,
     max_gap_ms: float | None,
+    priorities: bool,
     max_output: int,
     max_work: int | None,
     max_constraint_memory: int | None,
@@ -157,9 +159,9 @@ def serve(
         trellm serve Qwen/Qwen3-8B --memory 20GB --api-key-file keys.txt
         trellm serve Qwen/Qwen3-8B --ray --replicas 1-8 --gpus 1
 
-    The server answers /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /health, /metrics
-    and /openapi.json, to this machine alone unless --host says otherwise. docs/serve.md has all of it,
-    and docs/scale.md what is to be known of --ray.
+    The server answers /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize,
+    /health, /metrics and /openapi.json, to this machine alone unless --host says otherwise. docs/serve.md
+    has all of it, and docs/scale.md what is to be known of --ray.
     """
     try:
         from ..serve.asgi import application
@@ -182,6 +184,7 @@ def serve(
         body_bytes=max_body,
         texts=max_texts,
         max_gap_ms=max_gap_ms,
+        priorities=priorities,
         output_tokens=max_output,
         limits=Limits(**{name: value for name, value in given.items() if value is not None}),
         kept_bytes=kept_constraints,

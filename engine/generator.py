@@ -38,7 +38,7 @@ from .options import CallOptions, Options, RunOptions, StreamOptions, TextOption
 from .prompts.description import with_description
 from .prompts.encoding import Ids, continued
 from .prompts.given import Prompt, is_chat, prompts_of
-from .results import Generation, ReadPrompt, Scores
+from .results import Generation, PromptToken, ReadPrompt, Scores
 from .running import Told, run_together, values_of
 from .sending.description import UNMADE, Description, arrived, make_here
 from .sending.origin import Copied
@@ -383,6 +383,7 @@ class Generator(Copied, Generic[T]):
             raw_logprobs=None if scores is None else scores.raw_logprobs,
             top_logprobs=None if scores is None else scores.top_logprobs,
             raw_top_logprobs=None if scores is None else scores.raw_top_logprobs,
+            prompt_logprobs=PromptToken.several_of(sequence, self.model.vocabulary),
             score=sum(sequence.scores) + sequence.end_score if sequence.score is None and logprobs else sequence.score,
             spans=spans,
             overruled=tuple(sorted(sequence.overruled)),

@@ -304,6 +304,8 @@ class Cursor:
             raise OptionError(
                 f"retries={options.retries}: a stream cannot take back what it has given; take result() instead"
             )
+        if grows and any(request.pools for request in handle.call.requests):
+            raise OptionError("an embedding has no text that could come in pieces; call the generator, or its run()")
         self.handle = handle
         self.grows = grows
         self._take, self._ended, self._keeps = take, ended, keeps

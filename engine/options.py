@@ -24,7 +24,10 @@ from .search import Beam, Greedy, Search, Target
 GREEDY = Greedy()
 MOST_RETRIES = 1000
 MOST_BEST = 1000
+MOST_PRIORITY = 1 << 31
 EXTRAS = ("tools", "documents")
+_OF_EMBEDDINGS = frozenset((*EXTRAS, "chat_template_kwargs", "cache_salt", "priority", "batch_size", "progress"))
+"""What is said of prompts, and of how they are run: all that embeddings take."""
 
 
 class TextOptions(TypedDict, total=False):
@@ -47,6 +50,8 @@ class TextOptions(TypedDict, total=False):
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]] | None
     documents: Sequence[Mapping[str, Any]] | None
     chat_template_kwargs: Mapping[str, Any] | None
+    cache_salt: str | None
+    priority: int
 
 
 class StreamOptions(TextOptions, total=False):
@@ -67,6 +72,7 @@ class RunOptions(CallOptions, total=False):
     """Types of the options of `run`, which returns more than values."""
 
     logprobs: bool | int
+    prompt_logprobs: bool | int
     diagnostics: bool
     trace: bool
     fields: bool
@@ -104,12 +110,19 @@ class Options:
     chat_template_kwargs: (chats only) what else that takes, such as {"enable_thinking": False} of Qwen3, or
         {"continue_final_message": True}, with which the text goes on with the last message. Templates pass over names
         that they do not know.
+    cache_salt: memory of what was read is shared only with prompts that have the same salt, so that nobody else can
+        tell by the time that it takes whether a prompt was read before.
+    priority: requests with a lower number join before others, and give their memory up after them; of equal ones first
+        come, first served. See docs/engine.md.
     batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
     retries: draw a text again, up to so many times, whose value cannot be made of it, because a validator of a type
         refuses it; for `Sample(...)`. Seeds make this repeatable too.
     progress: show a bar on standard error; by default for several prompts on a terminal.
     logprobs: (`run`, and `stream` for a list of prompts) also compute the log-probabilities of the tokens, which costs
         time; a number: also those of so many tokens, the likeliest at each place, see `Generation.top_logprobs`.
+    prompt_logprobs: (`run` only) also record the log-probabilities of the prompt's tokens; a number: also those of so
+        many likeliest tokens in each place, see `Generation.prompt_logprobs`. All of the prompt is then read, without
+        healing, though others have read its beginning; max_tokens may be 0.
     diagnostics: (`run` only) also record what the constraint did to each token; see `Diagnostics`. Costs time.
     trace: (`run` only, with `Beam(...)`) also record the beams of every step; see `SearchTrace`.
     fields: (`run` only) also say how likely each value of the answer is, see `Field`; for JSON, choices, patterns and
@@ -134,10 +147,13 @@ class Options:
     tools: Any = None
     documents: Any = None
     chat_template_kwargs: Any = None
+    cache_salt: str | None = None
+    priority: int = 0
     batch_size: int = 16
     progress: bool | None = None
     retries: int = 0
     logprobs: bool | int = False
+    prompt_logprobs: bool | int = False
     diagnostics: bool = False
     trace: bool = False
     fields: bool = False
@@ -153,13 +169,14 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
-            self._set("max_tokens", whole(self.max_tokens, "max_tokens"))
+            self._set("max_tokens", whole(self.max_tokens, "max_tokens", int(self.prompt_logprobs is False)))
         self._set("batch_size", whole(self.batch_size, "batch_size"))
         self._set("retries", whole(self.retries, "retries", 0, MOST_RETRIES))
         for name in ("heal", "diagnostics", "trace", "fields"):
             switch(getattr(self, name), name)
-        if not isinstance(self.logprobs, bool):
-            self._set("logprobs", _best(self.logprobs))
+        for name, whose in (("logprobs", "chosen"), ("prompt_logprobs", "prompt's")):
+            if not isinstance(getattr(self, name), bool):
+                self._set(name, _best(getattr(self, name), name, whose))
         if self.progress is not None:
             switch(self.progress, "progress", "True, False, or None for a bar on terminals only")
         self._set("stop", _stop_strings(self.stop))
@@ -171,6 +188,9 @@ class Options:
         for name in EXTRAS:
             self._set(name, extras_of(getattr(self, name), name))
         self._set("chat_template_kwargs", template_options_of(self.chat_template_kwargs))
+        if self.cache_salt is not None and not text_of(self.cache_salt, "cache_salt"):
+            raise OptionError("cache_salt='': a text that others do not know; leave it out to share with all")
+        self._set("priority", whole(self.priority, "priority", -MOST_PRIORITY, MOST_PRIORITY))
         _ = self.controls  # checks its part of the options
         self._check_search()
 
@@ -219,6 +239,14 @@ class Options:
             if getattr(self, name):
                 raise OptionError(f"{name}={getattr(self, name)!r} with search={search!r}: {reason}")
 
+    def check_pools(self) -> None:
+        """Refuse what is said of texts, where an embedding is asked for."""
+        usual = type(self)()
+        for name in RunOptions.__annotations__:
+            if name not in _OF_EMBEDDINGS and getattr(self, name) != getattr(usual, name):
+                value = brief(getattr(self, name))
+                raise OptionError(f"{name}={value}: an embedding has no text, of which that is said; leave it out")
+
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
@@ -260,13 +288,13 @@ class Options:
         return list(self.seed)
 
 
-def _best(logprobs: Any) -> int:
-    """Of how many tokens log-probabilities are asked for, besides the chosen ones."""
+def _best(logprobs: Any, name: str, whose: str) -> int:
+    """Of how many tokens log-probabilities are asked for, besides those that a text has."""
     try:
-        return whole(logprobs, "logprobs", 1, MOST_BEST)
+        return whole(logprobs, name, 1, MOST_BEST)
     except OptionError:
         raise OptionError(
-            f"logprobs={brief(logprobs)}: True for those of the chosen tokens, or a whole number from 1 to "
+            f"{name}={brief(logprobs)}: True for those of the {whose} tokens, or a whole number from 1 to "
             f"{MOST_BEST:,} for those of so many likeliest tokens at each place too"
         ) from None
 
@@ -349,7 +377,7 @@ def unknown_option(name: str, value: Any, possible: Collection[str], everywhere:
     said = repr(value)
     what = f"{name}={said if len(said) <= 60 else '...'}"
     if name in everywhere:
-        belongs_to_run = name in ("logprobs", "diagnostics", "trace")
+        belongs_to_run = name in ("logprobs", "prompt_logprobs", "diagnostics", "trace")
         return f"{what}: {_OF_RUN.format(name=name) if belongs_to_run else _OF_SEVERAL}"
     near = get_close_matches(name, possible, 1)
     if name == "temperature" and isinstance(value, (int, float)) and value == 0:

@@ -35,6 +35,32 @@ class TokenLogprob(NamedTuple):
     logprob: float
 
 
+class PromptToken(NamedTuple):
+    """A token of a prompt, with what the model said of it behind those before it; of the first it said nothing.
+
+    rank: 1 + how many tokens are likelier; top_logprobs: the likeliest in its place, best first, where asked for
+    """
+
+    token_id: int
+    token: bytes | None
+    logprob: float | None
+    rank: int | None
+    top_logprobs: tuple[TokenLogprob, ...]
+
+    @classmethod
+    def several_of(cls, sequence: SequenceState, vocabulary: Vocabulary) -> tuple[PromptToken, ...] | None:
+        """Those of a prompt that was read; None unless they were asked for."""
+        if sequence.request.prompt_best is None:
+            return None
+        tokens, ids = vocabulary.tokens, [token for token in sequence.request.start.prompt if token != BEGIN]
+        first = [cls(token, tokens[token], None, None, ()) for token in ids[:1]]
+        others = [
+            cls(token, tokens[token], logprob, rank, tuple(TokenLogprob(each, tokens[each], of) for each, of in best))
+            for token, (logprob, rank, best) in zip(ids[1:], sequence.prompt_scores, strict=True)
+        ]
+        return (*first, *others)
+
+
 class Scores(NamedTuple):
     """Tokens with what `Generation` says of them."""
 
@@ -142,6 +168,9 @@ class Generation(Generic[T_co]):
     top_logprobs, raw_top_logprobs: where a number of them was asked for, for each token the likeliest ones at its place
         with their log-probabilities, in both distributions, best first; fewer where others are not possible. What was
         chosen need not be among them; None unless asked for
+    prompt_logprobs: of each token of the prompt, a `PromptToken`: `token_id`, `token`, `logprob` behind those before
+        it, at temperature 1 and without a constraint, `rank` among all, from 1, and `top_logprobs`, the likeliest in
+        its place; `logprob` and `rank` are None for the first token. None unless asked for
     score: the sum of logprobs and of that of EOS, where it was chosen, and of those of tokens within a prompt's end
         that was generated again; None likewise; of a text found by beam search,
         always what it was ranked by, see `Beam`
@@ -179,6 +208,7 @@ class Generation(Generic[T_co]):
     raw_logprobs: tuple[float, ...] | None = None
     top_logprobs: tuple[tuple[TokenLogprob, ...], ...] | None = None
     raw_top_logprobs: tuple[tuple[TokenLogprob, ...], ...] | None = None
+    prompt_logprobs: tuple[PromptToken, ...] | None = None
     score: float | None = None
     spans: Mapping[str, Span] = field(default_factory=dict[str, "Span"])
     overruled: tuple[str, ...] = ()
@@ -215,7 +245,7 @@ class Generation(Generic[T_co]):
         parts = [_short(self.text)]
         if self.error is not None:
             parts.append(f"error={_short(self.error)}")
-        elif self.value is not self.text and self.value != self.text:
+        elif not isinstance(self.value, str) or self.value != self.text:
             parts.append(f"value={_short(self.value)}")
         count = len(self.token_ids)
         parts += [f"{count} token{'s' if count != 1 else ''}", f"finish_reason={self.finish_reason!r}"]
@@ -228,7 +258,7 @@ class Generation(Generic[T_co]):
         parts += [
             f"{name}={value!r}" for name in ("unmet", "overruled", "unenforced") if (value := getattr(self, name))
         ]
-        named = ("spans", "fields", "logprobs", "top_logprobs", "diagnostics", "trace")
+        named = ("spans", "fields", "logprobs", "top_logprobs", "prompt_logprobs", "diagnostics", "trace")
         more = [name for name in named if getattr(self, name)]
         return f"<Generation {', '.join(parts)}{'; with ' if more else ''}{', '.join(more)}>"
 

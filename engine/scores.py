@@ -43,6 +43,24 @@ def log_probabilities(logits: Tensor, masks: Tensor | None, tokens: Sequence[int
     return list(zip(as_list(found.logprobs), as_list(found.raw_logprobs), strict=True))
 
 
+class TokenScore(NamedTuple):
+    """What a model says of a token: its log-probability, its rank among all, from 1, and the likeliest in its place."""
+
+    logprob: float
+    rank: int
+    best: Ranked
+
+
+def token_scores(logits: Tensor, tokens: Sequence[int], k: int) -> list[TokenScore]:
+    """The scores of a token of each row, with the k likeliest of all. logits: float32 [rows, V]"""
+    logprobs: list[float] = as_list(token_logprobs(logits, tokens).raw_logprobs)
+    ranks = _ranks(logits, range(len(tokens)), as_list(logits[range(len(tokens)), list(tokens)].double()))
+    best = _ranked(masked_topk(logits, min(k, logits.shape[1]))) if k else [()] * len(tokens)
+    both = zip(tokens, logprobs, ranks, best, strict=True)
+    # One number for one token: sums that are added up in another order differ in their last bits.
+    return [TokenScore(dict(top).get(token, logprob), rank, top) for token, logprob, rank, top in both]
+
+
 def as_list(array: Any) -> list[Any]:
     """The numbers of a tensor or NumPy array [n]; torch leaves the type of `tolist` unsaid."""
     return array.tolist()

@@ -19,6 +19,7 @@ from .endpoints import anthropic, native, ollama, other
 from .endpoints.answers import Answer, refused
 from .endpoints.chat import chat
 from .endpoints.completion import completion
+from .endpoints.embeddings import embeddings, rerank
 from .endpoints.other import constraint, page
 from .endpoints.responses import kept, responses
 from .errors import INVALID, ApiError, of_any
@@ -66,6 +67,9 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
             Route("/v1/responses", responses, methods=["POST"]),
             Route("/v1/responses/{key}", kept, methods=["GET", "DELETE"]),
             Route("/v1/completions", completion, methods=["POST"]),
+            Route("/v1/embeddings", embeddings, methods=["POST"]),
+            Route("/v1/rerank", rerank, methods=["POST"]),
+            Route("/rerank", rerank, methods=["POST"]),
             Route("/v1/messages", anthropic.messages, methods=["POST"]),
             Route("/v1/messages/count_tokens", anthropic.count, methods=["POST"]),
             Route("/api/chat", ollama.chat, methods=["POST"]),

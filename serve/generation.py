@@ -17,6 +17,7 @@ from ..checks import conforms
 from ..engine.decode.randomness import fresh_bits
 from ..engine.decode.requests import requests_of
 from ..engine.decode.sequence import Request as RowRequest
+from ..engine.embedding import Embedder
 from ..engine.fields.fields import FieldScorer
 from ..engine.generator import Generator as TextGenerator
 from ..engine.handle import QUICK, Handle, Piece, Task
@@ -54,6 +55,7 @@ class GenerationRequest:
     task, prompts, plan: see `Prepared`; each prompt stands there once for each of several greedy texts
     scorer: of the fields of answers, where they were asked for
     prompt_tokens: of all prompts, each counted once; sizes: of each; arrivals: what becomes of the engine's handle
+    prompt_scores: log-probabilities of a chat's prompt, written, which its answer has once
     key: of the answer; created: when, in seconds since 1970
     """
 
@@ -71,6 +73,7 @@ class GenerationRequest:
     sizes: Sequence[int] = ()
     scorer: FieldScorer | None = None
     arrivals: Arrivals | None = None
+    prompt_scores: bytes = b""
     output_tokens: int = 0
     reasoning_tokens: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
@@ -233,9 +236,10 @@ class GenerationRequest:
 
     @property
     def _is_quick(self) -> bool:
-        """True where short results are made at once: no places of quotations, conditions on the end, or tables."""
-        is_plain = self.requests[0].start.guide_cache is None or self.asked.trellm == _PLAIN
-        return is_plain and not self.options.logprobs
+        """True where short results are made at once: no places of quotations, conditions on the end, nor tables."""
+        first = self.requests[0]
+        is_plain = first.start.guide_cache is None or self.asked.trellm == _PLAIN
+        return is_plain and not (self.options.logprobs or self.options.prompt_logprobs or first.pools)
 
     @property
     def _is_short(self) -> bool:
@@ -282,7 +286,7 @@ class GenerationRequest:
             size = len(job.encoded(self.service.model, self.options, number))
             sizes.append(size)
             needed = 0 if job.guide_cache is None else job.guide_cache.distance
-            options = self.options.within(self._budget(size, needed))
+            options = self.options if job.pools else self.options.within(self._budget(size, needed))
             made = requests_of(self.service.model, [job], options)
             found += [replace(each, number=number) for each in made] if number else made
         return found, sizes
@@ -306,7 +310,8 @@ class GenerationRequest:
             return self.service.ids(prompt, number, extras, self.place, is_verbatim=is_verbatim)
         ids, context = self.service.encoded(prompt, number, extras, is_verbatim=is_verbatim), self.service.model.context
         if most == -1 and context is not None:
-            most = max(1, context - (self.asked.budget or self.service.settings.output_tokens))
+            budget = 0 if isinstance(self.task, Embedder) else self.asked.budget
+            most = max(1, context - (self.service.settings.output_tokens if budget is None else budget))
         return ids if most == -1 else ids[-max(most, 1) :]
 
     @contextmanager
@@ -338,6 +343,9 @@ async def begin(
     if asked.texts > service.settings.choices:
         field = "n" if asked.texts == (asked.n or 1) else "best_of"
         raise ApiError(f"{field}={asked.texts}: up to {service.settings.choices} texts for a prompt", (field,))
+    if asked.priority and not service.settings.priorities:
+        said = f"priority={asked.priority}: requests are taken as they come where the server has no --priorities"
+        raise ApiError(said, ("priority",), code="unsupported_parameter")
     try:
         constraint = await derived(request, asked.constraint)
     except TrellmError as error:
@@ -393,7 +401,7 @@ def _options(service: Service, asked: ChatRequest | CompletionRequest, constrain
     if asked.ignore_eos:
         if constraint.kind:
             raise ApiError("ignore_eos is for free texts: a constraint says where its texts end", ("ignore_eos",))
-        said["min_tokens"] = asked.budget or service.settings.output_tokens
+        said["min_tokens"] = service.settings.output_tokens if asked.budget is None else asked.budget
     if asked.trellm.heal is not None:
         said["heal"] = asked.trellm.heal
     if constraint.kind:  # which says itself where its texts end

@@ -16,6 +16,7 @@ from .endpoints.native import DetokenizeRequest
 from .endpoints.other import ConstraintRequest, TokenizeRequest
 from .requests.anthropic import CountRequest, MessagesRequest
 from .requests.chat import ChatRequest, CompletionRequest
+from .requests.embeddings import EmbeddingRequest, RerankRequest
 from .requests.native import LlamaRequest, SglangRequest
 from .requests.ollama import OllamaChat, OllamaGenerate
 from .requests.responses import ResponsesRequest
@@ -24,6 +25,8 @@ _BODIES: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/chat/completions": (ChatRequest, "Answer a chat; with stream: true as server-sent events."),
     "/v1/responses": (ResponsesRequest, "Answer in items; with stream: true as server-sent events."),
     "/v1/completions": (CompletionRequest, "Continue texts; with stream: true as server-sent events."),
+    "/v1/embeddings": (EmbeddingRequest, "The final hidden states of texts, as directions."),
+    "/v1/rerank": (RerankRequest, "Documents in the order of the cosines of their embeddings and a query's."),
     "/v1/messages": (MessagesRequest, "Answer a chat as Anthropic's API does."),
     "/v1/messages/count_tokens": (CountRequest, "How many tokens a chat has."),
     "/api/chat": (OllamaChat, "Answer a chat as Ollama does."),

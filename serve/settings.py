@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..checks import number, positive, text_of, whole
+from ..checks import number, positive, switch, text_of, whole
 from ..errors import OptionError
 from ..guides.limits import Limits
 from .tool_calls.tools import MOST_TOOLS
@@ -25,6 +25,7 @@ class Settings:
     body_bytes: of a request; texts: how many may be on their way or wait, over all clients, before 429
     choices: texts of one request; tools: functions of one request
     max_gap_ms: as `Engine` has it, by default that of the engine
+    priorities: whether requests may say their own, which everybody could
     output_tokens: of a text whose request does not say, as far as the context has room
     limits: of each constraint: work, memory; compile_seconds: how long one may be compiled
     compile_share: of a core, for all constraints that take longer than a moment, while texts are being written
@@ -45,6 +46,7 @@ class Settings:
     choices: int = 128
     tools: int = MOST_TOOLS
     max_gap_ms: float | None = None
+    priorities: bool = False
     output_tokens: int = 4096
     limits: Limits = field(default_factory=lambda: Limits(memory=256 << 20))
     compile_seconds: float = 10.0
@@ -70,6 +72,7 @@ class Settings:
             raise OptionError(f"compile_share={share!r}: a number above 0, up to 1")
         for name in ("compile_seconds", "request_seconds", "drain_seconds"):
             positive(getattr(self, name), name, "seconds")
+        switch(self.priorities, "priorities")
         if self.max_gap_ms is not None:
             positive(self.max_gap_ms, "max_gap_ms", "milliseconds")
         Limits.of(self.limits)

@@ -165,5 +165,5 @@ def test_public_names_are_those_that_are_documented() -> None:
         "models", "prompts", "tools",
     }  # fmt: skip
     assert set(generate.__all__) == {
-        "Generator", "batch", "cfg", "choice", "extract", "format", "fsm", "json", "regex", "text",
+        "Generator", "batch", "cfg", "choice", "embedding", "extract", "format", "fsm", "json", "regex", "text",
     }  # fmt: skip

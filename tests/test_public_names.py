@@ -13,7 +13,7 @@ PUBLIC = {
         Ordered PatternError Phrase Quote SMC Sample SamplingError SchemaError Span StateError Template TextSyntaxError
         TokenLogprob TrellmError Vocabulary VocabularyError generate guides models prompts tools
     """,
-    "trellm.generate": "Generator batch cfg choice extract format fsm json regex text",
+    "trellm.generate": "Generator batch cfg choice embedding extract format fsm json regex text",
     "trellm.guides": """
         AlignedGuide ByteGuide CFGGuide ChoiceGuide DEAD FSMGuide FreeGuide GoalGuide Guide JSONGuide RegexGuide
         RowGuide SubstringGuide TaggedGuide mask_of mask_within tokens_of

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...errors import ModelError
 from ..models.function import RowError
-from ..models.protocol import Hidden, ListingModel, Model
+from ..models.protocol import Hidden, ListingModel, Model, PoolingModel
 from ..scores import first_columns
 
 T = TypeVar("T")
@@ -72,6 +74,10 @@ class ForwardOutput(Generic[T]):
     def some_logits(self, number: int, ids: Tensor) -> Tensor:
         """Logits of some tokens, float32 [1, len(ids)], of one of the texts."""
         return self._computed([self._places[number]], ids)
+
+    def pooled(self) -> NDArray[np.float32]:
+        """The final hidden states of all texts, [texts, size]."""
+        return cast("PoolingModel", self._model).pool(self._hidden, self._places).cpu().numpy()
 
     def pick_listed(self, pick: Pick, listed: Sequence[tuple[int, Tensor]], draws: Sequence[float]) -> list[int]:
         """What is picked for texts, given by number, each with a few tokens to choose from: the places among these."""

@@ -9,7 +9,7 @@ from ...checks import conforms
 from ...errors import BudgetError, OptionError
 from ...guides.tagged.after_guide import AfterGuide
 from ..models.generation_config import NOTHING, Suppressed
-from ..models.protocol import BEGIN, DraftedModel, Model, SourceModel
+from ..models.protocol import BEGIN, DraftedModel, Model, ScoringModel, SourceModel
 from ..options import GREEDY, Options
 from ..prompts.encoding import Ids, continued, ids_of
 from ..prompts.given import Prompt
@@ -36,6 +36,7 @@ class Job:
     lead: what the answer to a chat, or to token ids, begins with, which the model reads behind them
     frame: what the answer stands in, the lead with it
     search: how the text is found where the caller does not say
+    pools: how many numbers of an embedding are asked for in place of a text; 0 for a text
     """
 
     prompt: Prompt
@@ -44,6 +45,7 @@ class Job:
     lead: str = ""
     frame: Frame | Sentence | None = None
     search: Search | Beam | None = None
+    pools: int = 0
 
     def encoded(self, model: Model, options: Options, number: int) -> Ids:
         """Its tokens, the lead with them. Raises OptionError."""
@@ -66,12 +68,17 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
     suppressed: Suppressed = getattr(model, "suppressed", NOTHING)
     spelt = suppressed.of(model.vocabulary)
     forces_end: bool = getattr(model, "forces_end", False)
+    is_listed = not isinstance(options.prompt_logprobs, bool)
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
         if not _is_free(job) and (stops or stop_ids):
             raise OptionError(
                 "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
                 "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
             )
+        if job.pools:
+            options.check_pools()
+        if options.prompt_logprobs is not False:
+            _check_scores(model, options)
         start, budget = _start(model, job, options, number)
         if options.min_tokens > budget:
             raise OptionError(
@@ -107,10 +114,25 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 diagnostics=options.diagnostics,
                 trace=options.trace,
                 draft=options.draft,
-                learns=options.seed is None,
+                learns=options.seed is None and options.cache_salt is None,
                 forces_end=is_last,
                 frame=frame,
+                prompt_best=None if options.prompt_logprobs is False else int(options.prompt_logprobs) * is_listed,
+                salt=options.cache_salt or "",
+                priority=options.priority,
+                pools=job.pools,
             )
+
+
+def _check_scores(model: Model, options: Options) -> None:
+    """Raise OptionError where the tokens of prompts have no log-probabilities."""
+    what = f"prompt_logprobs={options.prompt_logprobs}"
+    if conforms(model, SourceModel):
+        raise OptionError(f"{what}: {model!r} reads prompts apart, and says nothing of their tokens")
+    if not conforms(model, ScoringModel):
+        raise OptionError(f"{what}: {model!r} has no forward_ends, by which it would say what follows each token")
+    if isinstance(options.search, (Beam, Target)):
+        raise OptionError(f"{what} with search={options.search!r}: use Greedy() or Sample(...)")
 
 
 def _is_free(job: Job) -> bool:
@@ -126,12 +148,16 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
                 'only a closing mark, as in frame=("", "."), or leave it out'
             )
         return _decoder_start(model, job, options, number)
-    prompt, asked = _encode(model, job, options, number), options.max_tokens
+    if job.pools:
+        return HealedPrompt(_encode(model, job, options, number, least=0), None), 0
+    asked = options.max_tokens
+    prompt = _encode(model, job, options, number, least=1 if asked is None else min(asked, 1))
     needed = 0 if job.guide_cache is None else job.guide_cache.distance
     # Behind a mark only other marks could join it in one token, with which no answer begins.
     has_end = (isinstance(job.prompt, str) or job.lead[-1:].isalnum() or job.lead[-1:].isspace()) and prompt != (BEGIN,)
     most = None if isinstance(job.prompt, str) else len(job.lead.encode())
-    start = healed(model, prompt, job.guide_cache, most) if options.heal and has_end else None
+    heals = options.heal and has_end and options.prompt_logprobs is False  # what is told of is the prompt as it is
+    start = healed(model, prompt, job.guide_cache, most) if heals else None
     if start is not None and start.guide_cache is not None:
         # A token that begins in the prompt may save the output one or more.
         fewest = start.guide_cache.distance if asked is not None and asked < needed else needed
@@ -160,7 +186,8 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
     return start, _budget(model, needed, start.size, options.max_tokens, number, _more(job))
 
 
-def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int, ...]:
+def _encode(model: Model, job: Job, options: Options, number: int, least: int = 1) -> tuple[int, ...]:
+    """A prompt's tokens, of which there is one. least: of the output, for which the context has room besides"""
     ids = job.encoded(model, options, number)
     if not ids:
         begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
@@ -171,10 +198,10 @@ def _encode(model: Model, job: Job, options: Options, number: int) -> tuple[int,
                 "text (BOS); start the prompt with at least one character, for example a newline"
             )
         ids = (begin,)
-    if model.context is not None and len(ids) >= model.context:
+    if model.context is not None and len(ids) + least > model.context:
         raise OptionError(
-            f"prompt {number} takes {len(ids)} tokens; the model's context of {model.context} has to hold it "
-            "and at least one token more; shorten the prompt"
+            f"prompt {number} takes {len(ids)} tokens; the model's context of {model.context} has to hold it"
+            f"{' and at least one token more' if least else ''}; shorten the prompt"
         )
     return ids
 

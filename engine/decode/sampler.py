@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from ...errors import ModelError, OptionError
@@ -47,7 +48,9 @@ class Sampler:
         """A sequence at its beginning; finished already where its text follows from the constraint without a model."""
         sequence = SequenceState(table, list(request.start.prompt), request, request.first_state, may_wait=may_wait)
         sequence.is_quick = self.keeps_states and request.is_unwatched
-        self.settle(sequence)
+        sequence.is_unread = request.reads_first
+        if not sequence.is_unread:
+            self.settle(sequence)
         return sequence
 
     def settle(self, sequence: SequenceState) -> None:
@@ -100,6 +103,10 @@ class Sampler:
             steps=sequence.steps,
         )
         again.may_wait, again.is_quick = sequence.may_wait, sequence.is_quick
+        again.is_unread = sequence.is_unread
+        if again.is_unread:
+            return again
+        again.prompt_scores = sequence.prompt_scores
         sure = len(sequence.tokens)
         if sequence.request.scores:
             sure = min(
@@ -158,6 +165,27 @@ class Sampler:
                 self.commit(sequence, tokens[i])
             except Exception as error:
                 sequence.error = error
+
+    def begin(self, sequence: SequenceState) -> bool:
+        """Let a sequence that has read its prompt begin its text; whether it chooses a token now."""
+        sequence.is_unread = False
+        if sequence.error is None:
+            self.settle(sequence)
+        return not (sequence.done or sequence.waits or sequence.pending)
+
+    def embed(self, reading: ForwardOutput[SequenceState]) -> None:
+        """Give sequences that have read their prompts the embeddings of these, with which they are at their ends."""
+        for sequence, state in zip(reading.texts, reading.pooled(), strict=True):
+            vector = state[: sequence.request.pools].astype(np.float64)
+            length = float(np.linalg.norm(vector))
+            if not 0 < length < np.inf:
+                sequence.error = ModelError(
+                    f"the model's hidden state at the end of prompt {sequence.request.number} is NaN, infinite or "
+                    "zero, so that it has no direction"
+                )
+                continue
+            sequence.embedding = (vector / length).astype(np.float32)
+            sequence.finish = "complete"
 
     def _guarded(self, sequence: SequenceState, question: Callable[[SequenceState], Allowed]) -> Allowed | None:
         """What a sequence may choose from, by a question about it; None where that failed."""

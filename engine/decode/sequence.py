@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...guides.protocol import Mask
@@ -15,7 +17,7 @@ from ..importance import Drawn
 from ..memory.tables import BlockTable
 from ..models.generation_config import NOTHING, Suppressed
 from ..models.protocol import BEGIN, Model
-from ..scores import Ranked, Trace
+from ..scores import Ranked, TokenScore, Trace
 from ..search import Beam, Sample, Search, Target
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
@@ -45,6 +47,11 @@ class Request:
     draft: whether guesses of how it goes on are read along, see engine/drafts; or a smaller model that guesses too
     frame: what the answer stands in, of which there is no more in the text than what stands behind it
     learns: whether what is learnt of the prompt's texts is kept for further calls
+    prompt_best: the log-probabilities of the prompt's own tokens are recorded, and those of so many of the likeliest in
+        each place; None for neither
+    salt: what its prompt and text share their memory by: only with those that have the same one
+    priority: the lower, the sooner it joins, and the later it gives its memory up
+    pools: so many numbers of the prompt's final hidden state are asked for, and no text; 0 where a text is
     """
 
     number: int
@@ -66,6 +73,20 @@ class Request:
     learns: bool = False
     forces_end: bool = False
     frame: Frame | Sentence | None = None
+    prompt_best: int | None = None
+    salt: str = ""
+    priority: int = 0
+    pools: int = 0
+
+    @property
+    def root(self) -> tuple[str, tuple[int, ...]] | None:
+        """What sets it apart from texts with equal tokens: its salt, and what is read apart; None for neither."""
+        return (self.salt, self.start.source) if self.salt or self.start.source else None
+
+    @property
+    def reads_first(self) -> bool:
+        """True where the prompt is read to the end before anything is found out of its text."""
+        return self.pools > 0 or self.prompt_best is not None
 
     @property
     def width(self) -> int:
@@ -241,6 +262,9 @@ class SequenceState(KVSequence):
     may_wait: whether it may sit out steps until its constraint has found out what may follow; waits: whether it does
     closing: what leaves room to finish, if that was found out already for the next token
     is_quick: whether it may go on from known state to known state; known: the one where it is, None if it is in none
+    is_unread: whether its prompt has yet to be read to the end, before anything is found out of its text
+    prompt_scores: of each token of the prompt but the first, as far as it was read, where they are asked for
+    embedding: the direction of the prompt's final hidden state, float32 [request.pools], where that is asked for
     error: what went wrong with this text alone
     """
 
@@ -266,6 +290,9 @@ class SequenceState(KVSequence):
     closing: Mask | None = None
     is_quick: bool = False
     known: StateEntry | None = None
+    is_unread: bool = False
+    prompt_scores: list[TokenScore] = field(default_factory=list[TokenScore])
+    embedding: NDArray[np.float32] | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
 
@@ -278,6 +305,11 @@ class SequenceState(KVSequence):
     def done(self) -> bool:
         """Whether it goes on no more."""
         return self.finish is not None or self.error is not None
+
+    @property
+    def scores_prompt(self) -> bool:
+        """True where it has to read all of its prompt itself, for what the model says of each token."""
+        return self.is_unread and self.request.prompt_best is not None
 
     @property
     def left(self) -> int:

@@ -273,6 +273,7 @@ def is_plain(sequence: SequenceState) -> bool:
         and request.is_plain
         and isinstance(request.draft, bool)
         and type(request.search) in _SEARCHES
+        and not sequence.is_unread
         and 0 < len(sequence.pending) <= BLOCK
         and (len(sequence.pending) == 1 or bool(sequence.tokens))
     )

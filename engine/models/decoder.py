@@ -19,7 +19,7 @@ from .blocks.reach import LayerMemory, layer_kinds, unscaled_context
 from .blocks.storage import BlockStorage, NoMemory
 from .body.runner import AttentionMasks, BodyRunner
 from .generation_config import answers_bare, begin_of, eos_ids, forces_end, suppressed_of
-from .head import Head, HeadedModel, find_head
+from .head import Head, HeadedModel, find_head, states_of
 from .nearness import check_numbers, distance, is_rounding, tolerance
 from .packed.decoder import DescribedDecoder
 from .packed.runner import PackedRunner
@@ -41,6 +41,7 @@ class DecoderModel(HeadedModel, Sendable):
 
     cache: False computes every step from the whole text, which works for any decoder.
     state_bytes: what recurrent layers keep of a text
+    embedding_size: of the final hidden states; 0 where the head is not apart, so that the body gives logits
     context: the most tokens a text may have; where rotary embeddings are scaled by how long a text is, those up to
         which the scaling stays as it is, since rows of different lengths would need different ones
     """
@@ -103,6 +104,7 @@ class DecoderModel(HeadedModel, Sendable):
         hidden: Any = getattr(found[-1], "last_hidden_state", None) if found else None
         self._width = logits.shape[-1]
         self._head = None if hidden is None else find_head(self.model, hidden[0], logits)
+        self.embedding_size: int = 0 if hidden is None or self._head is None else hidden.shape[-1]
         # On an accelerator, several small launches cost more than one over all tokens.
         self.sparse_head_limit = (
             self._head.sparse_head_limit if self._head is not None and self.device.type == "cpu" else 0
@@ -252,19 +254,24 @@ class DecoderModel(HeadedModel, Sendable):
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
         """Hidden states [chunks, size] of the last tokens; logits [chunks, V] if the head is not apart."""
-        states = self._now().read(chunks, memory)
-        return states.to(self.device) if self._spread else states
+        return self._read(chunks, memory, None)
 
     @property
     def reads_drafts(self) -> bool:
-        """Whether the states of several tokens of a chunk can be had: in packed steps, where layers keep none."""
+        """Whether what was read can be read over: in packed steps, where layers keep no states."""
         return isinstance(self._runner, PackedRunner)
 
     def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> Tensor:
         """Hidden states, as those of `forward`, [sum(ends), size] of the last tokens of each chunk, so many."""
-        runner = self._now()
-        assert isinstance(runner, PackedRunner)
-        return runner.read_ends(chunks, ends, memory)
+        return self._read(chunks, memory, ends)
+
+    def _read(self, chunks: Sequence[Chunk], memory: Memory, ends: Sequence[int] | None) -> Tensor:
+        states = self._now().read(chunks, memory, ends)
+        return states.to(self.device) if self._spread else states
+
+    def pool(self, hidden: Tensor, rows: Sequence[int]) -> Tensor:
+        """Final hidden states, behind the last norm: float32 [len(rows), embedding_size]."""
+        return states_of(hidden, rows).float()
 
     def _now(self) -> Runner:
         """The runner of the model as it is: made anew, of the same way, where its modules are not what they were."""

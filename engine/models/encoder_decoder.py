@@ -136,7 +136,13 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         sources = iter(memory.show([[chunks[row].table.source for row in group] for group in groups]))
         return in_passes(chunks, groups, partial(self._read, memory, sources))
 
-    def _read(self, storage: SourceStorage, sources: Iterator[SourceInputs], chunks: Sequence[Chunk]) -> Tensor:
+    def _read(
+        self,
+        storage: SourceStorage,
+        sources: Iterator[SourceInputs],
+        chunks: Sequence[Chunk],
+        ends: Sequence[int] | None,
+    ) -> Tensor:
         from transformers import EncoderDecoderCache
 
         now, source = Pass(chunks, storage, self.device), next(sources)
@@ -149,7 +155,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
             use_cache=True,
             **{self._cache_name: both},
         )
-        return now.lasts(states.last_hidden_state)
+        return now.lasts(states.last_hidden_state, ends)
 
 
 def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:

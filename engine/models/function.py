@@ -64,6 +64,11 @@ class FunctionModel(Sendable):
         texts = [(*table.tokens, *tokens) for table, tokens in chunks]
         return [text[1:] if text[0] == BEGIN else text for text in texts]
 
+    def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> list[Prefix]:
+        """Beginnings of the texts, with each of the last tokens of each chunk, so many."""
+        both = zip(self.forward(chunks, memory), ends, strict=True)
+        return [text[: len(text) - back] for text, count in both for back in reversed(range(count))]
+
     def logits(self, hidden: Sequence[Prefix], rows: Sequence[int], ids: Tensor | None) -> Tensor:
         """Calls the function once for every row. Raises ModelError for what are no logits."""
         if ids is not None and self._some_logits is not None:

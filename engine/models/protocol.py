@@ -43,8 +43,8 @@ class Memory(Protocol):
 class Runner(Protocol):
     """Runs a decoder over chunks: packed (packed/), with states (states/), or by transformers' attention (body/)."""
 
-    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
-        """The states [chunks, size] of the last tokens."""
+    def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
+        """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
         ...
 
 
@@ -112,8 +112,17 @@ class Model(Protocol):
 
 
 @runtime_checkable
-class DraftedModel(Model, Protocol):
-    """A model that can say what follows each of the last tokens of a chunk, and read other ones in their places later.
+class ScoringModel(Model, Protocol):
+    """A model that can say what follows each of the last tokens of a chunk."""
+
+    def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> Hidden:
+        """As `forward`, with what `logits` needs about the last `ends[i]` tokens of chunk i, in their order."""
+        ...
+
+
+@runtime_checkable
+class DraftedModel(ScoringModel, Protocol):
+    """A model that can read other tokens in the places of the last ones later.
 
     It keeps nothing of a text beside its keys and values.
     """
@@ -123,8 +132,18 @@ class DraftedModel(Model, Protocol):
         """Whether it can, as it is."""
         ...
 
-    def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> Hidden:
-        """As `forward`, with what `logits` needs about the last `ends[i]` tokens of chunk i, in their order."""
+
+@runtime_checkable
+class PoolingModel(Model, Protocol):
+    """A model whose final hidden states can be had, those that its head makes logits of."""
+
+    @property
+    def embedding_size(self) -> int:
+        """The length of one; 0 where they cannot be had from the model as it is."""
+        ...
+
+    def pool(self, hidden: Hidden, rows: Sequence[int]) -> Tensor:
+        """Those of some entries of `hidden`: float32 [len(rows), embedding_size]."""
         ...
 
 

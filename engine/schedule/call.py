@@ -91,6 +91,11 @@ class Call:
         return self.is_cancelled or len(self._taken) == len(self.requests)
 
     @property
+    def priority(self) -> int:
+        """That of its requests, which have the same."""
+        return self.requests[0].priority if self.requests else 0
+
+    @property
     def running(self) -> int:
         """How many sequences are running."""
         return sum(group.width for group in self.groups.values())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, count
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeGuard
 from weakref import WeakValueDictionary
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from ..decode.beam_search import BeamGroup, BeamSearch
 from ..decode.beam_search import place_of as place_of_group
 from ..decode.forward_output import ForwardOutput
+from ..decode.prompt_scores import score_prompt
 from ..decode.sampler import Sampler, place_of
 from ..decode.sequence import CommittedPrefix, KVSequence, Request, SequenceState
 from ..device.backend import LANES
@@ -25,12 +26,12 @@ from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..memory.weights import Weights
-from ..models.protocol import Hidden, Model, SourceModel
+from ..models.protocol import Hidden, Model, ScoringModel, SourceModel
 from ..search import Beam, Target
 from .budget import Budget
 from .call import Call, Preparation, RequestOutput, SequenceGroup, Work
 from .guide_queue import GuideQueue
-from .scheduler import SHORT, Scheduler, SchedulerConfig, StepPlan, by_arrival
+from .scheduler import SHORT, Scheduler, SchedulerConfig, StepPlan, in_line
 
 CAREFUL = 256
 """So many steps after memory ran out, as many sequences are tried again as before."""
@@ -58,7 +59,7 @@ class EngineCore:
         self._memory = model.make_memory(blocks)
         self._weights = Weights(model)
         self._read_with = self._weights.state()
-        self._sources: WeakValueDictionary[tuple[int, ...], Any] = WeakValueDictionary()
+        self._sources: WeakValueDictionary[tuple[str, tuple[int, ...]] | None, Any] = WeakValueDictionary()
         self._sampler = Sampler(model)
         self.waiting = GuideQueue(self._sampler)
         self._encoder = model if isinstance(model, SourceModel) else None
@@ -209,7 +210,7 @@ class EngineCore:
                     call.groups[number] = left[-1]
                 else:
                     self._finish(group)
-        self._scheduler.preempted.extend(sorted(left, key=by_arrival))
+        self._scheduler.preempted.extend(sorted(left, key=in_line))
 
     def _forget(self) -> None:
         """Drop what is wanted no more."""
@@ -234,7 +235,7 @@ class EngineCore:
         """Take up a call's next request."""
         number, request = call.begun, call.requests[call.begun]
         self._arrivals += 1
-        source = self._sources.get(request.start.source) if request.start.source else None
+        source = self._sources.get(request.root)
         group = SequenceGroup(
             call, number, self._arrivals, self._start(request, source, may_wait=self._may_wait(call, 1))
         )
@@ -248,7 +249,7 @@ class EngineCore:
         return self._lanes is None and self.waiting.may_wait(call, len(self.calls), running)
 
     def _start(self, request: Request, source: Any, *, may_wait: bool = False) -> Work:
-        table = self._pool.table(source, request.start.source or None)
+        table = self._pool.table(source, request.root)
         if isinstance(request.search, Target):
             return self._populations.start(request, table)
         if isinstance(request.search, Beam):
@@ -258,7 +259,7 @@ class EngineCore:
     def _again(self, group: SequenceGroup) -> Work:
         """The same work with everything to read again."""
         work = group.work
-        table = self._pool.table(_source(work), work.request.start.source or None)
+        table = self._pool.table(_source(work), work.request.root)
         if isinstance(work, SequenceState):
             return self._sampler.restart(work, table)
         if isinstance(work, BeamGroup):
@@ -288,9 +289,12 @@ class EngineCore:
             works = [group.work for group in plan.groups]
             if self._lanes.takes(works):
                 return self._lanes.run(works, most, is_over)
-        drafted = self._guess(plan)
+        scored = any(map(_is_scored, plan.readers))
+        drafted = None if scored else self._guess(plan)
         reading = perf_counter()
-        if drafted is None:
+        if scored:
+            hidden, place = self._read_scored(plan)
+        elif drafted is None:
             hidden, place = self.model.forward(plan.chunks, self._memory), count()
         else:
             ends = drafted.ends(plan.readers)
@@ -309,6 +313,8 @@ class EngineCore:
             # What is to be read next is a list of its own: the model may yet look at this one.
             reader.pending = [] if chunk.tokens is reader.pending else reader.pending[len(chunk.tokens) :]
             places[id(reader)] = next(place)
+        if scored:
+            self._score_prompts(plan, hidden, places)
         for group in plan.everyone():
             if isinstance(group.work, SequenceState):
                 group.work.steps += 1
@@ -317,6 +323,8 @@ class EngineCore:
         for _, reader, lead in plan.followers:
             reader.table, reader.pending = self._pool.fork(lead.table), []
             places[id(reader)] = places[id(lead)]
+            if _is_scored(reader) and isinstance(lead, SequenceState):
+                reader.prompt_scores, reader.error = lead.prompt_scores, lead.error
         if self.model.window is not None:
             for reader in plan.readers:
                 self._pool.trim(reader.table)
@@ -324,6 +332,21 @@ class EngineCore:
         if self._config.prefill_chunk_size is None:
             self._budget.note(plan.written, plan.prompted, perf_counter() - begin)
         return True
+
+    def _read_scored(self, plan: StepPlan) -> tuple[Hidden, Iterator[int]]:
+        """Read a step with prompts whose tokens are scored; where what follows each reader's tokens begins."""
+        model = self.model
+        assert isinstance(model, ScoringModel)
+        both = zip(plan.readers, plan.chunks, strict=True)
+        ends = [len(chunk.tokens) if _is_scored(reader) else 1 for reader, chunk in both]
+        return model.forward_ends(plan.chunks, ends, self._memory), accumulate([0, *ends])
+
+    def _score_prompts(self, plan: StepPlan, hidden: Hidden, places: dict[int, int]) -> None:
+        """Note what the model says of prompts, and find the place of the last token of each."""
+        for reader, chunk in zip(plan.readers, plan.chunks, strict=True):
+            if _is_scored(reader):
+                score_prompt(self.model, hidden, places[id(reader)], reader, len(chunk.tokens))
+                places[id(reader)] += len(chunk.tokens) - 1
 
     def _guess(self, plan: StepPlan) -> Drafted | None:
         """How sequences that are being written may go on, to be read along, where that is likely to save steps."""
@@ -342,16 +365,17 @@ class EngineCore:
     def _encode(self, model: SourceModel, plan: StepPlan) -> None:
         """Let the model's encoder read the prompts of sequences that have none yet."""
         both = zip(plan.groups, plan.readers, strict=True)
-        new = [(group.work.request.start.source, reader) for group, reader in both if reader.table.source is None]
-        sources = list(dict.fromkeys(source for source, _ in new if source not in self._sources))
-        found = dict(zip(sources, model.encode(sources), strict=True)) if sources else {}
+        new = [(group.work.request, reader) for group, reader in both if reader.table.source is None]
+        sources = {each.root: each.start.source for each, _ in new if each.root not in self._sources}
+        found = dict(zip(sources, model.encode(list(sources.values())), strict=True)) if sources else {}
         self._sources.update(found)
-        for source, reader in new:
-            reader.table.source = self._sources[source]
+        for request, reader in new:
+            reader.table.source = self._sources[request.root]
 
     def _advance(self, plan: StepPlan, hidden: Hidden, places: dict[int, int], drafted: Drafted | None) -> None:
         """Continue the sequences that have read all there was."""
         sequences: list[SequenceState] = []
+        unread: list[SequenceState] = []
         beam_groups: list[BeamGroup] = []
         populations: list[Population] = []
         may_wait = {call: self._may_wait(call) for call in self.calls}
@@ -360,13 +384,17 @@ class EngineCore:
             if isinstance(work, SequenceState):
                 if not work.pending:
                     work.may_wait = may_wait[group.call]
-                    sequences.append(work)
+                    (unread if work.is_unread else sequences).append(work)
             elif any(reader.pending for reader in work.readers):
                 continue
             elif isinstance(work, BeamGroup):
                 beam_groups.append(work)
             else:
                 populations.append(work)
+        if pooled := [each for each in unread if each.request.pools]:
+            where = [places[id(sequence)] for sequence in pooled]
+            self._sampler.embed(ForwardOutput(self.model, hidden, pooled, where, place_of))
+        sequences += [each for each in unread if not each.request.pools and self._sampler.begin(each)]
         if sequences:
             where = [places[id(sequence)] for sequence in sequences]
             if drafted is None or self._drafter is None:
@@ -422,6 +450,10 @@ class EngineCore:
 def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """What goes to each target, where one that was given up was taken again."""
     return [(source, target) for target, source in {target: source for source, target in pairs}.items()]
+
+
+def _is_scored(reader: KVSequence) -> TypeGuard[SequenceState]:
+    return isinstance(reader, SequenceState) and reader.scores_prompt
 
 
 def _source(work: Work) -> Any:

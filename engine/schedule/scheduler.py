@@ -1,14 +1,16 @@
 """The scheduler: who reads how much in a step, who joins, and who gives its memory up.
 
-First come, first served. Sequences that have few tokens to read, as those have that are being written, all read in
-every step. What is left of a step's tokens goes to longer ones, prompts: as much as it has where only texts of the same
-call are held up by that, else a chunk, as long as fits between two tokens (`Budget`); then to requests that join, as
-long as there is room for all that they have to read. Where a text needs a block and none is available the request that
-came last gives up its own and waits, first in line; it reads again what is not known any more.
+First come, first served, among requests of one priority. Sequences that have few tokens to read, as those have that are
+being written, all read in every step. What is left of a step's tokens goes to longer ones, prompts: as much as it has
+where only texts of the same call are held up by that, else a chunk, as long as fits between two tokens (`Budget`); then
+to requests that join, as long as there is room for all that they have to read. Where a text needs a block and none is
+available the last request in line gives up its own and waits, before those that never ran; it reads again what is not
+known any more.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -39,8 +41,8 @@ class SchedulerConfig:
     max_gap: float = 0.1
 
 
-Leaders = dict[tuple[int, tuple[int, ...]] | None, KVSequence]
-"""Sequences that read all that they have from their beginning on, by what that is."""
+Leaders = dict[tuple[int, int | None, tuple[int, ...]] | None, KVSequence]
+"""Sequences that read all that they have from their beginning on, by what that is, and what is asked of its tokens."""
 
 
 @dataclass(slots=True)
@@ -86,7 +88,7 @@ class StepPlan:
 
 
 class Scheduler:
-    """running: entries in the order of their arrival; preempted: those that were preempted their memory, first in line.
+    """running: entries in line; preempted: those that gave their memory up, in line before all of their priority.
 
     budget: how much of prompts fits beside texts
     begin: makes the work of a call's next request; again: makes that of an entry that were preempted
@@ -133,14 +135,15 @@ class Scheduler:
                     if each.pending:
                         plan.add(group, each, each.pending)
         plan.written = len(plan.groups)
-        joining = len(self.preempted) + sum(call.is_waiting for call in calls)
+        waiting = [call for call in calls if call.is_waiting]
+        joining = len(self.preempted) + len(waiting)
         if prompts or joining:
             plan.chunk = self._chunk(plan.written, len(prompts) + joining)
         for group in prompts:
             if not group.is_preempted:
                 self._read_on(group, plan, leaders)
         if joining:
-            self._join(calls, plan, leaders)
+            self._join(waiting, plan, leaders)
         return plan
 
     def drop(self, group: SequenceGroup) -> None:
@@ -175,7 +178,7 @@ class Scheduler:
             self._pool.release(reader.table)
         group.is_preempted = group.is_again = True
         group.work = self._again(group)
-        self.preempted.appendleft(group)
+        insort(self.preempted, group, key=in_line)
 
     def _left(self, call: Call, plan: StepPlan) -> int:
         """How many more tokens of prompts a call may read in a step; it may hold up its own texts, not others'."""
@@ -192,20 +195,23 @@ class Scheduler:
     def _read_on(self, group: SequenceGroup, plan: StepPlan, leaders: Leaders) -> None:
         """Let an entry read as much as it may.
 
-        Beams read their last tokens in the same step, since they are continued together.
+        Beams read their last tokens in the same step, since they are continued together. A prompt whose tokens are
+        scored is read whole.
         """
+        work = group.work
+        scores = work.request.prompt_best if isinstance(work, SequenceState) and work.scores_prompt else None
         left, readers = self._left(group.call, plan), group.work.readers
         is_much = sum(len(reader.pending) for reader in readers) > left or self._missing(group) > self._pool.available
         last = int(is_much and len(readers) > 1)
         for reader in readers:
             if len(reader.pending) <= last or left == 0:
                 continue
-            begin = None if reader.table.tokens or last else (reader.table.node, tuple(reader.pending))
+            begin = None if reader.table.tokens or last else (reader.table.node, scores, tuple(reader.pending))
             if begin in leaders:
                 plan.followers.append((group, reader, leaders[begin]))
                 group.find(len(reader.pending))
                 continue
-            if adopted := self._pool.adopt(reader.table, reader.pending):
+            if scores is None and (adopted := self._pool.adopt(reader.table, reader.pending)):
                 del reader.pending[:adopted]
                 group.find(adopted)
             count = min(left, len(reader.pending) - last)
@@ -233,17 +239,27 @@ class Scheduler:
             count -= min(count, BLOCK)
         return count
 
-    def _join(self, calls: Sequence[Call], plan: StepPlan, leaders: Leaders) -> None:
-        """Take up those that were preempted, and then requests, while there is room for all that they have to read."""
+    def _join(self, waiting: Sequence[Call], plan: StepPlan, leaders: Leaders) -> None:
+        """Take up requests while there is room for all that they have to read: by priority, and of each those first
+        that were preempted. Where there is none for one, those behind it wait too."""
+        priorities = {group.work.request.priority for group in self.preempted}
+        for priority in sorted(priorities.union(call.priority for call in waiting)):
+            calls = [call for call in waiting if call.priority == priority]
+            if not (self._resume(priority, plan, leaders) and self._take_up(calls, plan, leaders)):
+                return
+
+    def _resume(self, priority: int, plan: StepPlan, leaders: Leaders) -> bool:
+        """Let preempted requests of a priority go on; False where there is no room for one."""
         texts = sum(group.width for group in self.running)
         while self.preempted and self._left(self.preempted[0].call, plan):
             group = self.preempted[0]
+            if group.work.request.priority != priority:
+                break
             readers = group.work.readers
             needed = sum(-(-len(reader.pending) // BLOCK) + 1 for reader in readers)
             if not self._has_room(texts + group.width, needed):
-                return
-            self.running.append(group)
-            self.running.sort(key=by_arrival)
+                return False
+            insort(self.running, group, key=in_line)
             self.preempted.popleft()
             group.is_preempted = False
             # Read again, a sequence that was broken off may turn out to be at its end.
@@ -251,18 +267,24 @@ class Scheduler:
                 texts += group.width
                 if not group.waits:
                     self._read_on(group, plan, leaders)
+        return True
+
+    def _take_up(self, calls: Sequence[Call], plan: StepPlan, leaders: Leaders) -> bool:
+        """Let the next requests of calls begin; False where there is no room for one."""
+        texts = sum(group.width for group in self.running)
         for call in calls:
             while call.is_waiting and self._left(call, plan):
                 request = call.requests[call.begun]
                 needed = -(-len(request.start.prompt) // BLOCK) + request.width
                 if not self._has_room(texts + request.width, needed):
-                    return
+                    return False
                 group = self._begin(call)
-                self.running.append(group)
+                insort(self.running, group, key=in_line)
                 if not group.work.done:
                     texts += group.width
                     if not group.waits:
                         self._read_on(group, plan, leaders)
+        return True
 
     def _has_room(self, texts: int, blocks: int) -> bool:
         """Whether one more may join, with which there are so many sequences, and that needs so many blocks."""
@@ -270,6 +292,6 @@ class Scheduler:
         return fits or not self.running
 
 
-def by_arrival(group: SequenceGroup) -> int:
-    """What entries are put in line by."""
-    return group.arrival
+def in_line(group: SequenceGroup) -> tuple[int, int]:
+    """What entries are put in line by: their priority, and then their arrival."""
+    return group.work.request.priority, group.arrival

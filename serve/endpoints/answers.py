@@ -89,12 +89,15 @@ class LargeAnswer(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def answer_of(head: Mapping[str, Any], choices: Sequence[bytes], usage: Mapping[str, Any]) -> Response:
-    """The answer with choices that are written."""
-    parts = [_plain(head)[:-1] + b',"choices":[', *choices[:1]]
-    for choice in choices[1:]:
-        parts += [b",", choice]
-    parts.append(b'],"usage":' + _plain(usage) + b"}")
+def answer_of(
+    head: Mapping[str, Any], items: Sequence[bytes], usage: Mapping[str, Any], name: str = "choices", more: bytes = b""
+) -> Response:
+    """The answer with items that are written. name: what they are; more: a prompt's log-probabilities, written"""
+    parts = [_plain(head)[:-1] + f',"{name}":['.encode(), *items[:1]]
+    for item in items[1:]:
+        parts += [b",", item]
+    parts += [b"]", *([b',"prompt_logprobs":', more] if more else [])]
+    parts.append(b',"usage":' + _plain(usage) + b"}")
     if sum(map(len, parts)) > LARGE:
         return LargeAnswer(parts)
     return Response(b"".join(parts), media_type="application/json")
@@ -235,7 +238,7 @@ async def answered(
         return b"".join(written(choice(begun, index, result)))
 
     begun, choices = await whole(request, beginning, write)
-    return answer_of(head(begun), choices, begun.usage)
+    return answer_of(head(begun), choices, begun.usage, more=begun.prompt_scores)
 
 
 class ChoiceStream(NamedTuple):

@@ -41,9 +41,9 @@ from ..tool_calls import (
     is_apart,
     tools_of,
 )
-from .answers import ChoiceStream, answered, extension_of, head_of
+from .answers import ChoiceStream, answered, extension_of, head_of, written
 from .describing import described
-from .scores import of_chat, scores_in, scores_of
+from .scores import of_chat, of_prompt, scores_in, scores_of
 
 
 @dataclass(frozen=True)
@@ -270,6 +270,8 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
         read = begun.read(result)
         message = message_fields(read, is_legacy=is_legacy(begun))
         finish = _ended(begun, finish_of(read, result, begun.cut_at))
+    if index == 0 and result.prompt_logprobs is not None:
+        begun.prompt_scores = b"".join(written(of_prompt(result.prompt_logprobs)))
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)
     choice = {"index": index, "message": message, "logprobs": scores, "finish_reason": finish}
     return choice | extension_of(result)

@@ -19,7 +19,7 @@ from ..requests.chat import CompletionRequest
 from ..service import Service
 from .answers import ChoiceStream, answer_of, answered, extension_of, head_of, whole, written
 from .describing import described
-from .scores import Offsets, of_completion, scores_in, scores_of
+from .scores import Offsets, of_completion, of_prompt, scores_in, scores_of
 
 
 async def completion(request: Request) -> Response:
@@ -70,8 +70,19 @@ def _head(begun: GenerationRequest) -> dict[str, Any]:
 
 
 def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
-    scores = of_completion(scores_of(result), begun.service.model.vocabulary, Offsets(result.overlap))
-    return _fields(index, _echoed(begun, index) + result.text, scores, result)
+    asked: Any = begun.asked
+    echo, offsets, prompt = _echoed(begun, index), Offsets(result.overlap), result.prompt_logprobs
+    if asked.has_echoed_scores:
+        if result.prompt.endswith(echo):  # behind a space that the tokenizer puts before texts
+            offsets = Offsets(len(result.prompt.encode()) - len(echo.encode()))
+        else:  # of which the model has read a part, or more than that
+            echo = result.prompt
+    echoed = prompt if asked.has_echoed_scores and prompt is not None else ()
+    scores = of_completion(scores_of(result), begun.service.model.vocabulary, offsets, echoed, asked.logprobs)
+    choice = _fields(index, echo + result.text, scores, result)
+    if asked.prompt_logprobs is None or prompt is None:
+        return choice
+    return choice | {"prompt_logprobs": of_prompt(prompt, asked.prompt_logprobs)}
 
 
 def _echoed(begun: GenerationRequest, index: int) -> str:

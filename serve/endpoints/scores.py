@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from typing import Any
 
 from ...engine.handle import Piece
-from ...engine.results import Generation, Scores, TokenLogprob
+from ...engine.results import Generation, PromptToken, Scores, TokenLogprob
 from ...tokenizers_adapter import Vocabulary
 
 LEAST = -9999.0
@@ -51,24 +52,50 @@ class Offsets:
 
     def next(self, data: bytes | None) -> int:
         """The place of the next token."""
-        at = self._at
-        self._at += len(self._decoder.decode((data or b"")[self.overlap :]))
-        self.overlap = 0
+        at, text = self._at, data or b""
+        self._at += len(self._decoder.decode(text[self.overlap :]))
+        self.overlap = max(0, self.overlap - len(text))
         return at
 
 
-def of_completion(scores: Scores | None, vocabulary: Vocabulary, offsets: Offsets) -> dict[str, Any] | None:
-    """The log-probabilities of a choice of a completion. offsets: those of the text so far, which go on"""
+def of_completion(
+    scores: Scores | None,
+    vocabulary: Vocabulary,
+    offsets: Offsets,
+    prompt: Sequence[PromptToken] = (),
+    k: int | None = None,
+) -> dict[str, Any] | None:
+    """The log-probabilities of a choice of a completion.
+
+    offsets: those of the text so far, which go on; prompt: the tokens before the text, of whose likeliest k are told
+    """
     if scores is None:
         return None
-    tokens = [vocabulary.tokens[token] for token in scores.token_ids]
+    tokens = [*(each.token for each in prompt), *(vocabulary.tokens[token] for token in scores.token_ids)]
+    before = [None if each.logprob is None else max(each.logprob, LEAST) for each in prompt]
     tops = scores.raw_top_logprobs
+    best = [None if each.logprob is None else _best(each.top_logprobs[:k]) for each in prompt]
     return {
         "tokens": list(map(_name, tokens)),
-        "token_logprobs": [max(logprob, LEAST) for logprob in scores.raw_logprobs],
-        "top_logprobs": None if tops is None else [_best(best) for best in tops],
+        "token_logprobs": [*before, *(max(logprob, LEAST) for logprob in scores.raw_logprobs)],
+        "top_logprobs": None if tops is None else [*best, *map(_best, tops)],
         "text_offset": list(map(offsets.next, tokens)),
     }
+
+
+def of_prompt(prompt: Sequence[PromptToken], k: int | None = None) -> list[dict[str, Any] | None]:
+    """The log-probabilities of a prompt as vLLM writes them: for each token by its id, with the likeliest k."""
+    found: list[dict[str, Any] | None] = []
+    for each in prompt:
+        if each.logprob is None:
+            found.append(None)
+            continue
+        said = {str(each.token_id): {"logprob": max(each.logprob, LEAST), "rank": each.rank}}
+        for place, top in enumerate(each.top_logprobs[:k], 1):
+            said.setdefault(str(top.token_id), {"logprob": max(top.logprob, LEAST), "rank": place})
+        tokens = {str(top.token_id): top.token for top in (each, *each.top_logprobs[:k])}
+        found.append({name: told | {"decoded_token": _name(tokens[name])} for name, told in said.items()})
+    return found
 
 
 def _best(best: tuple[TokenLogprob, ...]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from ...engine.prompts.given import Prompt
 from ..bodies import loaded_text, refusal
 from ..errors import ApiError, Names
-from .fields import EchoBase, Ids, RequestBase, TextRequest, Tokens
+from .fields import MOST_TOKENS, EchoBase, Ids, RequestBase, TextRequest, Tokens
 
 R = TypeVar("R", bound=RequestBase)
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -293,6 +293,7 @@ class CompletionRequest(TextRequest, title="Completion"):
         | Ids
         | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
     )
+    max_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
     echo: bool | None = None
     best_of: Annotated[int, Field(ge=1, le=1 << 16)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -300,8 +301,8 @@ class CompletionRequest(TextRequest, title="Completion"):
     @model_validator(mode="after")
     def _can_be_told(self) -> Self:
         """Check what an answer is to say of its prompt, and of texts that are not in it."""
-        if self.echo and self.logprobs is not None:
-            raise ValueError("echo has no logprobs of the prompt; leave one of them out")
+        if self.has_echoed_scores and self.stream:
+            raise ValueError("echo with logprobs comes with whole answers; leave out stream")
         if self.best_of is not None and self.best_of < super().texts:
             raise ValueError("best_of is how many texts n are chosen of; it is n at least")
         if self.best_of is not None and self.best_of > super().texts and self.stream:
@@ -319,6 +320,17 @@ class CompletionRequest(TextRequest, title="Completion"):
         return super().texts if self.texts > super().texts else None
 
     @property
+    def has_echoed_scores(self) -> bool:
+        """True where the log-probabilities of a text begin with those of its prompt."""
+        return bool(self.echo) and self.logprobs is not None
+
+    @property
+    def prompt_scores(self) -> int | bool | None:
+        """Which log-probabilities of the prompt are asked for: as many of the likeliest tokens as by either field."""
+        asked = {self.prompt_logprobs, self.logprobs if self.echo else None} - {None}
+        return max(filter(None, asked), default=True) if asked else None
+
+    @property
     def prompts(self) -> list[Prompt]:
         """One or several."""
         if isinstance(self.prompt, str):
@@ -329,7 +341,10 @@ class CompletionRequest(TextRequest, title="Completion"):
 
     @property
     def budget(self) -> int | None:
-        """The most tokens of a text; 16 in OpenAI's API where it is not said, here as for chats."""
+        """The most tokens of a text; 16 in OpenAI's API where it is not said, here as for chats. Raises ApiError."""
+        if self.max_tokens == 0 and self.prompt_scores is None:
+            said = "max_tokens=0 is for prompt_logprobs, and for echo with logprobs; ask for 1 or more"
+            raise ApiError(said, ("max_tokens",))
         return self.max_tokens
 
     @property

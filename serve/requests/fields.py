@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from ...engine.decode.frames import FrameOption
+from ...engine.options import MOST_PRIORITY
 from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from ...guides.grammar import is_gbnf
@@ -117,6 +118,12 @@ TokenName = Annotated[str, AfterValidator(_token_id)]
 Bias = Annotated[float, Field(ge=-100, le=100)]
 
 
+Salt = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
+
+
 class CommonFields(RequestBase):
     """The fields that requests for texts and for responses share."""
 
@@ -124,6 +131,8 @@ class CommonFields(RequestBase):
     temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     stream: bool | None = None
+    cache_salt: Salt | None = None
+    priority: Priority | None = None
     # Without meaning here: who asks, how it is billed, where the answer would be kept, and how servers work inside.
     user: str | None = None
     safety_identifier: str | None = None
@@ -149,6 +158,7 @@ class SamplingFields(CommonFields):
     allowed_token_ids: Ids | None = None
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
 
+    prompt_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     max_tokens: Tokens | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
@@ -185,6 +195,13 @@ class SamplingFields(CommonFields):
             raise ValueError("stream_options are for stream: true")
         return value
 
+    @field_validator("prompt_logprobs")
+    @classmethod
+    def _of_whole_answers(cls, value: Any, info: ValidationInfo) -> Any:
+        if value is not None and info.data.get("stream"):
+            raise ValueError("log-probabilities of a prompt come with whole answers; leave out stream")
+        return value
+
     @property
     def is_streamed(self) -> bool:
         """True where the answer comes piece by piece."""
@@ -200,6 +217,11 @@ class SamplingFields(CommonFields):
         """Which log-probabilities are asked for: True for those of tokens, a number for the likeliest ones too."""
         return None
 
+    @property
+    def prompt_scores(self) -> int | bool | None:
+        """The same of the prompt's tokens."""
+        return None if self.prompt_logprobs is None else self.prompt_logprobs or True
+
     def options(self) -> dict[str, Any]:
         """Those of the engine but for the search, by name."""
         named: dict[str, Any] = {
@@ -210,6 +232,9 @@ class SamplingFields(CommonFields):
             "presence_penalty": self.presence_penalty,
             "logit_bias": self.logit_bias and {int(token): bias for token, bias in self.logit_bias.items()},
             "logprobs": self.scores,
+            "prompt_logprobs": self.prompt_scores,
+            "cache_salt": self.cache_salt,
+            "priority": self.priority,
             "seed": self.seed,
             "stop": self.stop,
             "stop_ids": self.stop_token_ids,

@@ -182,7 +182,7 @@ class ResponsesRequest(CommonFields, title="Responses"):
             "response_format": self._format(),
             "tools": None if self.tools is None else [_nested(tool) for tool in self.tools],
         }
-        for name in ("temperature", "top_p", "stream", "tool_choice", "regex"):
+        for name in ("temperature", "top_p", "stream", "cache_salt", "priority", "tool_choice", "regex"):
             said[name] = getattr(self, name)
         if self.tools:  # OpenAI's chats refuse it without tools, and its responses have it always
             said["parallel_tool_calls"] = self.parallel_tool_calls

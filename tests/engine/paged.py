@@ -105,10 +105,7 @@ class PagedModel(FunctionModel):
 
     def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Any) -> list[tuple[int, ...]]:
         self.ends += sum(ends)
-        found = self.forward(chunks, memory)
-        return [
-            text[: len(text) - back] for text, count in zip(found, ends, strict=True) for back in reversed(range(count))
-        ]
+        return super().forward_ends(chunks, ends, memory)
 
     def _found(self, chunk: Chunk, memory: Any) -> tuple[int, ...]:
         """A text, of which the part that the model looks at is read from the blocks."""

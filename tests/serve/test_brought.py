@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import openai
 import pytest
+from trellm import models
 from trellm.serve.requests.chat import ChatRequest
 
-from .conftest import PASSAGE, Running
+from .conftest import PASSAGE, SETTINGS, Running, running
 
 ASKED = [{"role": "user", "content": f"{PASSAGE}\n\nWho bought the kettle? Quote the text."}]
 COLOUR = {"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"]}
@@ -112,8 +114,6 @@ def test_echo(server: Running) -> None:
         model="small", prompt="The kettle", max_tokens=6, echo=True, stream=True, temperature=0
     )
     assert "".join(each.choices[0].text for each in streamed) == "The kettle" + plain
-    error = server.error("/v1/completions", {"model": "small", "prompt": "x", "echo": True, "logprobs": 1})
-    assert "logprobs" in error["message"]
 
 
 def test_best_of(server: Running) -> None:
@@ -207,3 +207,32 @@ def test_effort_as_a_budget_of_thinking() -> None:
     assert thought(reasoning={"effort": "high", "max_tokens": 50}) == ("auto", 50)
     assert thought(reasoning_effort="low", trellm={"thinking": "off"}) == ("off", None)
     assert thought(reasoning_effort="low", trellm={"thinking_budget": 7}) == ("auto", 7)
+
+
+def test_priorities_are_for_the_operator_to_allow(server: Running) -> None:
+    asked: dict[str, dict[str, Any]] = {
+        "/v1/completions": {"prompt": "a", "max_tokens": 1},
+        "/v1/chat/completions": {"messages": ASKED, "max_tokens": 1},
+        "/v1/responses": {"input": "a", "max_output_tokens": 1},
+        "/v1/embeddings": {"input": "a"},
+        "/v1/rerank": {"query": "a", "documents": ["b"]},
+    }
+    for path, body in asked.items():
+        error = server.error(path, {"model": "small", **body, "priority": -3})
+        assert (error["param"], error["code"]) == ("priority", "unsupported_parameter")
+        assert "--priorities" in error["message"]
+        assert server.post(path, {"model": "small", **body, "priority": 0}).status_code == 200, "as for all"
+    for open_to_all in running(models.small(), replace(SETTINGS, priorities=True)):
+        submitted: list[int] = []
+        enter = open_to_all.service.engine.enter
+
+        def noted(requests: Any, limit: int, enter: Any = enter, submitted: list[int] = submitted) -> Any:
+            submitted.extend(each.priority for each in requests)
+            return enter(requests, limit)
+
+        open_to_all.service.engine.enter = noted  # type: ignore[method-assign]
+        for path, body in asked.items():
+            answer = open_to_all.post(path, {"model": "small", **body, "priority": -3})
+            assert answer.status_code == 200, answer.text
+        assert submitted == [-3] * 6
+        assert open_to_all.error("/v1/completions", {"model": "small", "prompt": "a", "priority": 1.5})["param"]

@@ -34,6 +34,31 @@ def test_tokens_that_were_in_memory(server: Running) -> None:
     assert fresh["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
+def test_salts_keep_apart_what_was_read(server: Running) -> None:
+    prompt = " ".join(f"word {secrets.token_hex(2)}" for _ in range(12))
+    asked = {
+        "/v1/completions": {"prompt": prompt, "max_tokens": 1},
+        "/v1/chat/completions": {"messages": [{"role": "user", "content": prompt}], "max_tokens": 1},
+        "/v1/responses": {"input": prompt, "max_output_tokens": 1},
+        "/v1/embeddings": {"input": prompt},
+    }
+
+    def found(path: str, **salt: str) -> int:
+        usage = server.post(path, {"model": "small", **asked[path], **salt}).json()["usage"]
+        return (usage.get("prompt_tokens_details") or usage["input_tokens_details"])["cached_tokens"]
+
+    assert found("/v1/completions") == 0
+    assert found("/v1/embeddings") > 0, "which begins with the same text"
+    assert found("/v1/chat/completions") == 0
+    assert found("/v1/responses") > 0, "which is the same chat"
+    for salt in ("one", "two"):
+        first, second = [[found(path, cache_salt=salt) for path in asked] for _ in range(2)]
+        assert first[0] == first[1] == 0 and min(second) > 0
+    assert (
+        "cache_salt" in server.error("/v1/completions", {"model": "small", "prompt": "a", "cache_salt": ""})["message"]
+    )
+
+
 def test_tokens_that_were_in_memory_of_responses(server: Running) -> None:
     said = " ".join(f"word {secrets.token_hex(2)}" for _ in range(12))
     body = {"model": "small", "input": said, "max_output_tokens": 2}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ class Pass:
         self.alike = widths.count(self.width) == len(widths)
         padded = [[*tokens, *[tokens[-1]] * (self.width - len(tokens))] for _, tokens in chunks]
         self.ids = torch.tensor(padded, device=device)
+        self._widths = widths
         self._lasts = torch.tensor(widths, device=device) - 1
         steps = torch.arange(self.width, device=device)
         if self.start is not None:
@@ -53,8 +55,10 @@ class Pass:
         self.texts = None if self.start == 0 else gathered(tables, ends, device)
         self.view = Cache(layers=[_BlockLayer(self, layer) for layer in storage.layers])
 
-    def lasts(self, states: Tensor) -> Tensor:
-        """Of states [rows, width, size] those of the chunks' last tokens."""
+    def lasts(self, states: Tensor, ends: Sequence[int] | None = None) -> Tensor:
+        """Of states [rows, width, size] those of the chunks' last tokens; with ends, so many of each chunk."""
+        if ends is not None:
+            return ends_of(states, self._widths, ends)
         if self.alike:
             return states[:, -1]
         return states[torch.arange(len(states), device=states.device), self._lasts]
@@ -139,10 +143,30 @@ def by_width(chunks: Sequence[Chunk]) -> list[list[int]]:
     return groups
 
 
-def in_passes(chunks: Sequence[Chunk], groups: list[list[int]], read: Callable[[Sequence[Chunk]], Tensor]) -> Tensor:
-    """The states [chunks, size] that `read` returns for each group of chunks, in the order of the chunks."""
-    parts = [read([chunks[row] for row in group]) for group in groups]
-    hidden = parts[0].new_empty(len(chunks), parts[0].shape[1])
+def ends_of(states: Tensor, widths: Sequence[int], ends: Sequence[int]) -> Tensor:
+    """Of states [rows, width, size], of which a row has `widths` of its own, the last ones, [sum(ends), size]."""
+    both = list(zip(widths, ends, strict=True))
+    rows = [row for row, (_, count) in enumerate(both) for _ in range(count)]
+    return states[rows, [place for width, count in both for place in range(width - count, width)]]
+
+
+Read = Callable[[Sequence[Chunk], Sequence[int] | None], Tensor]
+"""Reads chunks, and so many of each one's last tokens; None for the last ones."""
+
+
+def in_passes(
+    chunks: Sequence[Chunk], groups: list[list[int]], read: Read, ends: Sequence[int] | None = None
+) -> Tensor:
+    """The states [chunks, size] that `read` returns for each group of chunks, in the order of the chunks.
+
+    ends: of how many of the last tokens of each chunk there are states, [sum(ends), size], where these are several
+    """
+    parts = [
+        read([chunks[row] for row in group], None if ends is None else [ends[row] for row in group]) for group in groups
+    ]
+    counts = [1] * len(chunks) if ends is None else ends
+    starts = list(accumulate(counts, initial=0))
+    hidden = parts[0].new_empty(starts[-1], parts[0].shape[1])
     for group, part in zip(groups, parts, strict=True):
-        hidden[group] = part
+        hidden[[place for row in group for place in range(starts[row], starts[row + 1])]] = part
     return hidden

@@ -13,7 +13,7 @@ from ....errors import OptionError
 from ...memory.tables import Chunk
 from ..blocks.reach import Reach, reaches
 from ..blocks.storage import BlockStorage
-from .passes import Pass, by_cut, by_length, by_width, in_passes
+from .passes import Pass, by_cut, by_length, by_width, ends_of, in_passes
 
 Run = Callable[..., Tensor]
 _GROUPS = {"padded": by_width, "aligned": by_length, "equal": by_cut}
@@ -47,17 +47,17 @@ class BodyRunner:
         self._takes_positions = takes_positions
         self._masks = masks
 
-    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
-        """The states [chunks, size] of the last tokens."""
+    def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
+        """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
         match self.rows:
             case "whole":
-                return self._whole(chunks)
+                return self._whole(chunks, ends)
             case "alone":
-                return torch.cat([self._whole([chunk]) for chunk in chunks])
+                return in_passes(chunks, [[row] for row in range(len(chunks))], self._whole, ends)
             case rows:
-                return in_passes(chunks, _GROUPS[rows](chunks), partial(self._pass, storage))
+                return in_passes(chunks, _GROUPS[rows](chunks), partial(self._pass, storage), ends)
 
-    def _pass(self, storage: BlockStorage, chunks: Sequence[Chunk]) -> Tensor:
+    def _pass(self, storage: BlockStorage, chunks: Sequence[Chunk], ends: Sequence[int] | None) -> Tensor:
         now = Pass(chunks, storage, self._device, aligned=self.rows == "aligned")
         more: dict[str, Any] = {"position_ids": now.positions} if self._takes_positions else {}
         if self._masks is not None:
@@ -65,15 +65,14 @@ class BodyRunner:
             more["attention_mask"] = None if own else self._masks(now.positions.expand(len(chunks), -1), now.end)
         elif self.rows == "aligned" and now.texts is not None and now.texts.absent is not None:
             more["attention_mask"] = (~now.texts.absent).long()
-        return now.lasts(self._run(now.ids, cache=now.view, use_cache=True, **more))
+        return now.lasts(self._run(now.ids, cache=now.view, use_cache=True, **more), ends)
 
-    def _whole(self, chunks: Sequence[Chunk]) -> Tensor:
+    def _whole(self, chunks: Sequence[Chunk], ends: Sequence[int] | None) -> Tensor:
         texts = [[*table.tokens, *tokens] for table, tokens in chunks]
         width = max(map(len, texts))
         padded = [[*text, *[text[-1]] * (width - len(text))] for text in texts]
         states = self._run(torch.tensor(padded, device=self._device), use_cache=False)
-        lasts = torch.tensor([len(text) - 1 for text in texts], device=states.device)
-        return states[torch.arange(len(texts), device=states.device), lasts]
+        return ends_of(states, list(map(len, texts)), [1] * len(texts) if ends is None else ends)
 
 
 class AttentionMasks:

@@ -58,14 +58,11 @@ class PackedRunner:
         """A copy is one of the copied model, with that one's configurations and a lock of its own."""
         return type(self), (self._body, self._config, self._run, self.described)
 
-    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
-        """The states [chunks, size] of the last tokens."""
+    def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
+        """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
         states, step = self._read_all(chunks, storage)
-        return states if len(states) == len(step.last) else states[step.last]
-
-    def read_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], storage: Any) -> Tensor:
-        """The states [sum(ends), size] of the last tokens of each chunk, so many."""
-        states, step = self._read_all(chunks, storage)
+        if ends is None:
+            return states if len(states) == len(step.last) else states[step.last]
         if len(states) == sum(ends):
             return states
         return states[[place for last, count in zip(step.last, ends, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from ...memory.tables import BlockTable, Chunk
 from ..blocks.reach import LayerMemory
-from ..body.passes import Pass, in_passes
+from ..body.passes import Pass, ends_of, in_passes
 from ..body.runner import Run
 from ..packed.runner import PackedRunner
 from .carriers import Carrier
@@ -50,12 +51,12 @@ class StatesRunner:
         self._scans = scans
         self._is_cut = packed is None and any(kind.reach is not None for kind in kinds)
 
-    def read(self, chunks: Sequence[Chunk], storage: Any) -> Tensor:
-        """The states [chunks, size] of the last tokens."""
+    def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
+        """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
         groups = self._groups(chunks)
         if len(groups) == 1 and groups[0] == list(range(len(chunks))):
-            return self._group(storage, chunks)
-        return in_passes(chunks, groups, partial(self._group, storage))
+            return self._group(storage, chunks, ends)
+        return in_passes(chunks, groups, partial(self._group, storage), ends)
 
     def _groups(self, chunks: Sequence[Chunk]) -> list[list[int]]:
         """Which chunks to run together, in the order of their slots."""
@@ -67,15 +68,19 @@ class StatesRunner:
             alike.setdefault((start if self._is_cut else min(start, 1), width), []).append(row)
         return list(alike.values())
 
-    def _group(self, storage: StateStorage, chunks: Sequence[Chunk]) -> Tensor:
-        width = len(chunks[0].tokens)
+    def _group(self, storage: StateStorage, chunks: Sequence[Chunk], ends: Sequence[int] | None) -> Tensor:
+        width, most = len(chunks[0].tokens), 1 if ends is None else max(ends)
         if self._continues or width == 1 or not chunks[0].table.tokens:
-            return self._pass(storage, chunks)
-        for place in range(width - 1):
-            self._pass(storage, [_one(chunk, place) for chunk in chunks])
-        return self._pass(storage, [_one(chunk, width - 1) for chunk in chunks])
+            states = self._pass(storage, chunks)
+        else:
+            last: deque[Tensor] = deque(maxlen=most)
+            for place in range(width):
+                last.append(self._pass(storage, [_one(chunk, place) for chunk in chunks]))
+            states = torch.cat(list(last), 1)
+        return states[:, -1] if ends is None else ends_of(states, [states.shape[1]] * len(chunks), ends)
 
     def _pass(self, storage: StateStorage, chunks: Sequence[Chunk]) -> Tensor:
+        """The states [rows, width, size] of all tokens."""
         slots = [table.slot for table, _ in chunks]
         before = storage.rows(slots) if chunks[0].table.tokens else None
         ids, positions, attention, run = self._shown(storage, chunks)
@@ -83,7 +88,7 @@ class StatesRunner:
         with self._scans.of(ids.shape[1]), self._carrier.shown(self._body, attention, before) as now:
             states = run(ids, use_cache=True, **now.arguments, **more)
         storage.store(slots, now.found)
-        return states[:, -1]
+        return states
 
     def _shown(self, storage: StateStorage, chunks: Sequence[Chunk]) -> tuple[Tensor, Tensor | None, list[Any], Run]:
         """Ids and positions [rows, width], the layers of the cache that attend, and how to call the model."""

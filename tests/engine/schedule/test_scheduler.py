@@ -51,6 +51,7 @@ class Some:
             logprobs=self.pick.random() < 0.2 and self.others.choice([True, 2]),
             frequency_penalty=self.others.choice([0.0, 0.0, 0.5]),
             logit_bias=self.others.choice([None, None, {5: 1.5, 3: -2.5}]),
+            priority=self.others.choice([0, 0, -1, 3]),
         )
         return requests_of(self.model, [self.pick.choice(self.generators).job(prompt)], options)[0]
 
@@ -131,6 +132,49 @@ def test_first_come_first_served() -> None:
         running = sum(len(call.groups) for call in calls)
         assert running <= 3
     assert order == [str(i) for i in range(len(calls))]
+
+
+def test_the_lowest_priority_numbers_come_first() -> None:
+    """Among those that wait; those that came first go first of equal ones, and nobody who runs is sent away."""
+    model = PagedModel()
+    loop = EngineCore(model, 64, SchedulerConfig(max_num_seqs=1))
+    generator = generate.text(model)
+    priorities = [0, 5, 0, -2, 5, 0, -2, 7]
+    calls = [
+        Call(requests_of(model, [generator.job(letter * 30)], Options(max_tokens=3, priority=priority)), 16)
+        for letter, priority in zip(LETTERS, priorities, strict=True)
+    ]
+    order: list[int] = []
+    for call in calls:  # the first runs before the others come
+        loop.calls.append(call)
+        if call is calls[0]:
+            loop.step()
+    while any(call.groups or call.is_waiting for call in calls):
+        loop.step()
+        order += [number for number, call in enumerate(calls) if call.begun and number not in order]
+    assert order == [0, 3, 6, 2, 5, 1, 4, 7]
+
+
+def test_the_highest_priority_numbers_give_their_memory_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though they came first, and none of those that came last."""
+    taken: list[int] = []
+    give_up = Scheduler._preempt
+    monkeypatch.setattr(
+        Scheduler, "_preempt", lambda self, group: (taken.append(group.work.request.priority), give_up(self, group))
+    )
+    model = PagedModel()
+    loop = EngineCore(model, 12, SchedulerConfig())
+    generator = generate.text(model)
+    for letter, priority in zip(LETTERS, [2, 2, 2, 1, 1, 1, 0, 0], strict=True):
+        options = Options(max_tokens=60, min_tokens=60, priority=priority)
+        loop.calls.append(Call(requests_of(model, [generator.job(letter)], options), 16))
+        loop.step()
+    while loop.calls:
+        running = [group.work.request.priority for group in loop._scheduler.running]
+        assert running == sorted(running)
+        loop.step()
+        loop.check()
+    assert set(taken) == {2}
 
 
 def test_writing_never_waits_for_more_than_a_chunk() -> None:

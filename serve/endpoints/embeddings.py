@@ -1,0 +1,78 @@
+"""/v1/embeddings and /v1/rerank: prompts as directions, and documents by how near a query they point."""
+
+from __future__ import annotations
+
+import base64
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...engine.embedding import Embedder, Embedding
+from ...engine.results import Generation
+from ...errors import TrellmError
+from ..bodies import derived, read
+from ..constraints.constraint import ConstraintSpec
+from ..errors import of_request
+from ..generation import Beginning, GenerationRequest, Prepared, begin
+from ..requests.chat import CompletionRequest
+from ..requests.embeddings import EmbeddingRequest, RerankRequest
+from ..service import Service
+from .answers import answer_of, whole, written
+
+
+async def embeddings(request: Request) -> Response:
+    """Embed texts."""
+    service: Service = request.app.state.service
+    asked = await read(request, EmbeddingRequest, service.settings.body_bytes)
+    text = await derived(request, asked.texts)
+
+    def write(begun: GenerationRequest, index: int, result: Generation[Embedding]) -> bytes:
+        vector: Any = result.value.tolist()
+        if asked.encoding_format == "base64":
+            vector = base64.b64encode(result.value.astype("<f4").tobytes()).decode()
+        return b"".join(written({"object": "embedding", "index": index, "embedding": vector}))
+
+    begun, data = await whole(request, _begin(request, text, asked.dimensions), write)
+    head = {"object": "list", "model": begun.service.settings.name}
+    return answer_of(head, data, _usage(begun), name="data")
+
+
+async def rerank(request: Request) -> Response:
+    """Order documents by the cosines of their embeddings and a query's."""
+    service: Service = request.app.state.service
+    asked = await read(request, RerankRequest, service.settings.body_bytes)
+    text = await derived(request, partial(asked.texts, service.settings.name))
+
+    def vector(begun: GenerationRequest, index: int, result: Generation[Embedding]) -> Embedding:
+        return result.value
+
+    begun, (*documents, query) = await whole(request, _begin(request, text, None), vector)
+    scores = [float(document @ query) for document in documents]
+    order = sorted(range(len(scores)), key=lambda index: -scores[index])[: asked.top_n]
+    texts = {} if asked.return_documents is False else dict(enumerate(asked.document_texts))
+    results = [
+        {"index": index, "relevance_score": scores[index]}
+        | ({"document": {"text": texts[index]}} if index in texts else {})
+        for index in order
+    ]
+    head = {"id": begun.key.replace("cmpl", "rerank"), "model": begun.service.settings.name}
+    return answer_of(head, [b"".join(written(each)) for each in results], _usage(begun), name="results")
+
+
+def _begin(request: Request, text: CompletionRequest, dimensions: int | None) -> Beginning:
+    """The beginning of an answer for which prompts are embedded."""
+    service: Service = request.app.state.service
+
+    async def prepare(constraint: ConstraintSpec) -> Prepared:
+        try:
+            return Embedder(service.model, dimensions=dimensions), text.prompts, None
+        except TrellmError as error:
+            raise of_request(error, () if dimensions is None else ("dimensions",)) from None
+
+    return partial(begin, request, text, len(text.prompts), ("prompt",), prepare)
+
+
+def _usage(begun: GenerationRequest) -> dict[str, Any]:
+    return {name: begun.usage[name] for name in ("prompt_tokens", "total_tokens", "prompt_tokens_details")}

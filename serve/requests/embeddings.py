@@ -1,0 +1,81 @@
+"""Bodies of /v1/embeddings and /v1/rerank: texts that are read, and not continued."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ..errors import Names
+from .chat import CompletionRequest, translated
+from .fields import MOST_TOKENS, Ids, Priority, RequestBase, Salt
+
+
+class ReadingBase(RequestBase):
+    """The fields of every request whose prompts are read, and not continued."""
+
+    truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
+    cache_salt: Salt | None = None
+    priority: Priority | None = None
+    user: str | None = None
+
+    def read_only(self, model: str, prompts: Any) -> CompletionRequest:
+        """Prompts as a request for texts has them. Raises ApiError."""
+        said = {name: getattr(self, name) for name in ReadingBase.model_fields}
+        return translated(said | {"model": model, "prompt": prompts, "temperature": 0}, CompletionRequest)
+
+
+class EmbeddingRequest(ReadingBase, title="Embeddings"):
+    """The body of /v1/embeddings."""
+
+    model: str
+    input: (
+        str
+        | Annotated[list[str], Field(min_length=1, fail_fast=True)]
+        | Ids
+        | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
+    )
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+
+    def texts(self) -> CompletionRequest:
+        """The prompts as a request for texts has them. Raises ApiError."""
+        return self.read_only(self.model, self.input)
+
+    @property
+    def names(self) -> Names:
+        """Prompts are the input."""
+        return (("/prompt", "/input"),)
+
+
+class DocumentField(RequestBase, title="Document"):
+    """A document, as Cohere's and Jina's clients send some."""
+
+    text: str
+
+
+class RerankRequest(ReadingBase, title="Rerank"):
+    """The body of /v1/rerank: of Jina's, Cohere's and vLLM's API."""
+
+    query: str
+    documents: Annotated[list[str | DocumentField], Field(min_length=1, fail_fast=True)]
+    top_n: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+    return_documents: bool | None = None
+    model: str | None = None
+
+    @property
+    def document_texts(self) -> list[str]:
+        """The texts of the documents."""
+        return [each if isinstance(each, str) else each.text for each in self.documents]
+
+    def texts(self, name: str) -> CompletionRequest:
+        """The documents, and behind them the query, as a request for texts has prompts. Raises ApiError.
+
+        name: of the model where none is given
+        """
+        return self.read_only(self.model or name, [*self.document_texts, self.query])
+
+    @property
+    def names(self) -> Names:
+        """Prompts are documents, but for the last."""
+        return (("/prompt", "/documents"),)
