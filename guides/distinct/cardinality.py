@@ -5,6 +5,7 @@ search is needed for a way on.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,6 +78,7 @@ class CardinalityBounds:
         self._robust: dict[int, bool] = {}
         self._nexts: dict[int, NextBytes] = {}
         self._ways_on: dict[int, tuple[bool, list[tuple[bytes, int]]]] = {}
+        self._far_from_ends: dict[int, bool] = {}
         self._suffixes: dict[int, bytes | None] = {}
         self._names: dict[tuple[int, bytes | None], bytes | None] = {}
         self._roomy: dict[_Place, frozenset[bytes] | None] = {}
@@ -138,18 +140,25 @@ class CardinalityBounds:
         # As a part of a container that is another one for what comes later, or where an item may be equal after all, it
         # may come to those, too.
         is_told = not (trail.frame.rivals or self._items.beside_free)
-        if trail.mode not in (TEXT, NAME_TEXT) or not self._trails.canonical:
+        if trail.mode not in (TEXT, NAME_TEXT) or not self._trails.canonical or state in self._far_from_ends:
             return None
-        targets, todo = trail.frame.targets, [(state, self._trails.piece(trail))]
+        has_ended = False
+        targets, piece = trail.frame.targets, self._trails.piece(trail)
+        todo: list[Iterator[tuple[int, Any]]] = [iter([(state, None)])]
         for _ in range(MOST_LISTED):
-            if not todo:
+            while (step := next(todo[-1], None)) is None and len(todo) > 1:
+                todo.pop()
+            if step is None:
                 return False if is_told else None
             spend(200)
-            place, text = todo.pop()
+            place, chain = step
             ends, onward = self._onward(place)
-            if ends and text not in targets:
+            if ends and piece + _spelt(chain) not in targets:
                 return True
-            todo += [(target, text + byte) for byte, target in onward]
+            has_ended = has_ended or ends
+            todo.append(_longer(chain, onward))
+        if not has_ended:  # whatever is to be avoided
+            note(self._far_from_ends, [state], True)
         return None
 
     def _onward(self, state: int) -> tuple[bool, list[tuple[bytes, int]]]:
@@ -373,3 +382,18 @@ def note(known: dict[Any, Any], keys: list[Any], value: Any) -> None:
         known.clear()
     for key in keys:
         known[key] = value
+
+
+def _longer(chain: Any, onward: list[tuple[bytes, int]]) -> Iterator[tuple[int, Any]]:
+    """The states after one more byte, each with the bytes up to it as a chain, the last one first."""
+    for byte, target in onward:
+        yield target, (chain, byte)
+
+
+def _spelt(chain: Any) -> bytes:
+    """The bytes of a chain, the last one first."""
+    found: list[bytes] = []
+    while chain is not None:
+        chain, byte = chain
+        found.append(byte)
+    return b"".join(reversed(found))

@@ -355,6 +355,18 @@ def test_a_shortest_text_has_nothing_twice() -> None:
     assert len(set(json.loads(text))) == 4
 
 
+@pytest.mark.parametrize("letters", ["a-yz", "b-za"])
+def test_strings_whose_ends_are_far_take_few_steps_near_the_end_of_a_budget(letters: str) -> None:
+    """However one looks for an end: the letter that leads to it comes last, or first, and behind it are 30 more."""
+    others, mark = letters[:3], letters[3]
+    item = {"type": "string", "pattern": f"^[{others}]*{mark}[{others}]{{30}}$"}
+    guide = JSONGuide({"type": "array", "items": item, "uniqueItems": True, "minItems": 3, "maxItems": 4}, BYTES)
+    word, state = f"bbbbb{mark}{30 * 'b'}", guide.start
+    for byte in f'["{word}", "{word[:20]}'.encode():
+        assert tokens_of(guide.mask_within(state, guide.distance(state) + 3))
+        state = guide.advance(state, byte)
+
+
 def test_the_room_that_items_take_does_not_grow_with_their_number() -> None:
     guide = guide_of({**STRINGS, "title": "room"}, whitespace="compact")
     state, held = guide.start, [0]
