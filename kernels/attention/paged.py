@@ -1,8 +1,9 @@
 """Attention of a few new tokens of each of many texts, whose keys and values lie in blocks (CPU, float32 and float64).
 
 Nothing is gathered: a kernel reads keys and values where they lie, once for all query heads that share them. Scores go
-to a scratch row, so that exponentials are taken of many numbers at once. The idea of blocks: W. Kwon et al., Efficient
-Memory Management for Large Language Model Serving with PagedAttention (2023).
+to a scratch row, so that exponentials are taken of many numbers at once. Under float32 keys and values may be in
+float16, see halves.py. The idea of blocks: W. Kwon et al., Efficient Memory Management for Large Language Model Serving
+with PagedAttention (2023).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..jit.arrays import Arrays, Vector
 from ..jit.prefetch import LINE, prefetch
 from ..jit.vectors import VECTOR
 from ..jit.wide import inner_njit, njit
+from .halves import Stored, kept, near_block
 from .tiles import mix_values, score_keys
 
 Reals = NDArray[np.floating[Any]]
@@ -45,22 +47,22 @@ class AttentionRows(Arrays):
 
 
 @njit
-def write_blocks(stored: Reals, new: Reals, slots: Ints) -> None:
+def write_blocks(stored: Stored, new: Reals, slots: Ints) -> None:
     """Put new[t] [heads, size] into stored [blocks, heads, BLOCK, size], at place slots[t] counted in tokens."""
     room = stored.shape[2]
     for token in range(slots.size):
         block, place = slots[token] // room, slots[token] % room
         for head in range(stored.shape[1]):
             for i in range(stored.shape[3]):
-                stored[block, head, place, i] = new[token, head, i]
+                stored[block, head, place, i] = kept(new[token, head, i], stored)
 
 
 @njit(fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
 def attend_blocks(
     out: Reals,
     queries: Reals,
-    keys: Reals,
-    values: Reals,
+    keys: Stored,
+    values: Stored,
     rows: AttentionRows,
     lo: Int,
     hi: Int,
@@ -69,6 +71,7 @@ def attend_blocks(
     sinks: Reals,
     settings: Reals,
     scratch: Reals,
+    near: Stored,
 ) -> None:
     """Attention of the tokens of some rows, each to the tokens of its text up to itself.
 
@@ -80,6 +83,7 @@ def attend_blocks(
     sinks: [query heads], or none: a score beside those of the tokens, whose weight goes nowhere
     settings: the scale of scores and their soft cap, 0 for none
     scratch: [query heads, tokens of the longest row]
+    near: as `room_near` has it for a thread
     """
     heads = keys.shape[1]
     group = queries.shape[1] // heads
@@ -92,11 +96,11 @@ def attend_blocks(
             begin = first_seen(end, window, chunk)
             token = rows.firsts[row] + step
             blocks = rows.blocks[rows.tables[row] :]
-            score(scores, queries[token, above:below], keys, head, group, blocks, begin, end, settings[0])
+            score(scores, queries[token, above:below], keys, head, group, blocks, begin, end, settings[0], near)
             if settings[1] > 0:
                 cap_scores(scores, end - begin, settings[1])
             normalise(scores, end - begin, own)
-            mix(out[token, above:below], scores, values, head, group, blocks, begin, end)
+            mix(out[token, above:below], scores, values, head, group, blocks, begin, end, near)
 
 
 @inner_njit
@@ -111,7 +115,7 @@ def first_seen(end: Int, window: Int, chunk: Int) -> Int:
 
 
 @inner_njit
-def expect(table: Reals) -> None:
+def expect(table: Stored) -> None:
     """Have a block's table of one head brought near: blocks lie anywhere, and no hardware foresees where."""
     for j in range(table.shape[0]):
         for i in range(0, table.shape[1], LINE // table.itemsize):
@@ -122,25 +126,26 @@ def expect(table: Reals) -> None:
 def score(
     scores: Reals,
     queries: Reals,
-    keys: Reals,
+    keys: Stored,
     first: Int,
     group: Int,
     blocks: Ints,
     begin: Int,
     end: Int,
     scale: Any,
+    near: Stored,
 ) -> None:
     """scores[h, t - begin] = scale * queries[h] . key of token t. Blocks are read as they lie, all heads of each.
 
     first, group: the head of keys of the first queries, and how many queries share one
     """
-    room, size, lanes = keys.shape[2], keys.shape[3], VECTOR // keys.itemsize
+    room, size, lanes = keys.shape[2], keys.shape[3], VECTOR // scores.itemsize
     for index in range(begin // room, (end - 1) // room + 1):
         low, high = max(begin - index * room, 0), min(end - index * room, room)
         at = index * room - begin
         fours = low + (high - low) // 4 * 4
         for head in range(queries.shape[0] // group):
-            those = keys[blocks[index], first + head]
+            those = near_block(keys[blocks[index], first + head], low, high, near)
             expect(keys[blocks[min(index + 1, (end - 1) // room)], first + head])
             for number in range(head * group, (head + 1) * group):
                 query = queries[number]
@@ -233,10 +238,18 @@ def normalise(scores: Reals, count: Int, sinks: Reals) -> None:
 
 @inner_njit
 def mix(
-    results: Reals, weights: Reals, values: Reals, first: Int, group: Int, blocks: Ints, begin: Int, end: Int
+    results: Reals,
+    weights: Reals,
+    values: Stored,
+    first: Int,
+    group: Int,
+    blocks: Ints,
+    begin: Int,
+    end: Int,
+    near: Stored,
 ) -> None:
     """results[h] = the sum of weights[h, t - begin] * value of token t. first, group: as `score` has them"""
-    room, size, lanes = values.shape[2], values.shape[3], VECTOR // values.itemsize
+    room, size, lanes = values.shape[2], values.shape[3], VECTOR // weights.itemsize
     for number in range(results.shape[0]):
         for i in range(size):
             results[number, i] = 0
@@ -245,7 +258,7 @@ def mix(
         at = index * room - begin
         fours = low + (high - low) // 4 * 4
         for head in range(results.shape[0] // group):
-            those = values[blocks[index], first + head]
+            those = near_block(values[blocks[index], first + head], low, high, near)
             expect(values[blocks[min(index + 1, (end - 1) // room)], first + head])
             for number in range(head * group, (head + 1) * group):
                 line = weights[number]

@@ -16,6 +16,7 @@ from ..decoder.products import to_columns, to_rows, wide
 from ..jit.aliases import Int, Ints
 from ..jit.vectors import VECTOR
 from ..jit.wide import inner_njit, njit
+from .halves import Stored, loaded
 from .paged import cap_scores, first_seen
 from .softmax import weigh
 
@@ -31,8 +32,8 @@ _UNSEEN = -1e30
 def attend_panels(
     out: Reals,
     queries: Reals,
-    keys: Reals,
-    values: Reals,
+    keys: Stored,
+    values: Stored,
     blocks: Ints,
     start: Int,
     window: Int,
@@ -47,8 +48,8 @@ def attend_panels(
     blocks: [n] where the text lies; what no token looks at is not read
     window, chunk, sinks, settings: as `attend_blocks` has them
     """
-    lanes = 2 * VECTOR // keys.itemsize
-    heads, size, depth, kind = keys.shape[1], keys.shape[3], values.shape[3], keys.dtype
+    lanes = 2 * VECTOR // queries.itemsize
+    heads, size, depth, kind = keys.shape[1], keys.shape[3], values.shape[3], queries.dtype
     count = queries.shape[0] * (queries.shape[1] // heads)
     turned, mixed = np.empty((_TILES, size, lanes), kind), np.empty((_TILES, depth, lanes), kind)
     tops, totals = np.empty((_TILES, lanes), kind), np.empty((_TILES, lanes), kind)
@@ -120,7 +121,7 @@ def find_reach(
 
 @inner_njit
 def load_panel(
-    panel: tuple[Reals, Reals, Reals], keys: Reals, values: Reals, blocks: Ints, head: Int, at: Int, seen: Int
+    panel: tuple[Reals, Reals, Reals], keys: Stored, values: Stored, blocks: Ints, head: Int, at: Int, seen: Int
 ) -> None:
     """Keys [_PANEL, size] of tokens `at` ... of a text, and values turned, [depth, _PANEL]; zeros of those not seen."""
     own, beside, across = panel
@@ -129,9 +130,9 @@ def load_panel(
         block, place = blocks[(at + j) // room], (at + j) % room
         key, value = keys[block, head, place], values[block, head, place]
         for i in range(key.size):
-            own[j, i] = key[i]
+            own[j, i] = loaded(key[i])
         for i in range(value.size):
-            beside[j, i] = value[i]
+            beside[j, i] = loaded(value[i])
     for j in range(seen, _PANEL):
         for i in range(beside.shape[1]):
             beside[j, i] = 0

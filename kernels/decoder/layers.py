@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..attention.halves import Stored, kept
 from ..attention.paged import exponential
 from ..jit.aliases import Float, Int, Ints
 from ..jit.wide import inner_njit, njit
@@ -25,8 +26,8 @@ _SLOPE, _CUBE = 2 * (2 / np.pi) ** 0.5, 0.044715
 @njit(fastmath=FAST, error_model="numpy")
 def begin_layer(
     queries: Reals,
-    keys: Reals,
-    values: Reals,
+    keys: Stored,
+    values: Stored,
     residual: Reals,
     slots: Ints,
     cos: Reals,
@@ -172,8 +173,8 @@ def standardise(out: Reals, row: Reals, weight: Reals, bias: Reals, eps: Float) 
 @inner_njit
 def place_heads(
     queries: Reals,
-    keys: Reals,
-    values: Reals,
+    keys: Stored,
+    values: Stored,
     slot: Int,
     product: Reals,
     cos: Reals,
@@ -199,20 +200,20 @@ def place_heads(
         rotate(keys[slot // room, head, slot % room], part, cos, sin)
         value = values[slot // room, head, slot % room]
         for i in range(size):
-            value[i] = product[(heads + stored + head) * size + i]
+            value[i] = kept(product[(heads + stored + head) * size + i], value)
 
 
 @inner_njit
-def rotate(out: Reals, part: Reals, cos: Reals, sin: Reals) -> None:
+def rotate(out: Stored, part: Reals, cos: Reals, sin: Reals) -> None:
     """The halves of a head turned against each other; the head as it is where there are no angles."""
     half = cos.size
     if half == 0:
         for i in range(part.size):
-            out[i] = part[i]
+            out[i] = kept(part[i], out)
     for i in range(half):
         left, right = part[i], part[half + i]
-        out[i] = left * cos[i] - right * sin[i]
-        out[half + i] = right * cos[i] + left * sin[i]
+        out[i] = kept(left * cos[i] - right * sin[i], out)
+        out[half + i] = kept(right * cos[i] + left * sin[i], out)
 
 
 @inner_njit

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..attention.halves import Stored
 from ..attention.paged import AttentionRows, attend_blocks
 from ..attention.panels import attend_panels
 from ..jit.addresses import array_at
@@ -61,6 +62,7 @@ def read_layers(
     eps: Float,
     settings: Reals,
     scratch: Reals,
+    near: Stored,
     states: Reals,
     product: Reals,
     across: Reals,
@@ -72,11 +74,11 @@ def read_layers(
     queries, mixed: [n, heads, size], room
     slots, cos, sin, states, product, across, sums: as `begin_layer` has them
     norm, norm_bias, eps: the last one
-    settings, scratch: as `attend_blocks` has them
+    settings, scratch, near: as `attend_blocks` has them
     """
     flat = mixed.reshape(mixed.shape[0], mixed.shape[1] * mixed.shape[2])
     for layer in range(stack.weights.shape[0]):
-        keys, values = stored_at(texts, layer, residual)
+        keys, values = stored_at(texts, layer, near)
         begin_layer(
             queries, keys, values, residual, slots, cos, sin,
             vector_of(stack, layer, 0, residual), vector_of(stack, layer, 1, residual), stack.eps[layer, 0],
@@ -84,7 +86,7 @@ def read_layers(
             vector_of(stack, layer, 4, residual), vector_of(stack, layer, 5, residual), stack.eps[layer, 2],
             states, product, across, sums,
         )  # fmt: skip
-        attend_texts(mixed, queries, keys, values, texts, layer, settings, scratch)
+        attend_texts(mixed, queries, keys, values, texts, layer, settings, scratch, near)
         end_layer(
             residual, flat,
             matrix_of(stack, layer, 6, residual), vector_of(stack, layer, 7, residual),
@@ -100,12 +102,13 @@ def read_layers(
 def attend_texts(
     mixed: Reals,
     queries: Reals,
-    keys: Reals,
-    values: Reals,
+    keys: Stored,
+    values: Stored,
     texts: Texts,
     layer: Int,
     settings: Reals,
     scratch: Reals,
+    near: Stored,
 ) -> None:
     """Attention of one layer, of all texts."""
     window, chunk, none = texts.reaches[layer, 0], texts.reaches[layer, 1], settings[:0]
@@ -123,6 +126,7 @@ def attend_texts(
         none,
         settings,
         scratch,
+        near,
     )
     for row in range(long.firsts.size):
         first, blocks = long.firsts[row], long.blocks[long.tables[row] :]
@@ -133,7 +137,7 @@ def attend_texts(
 
 
 @inner_njit
-def stored_at(texts: Texts, layer: Int, like: Reals) -> tuple[Reals, Reals]:
+def stored_at(texts: Texts, layer: Int, like: Stored) -> tuple[Stored, Stored]:
     """A layer's keys and values [blocks, heads, places, size]."""
     shape = texts.shape[0], texts.shape[1], texts.shape[2], texts.shape[3]
     return array_at(texts.stored[layer, 0], shape, like), array_at(texts.stored[layer, 1], shape, like)

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -18,6 +18,11 @@ from numba.np.arrayobj import make_array  # what insides.py looks for
 from .compiling import inner_njit
 from .insides import PORTABLE
 
+_config: Any = config
+HAS: Mapping[str, bool] = (
+    llvm.get_host_cpu_features() if _config.ENABLE_AVX and _config.CPU_NAME is _config.CPU_FEATURES is None else {}
+)
+"""What of this processor is used, by LLVM's names; nothing where Numba is told to compile for another one."""
 WIDE = bool(llvm.get_host_cpu_features().get("avx512f"))
 """Whether there are 32 registers of 64 bytes."""
 VECTOR = 64 if WIDE else 32
@@ -30,7 +35,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def in_vectors(plain: Function, build: Callable[..., Any]) -> Function:
     """What `build` is for Numba as an intrinsic, or the same in plain loops where no intrinsics of ours can be."""
-    made: Any = inner_njit(plain) if PORTABLE or cast("Any", config).DISABLE_JIT else intrinsic(build)
+    made: Any = inner_njit(plain) if PORTABLE or _config.DISABLE_JIT else intrinsic(build)
     return made
 
 

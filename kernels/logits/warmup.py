@@ -62,13 +62,14 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         (
             "read_layers",
             lambda: stacks.read_layers(
-                *(logits, token, token, zero, turns, turns, no_stack, no_texts, norm, none, 1.0, norm, logits), *work
+                *(logits, token, token, zero, turns, turns, no_stack, no_texts, norm, none, 1.0, norm, logits, none),
+                *work,
             ),
         ),
         (
             "attend_blocks",
             lambda: paged.attend_blocks(
-                token, token, stored, stored, rows, 0, 1, 0, 0, logits[0, :0], logits[0, :2], logits
+                token, token, stored, stored, rows, 0, 1, 0, 0, logits[0, :0], logits[0, :2], logits, none
             ),
         ),
         (
@@ -100,7 +101,8 @@ def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
     stack = layers.QuantizedStack(nothing, whole, nothing, nothing, np.zeros((0, 3)))
     texts = Texts(nothing, whole, nothing, *(AttentionRows(zero, zero, zero, one, zero) for _ in range(2)))
     room = layers.QuantizedRoom(states, states, *rounded.arrays, np.zeros(1, np.int64))
-    work = states, heads, heads, zero, states, states, stack, texts, states[0], none, 1.0, none, heads, room
+    last = states[0], none, 1.0
+    work = states, heads, heads, zero, states, states, stack, texts, *last, none, heads, states[:, :0], room
     return [
         ("round_states", lambda: products.round_states(*rounded.arrays, states, 1)),
         ("multiply_quantized", lambda: products.multiply_quantized(out, *given, ids, 0, 8)),

@@ -19,19 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import llvmlite.binding as llvm
 from llvmlite import ir
-from numba.core import config
 
-_config: Any = config
 GROUP = 32
 """Weights that are unpacked at once, and states that share a scale."""
 ROWS = 8
 """That are unpacked at once."""
-HAS: Mapping[str, bool] = (
-    llvm.get_host_cpu_features() if _config.ENABLE_AVX and _config.CPU_NAME is _config.CPU_FEATURES is None else {}
-)
-"""What of this processor is used, by LLVM's names; nothing where Numba is told to compile for another one."""
 BYTE, SHORT, WORD, LONG = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 REAL = ir.FloatType()
 BYTES, WORDS, REALS = ir.VectorType(BYTE, 4 * ROWS), ir.VectorType(WORD, ROWS), ir.VectorType(REAL, ROWS)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..attention.halves import Stored
 from ..attention.paged import attend_blocks
 from ..decoder.layers import add, bend, gate, normalise, place_heads
 from ..decoder.products import FAST
@@ -79,6 +80,7 @@ def read_quantized_layers(
     eps: Float,
     settings: Reals,
     scratch: Reals,
+    near: Stored,
     room: QuantizedRoom,
     begin: Int,
     end: Int,
@@ -88,13 +90,13 @@ def read_quantized_layers(
     """The share of one of `threads` threads, which call this with the same arrays, and a number each from 0 on.
 
     residual: float32 [n, hidden], changed to what comes of it; the rest as `stacks.read_layers` has it
-    scratch: [threads, heads, tokens of the longest row]
+    scratch: [threads, heads, tokens of the longest row]; near: as `room_near` has it
     begin, end: which layers; behind the last one comes the last norm
     """
     flat = mixed.reshape(mixed.shape[0], mixed.shape[1] * mixed.shape[2])
     most, tokens, met = room.states.shape[0], residual.shape[0], 0
     for layer in range(begin, end):
-        keys, values = stored_at(texts, layer, residual)
+        keys, values = stored_at(texts, layer, near[0])
         for first in range(0, tokens, most):
             count = min(most, tokens - first)
             begin_chunk(
@@ -103,7 +105,9 @@ def read_quantized_layers(
             met += 2
         met += 1
         meet(room.arrivals.ctypes.data, met * threads)
-        attend_share(thread, threads, mixed, queries, keys, values, texts, layer, settings, scratch[thread])
+        attend_share(
+            thread, threads, mixed, queries, keys, values, texts, layer, settings, scratch[thread], near[thread]
+        )
         met += 1
         meet(room.arrivals.ctypes.data, met * threads)
         for first in range(0, tokens, most):
@@ -129,8 +133,8 @@ def begin_chunk(
     threads: Int,
     met: Int,
     queries: Reals,
-    keys: Reals,
-    values: Reals,
+    keys: Stored,
+    values: Stored,
     residual: Reals,
     slots: Ints,
     cos: Reals,
@@ -250,12 +254,13 @@ def attend_share(
     threads: Int,
     mixed: Reals,
     queries: Reals,
-    keys: Reals,
-    values: Reals,
+    keys: Stored,
+    values: Stored,
     texts: Texts,
     layer: Int,
     settings: Reals,
     scratch: Reals,
+    near: Stored,
 ) -> None:
     """A thread's part of the attention of one layer.
 
@@ -264,4 +269,4 @@ def attend_share(
     window, chunk, none = texts.reaches[layer, 0], texts.reaches[layer, 1], settings[:0]
     rows = texts.short
     for head in range(thread, rows.firsts.size * keys.shape[1], threads):
-        attend_blocks(mixed, queries, keys, values, rows, head, head + 1, window, chunk, none, settings, scratch)
+        attend_blocks(mixed, queries, keys, values, rows, head, head + 1, window, chunk, none, settings, scratch, near)

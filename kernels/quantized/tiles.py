@@ -25,12 +25,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ..jit.vectors import HAS
 from .formats import (
     BYTE,
     BYTES,
     FORMATS,
     GROUP,
-    HAS,
     LONG,
     REAL,
     REALS,

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trellm.kernels.attention.halves import room_near
 from trellm.kernels.attention.paged import AttentionRows, attend_blocks, write_blocks
 from trellm.kernels.attention.panels import attend_panels
 from trellm.kernels.attention.reference import attention
 
 BLOCK = 16
-TOLERANCES = {np.float64: 1e-12, np.float32: 2e-5}
+TOLERANCES = {np.float64: 1e-12, np.float32: 2e-5, np.float16: 2e-5}
+"""By the type of keys and values; with those in float16 all else is in float32."""
 LENGTHS = (1, 2, 15, 16, 17, 31, 32, 33, 47, 100)
 
 
@@ -27,10 +29,12 @@ class Case:
         order = random.permutation(sum(counts) + 3).astype(np.int32)
         self.tables = [order[sum(counts[:row]) : sum(counts[: row + 1])] for row in range(len(rows))]
         self.rows = rows
+        stored, kind = (np.uint16, np.float32) if kind is np.float16 else (kind, kind)
+        nan = np.float16(np.nan).view(np.uint16) if stored is np.uint16 else np.nan
         tokens = sum(width for _, width in rows)
         self.queries = random.standard_normal((tokens, heads[0], sizes[0])).astype(kind)
-        self.keys = np.full((len(order), heads[1], BLOCK, sizes[0]), np.nan, kind)
-        self.values = np.full((len(order), heads[1], BLOCK, sizes[1]), np.nan, kind)
+        self.keys = np.full((len(order), heads[1], BLOCK, sizes[0]), nan, stored)
+        self.values = np.full((len(order), heads[1], BLOCK, sizes[1]), nan, stored)
         for table, (start, width) in zip(self.tables, rows, strict=True):
             at = np.arange(start + width, dtype=np.int32)
             slots = table[at // BLOCK] * np.int32(BLOCK) + at % BLOCK
@@ -57,9 +61,10 @@ class Case:
             (self.queries.shape[1], max([start + width for start, width in self.rows], default=0)), self.kind
         )
         sinks = self.sinks if with_sinks else self.sinks[:0]
-        how = np.array([0.3, cap], self.kind)
+        limits = window, chunk, sinks, np.array([0.3, cap], self.kind)
+        stored, (near,) = (self.keys, self.values), room_near([self.keys, self.values])
         for lo, hi in pairwise(edges):
-            attend_blocks(out, self.queries, self.keys, self.values, rows, lo, hi, window, chunk, sinks, how, scratch)
+            attend_blocks(out, self.queries, *stored, rows, lo, hi, *limits, scratch, near)
         return out
 
     def by_panels(self, window: int, chunk: int, cap: float, with_sinks: bool) -> Any:
@@ -76,7 +81,10 @@ class Case:
         return out
 
     def expected(self, window: int, chunk: int, cap: float, with_sinks: bool) -> Any:
-        keys, values = self.keys.astype(np.float64), self.values.astype(np.float64)
+        keys, values = (
+            (each.view(np.float16) if each.dtype == np.uint16 else each).astype(np.float64)
+            for each in (self.keys, self.values)
+        )
         places = [(table, start + step) for table, (start, width) in zip(self.tables, self.rows, strict=True)
                   for step in range(width)]  # fmt: skip
         scale, sinks = float(self.kind(0.3)), self.sinks.astype(np.float64) if with_sinks else None
@@ -92,7 +100,7 @@ class Case:
 @given(
     st.lists(st.tuples(st.sampled_from([length - 1 for length in LENGTHS]), st.integers(1, 16)), max_size=4),
     st.sampled_from([(4, 4), (4, 2), (7, 1)]),
-    st.sampled_from([(8, 8), (24, 16), (5, 3), (64, 64)]),
+    st.sampled_from([(8, 8), (24, 16), (5, 3), (64, 64), (20, 20), (32, 80), (128, 128)]),
     st.sampled_from([(0, 0), (1, 0), (7, 0), (16, 0), (40, 0), (0, 5), (0, 16), (20, 9)]),
     st.sampled_from([0.0, 2.0]),
     st.booleans(),
@@ -117,6 +125,7 @@ def test_the_kernel_is_attention(
         ([(64, 64), (0, 1)], (4, 4), (5, 3), (0, 16)),  # sizes that are no multiple of a vector's
         ([(120, 30)], (34, 1), (8, 8), (20, 9)),  # more queries of a token than a tile has
         ([(0, 140)], (2, 2), (8, 8), (1, 0)),  # more tiles than are read with a panel
+        ([(15, 34)], (2, 1), (20, 80), (0, 0)),  # sizes of which only a part fills vectors
     ],
 )
 @pytest.mark.parametrize(("cap", "with_sinks"), [(0.0, False), (2.0, True)])

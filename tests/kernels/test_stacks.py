@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trellm.kernels.attention.halves import room_near
 from trellm.kernels.attention.paged import AttentionRows, attend_blocks
 from trellm.kernels.attention.panels import attend_panels
 from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
@@ -27,13 +28,17 @@ class Step:
     """Random layers, and tokens of texts of which some are read by each kernel of attention."""
 
     def __init__(self, kind: Any, shapes: list[tuple[int, ...]], keys: int, short: bool, long: bool) -> None:
-        draw = np.random.default_rng(0)
+        draw, stored = np.random.default_rng(0), kind
+        kind = np.float32 if kind is np.float16 else kind  # of all but keys and values
         self.short, self.long = rows_of(SHORT, short), rows_of(LONG, long)
         tokens = 33 if long else 4
         self.residual = draw.standard_normal((tokens, HIDDEN)).astype(kind)
         self.layers = [[(draw.standard_normal(s) * 0.3).astype(kind) for s in shapes] for _ in range(LAYERS)]
         self.eps = draw.random((LAYERS, 3)) * 1e-3
-        self.stored = draw.standard_normal((LAYERS, 2, BLOCKS, keys, PLACES, SIZE)).astype(kind)
+        self.stored = draw.standard_normal((LAYERS, 2, BLOCKS, keys, PLACES, SIZE)).astype(stored)
+        if stored is np.float16:
+            self.stored = self.stored.view(np.uint16)
+        (self.near,) = room_near(self.stored[0])
         self.slots = draw.permutation(BLOCKS * PLACES)[:tokens].astype(np.int32)
         turns = draw.random((tokens, SIZE // 2))
         self.cos, self.sin = np.cos(turns).astype(kind), np.sin(turns).astype(kind)
@@ -60,7 +65,9 @@ class Step:
         queries, mixed = self.heads
         limits = (*REACHES[layer], self.settings[:0], self.settings)
         count = len(self.short.firsts)
-        attend_blocks(mixed, queries, *self.stored[layer], self.short, 0, count * KEYS, *limits, self.scratch)
+        attend_blocks(
+            mixed, queries, *self.stored[layer], self.short, 0, count * KEYS, *limits, self.scratch, self.near
+        )
         long = self.long
         for first, width, start, table in zip(long.firsts, long.widths, long.starts, long.tables, strict=True):
             part = slice(first, first + width)
@@ -79,7 +86,7 @@ def same(kind: Any, shapes: list[tuple[int, ...]], keys: int, which: str, read: 
 
 
 TEXTS = pytest.mark.parametrize("which", ["short", "long", "both"])
-KINDS = pytest.mark.parametrize("kind", [np.float32, np.float64])
+KINDS = pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16])
 
 
 @TEXTS
@@ -108,7 +115,7 @@ def test_layers(kind: Any, which: str, extras: bool, gpt2: bool) -> None:
     def read(step: Step) -> None:
         read_layers(
             step.residual, *step.heads, step.slots, *map(np.ascontiguousarray, angles(step)), step.stack, step.texts,
-            *last(step), 1e-5, step.settings, step.scratch, *step.room,
+            *last(step), 1e-5, step.settings, step.scratch, step.near, *step.room,
         )  # fmt: skip
 
     def one_by_one(step: Step) -> None:

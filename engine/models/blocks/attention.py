@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from ....kernels.attention.halves import room_near
 from ....kernels.attention.paged import attend_blocks
 from ....kernels.attention.panels import attend_panels
 from ....kernels.decoder.plain import Heads
@@ -57,7 +58,7 @@ def attend(
         by_rows = attend_rows if has_kernels(queries.device) else _row_by_row
         by_rows(out, queries, step.rows, layer, reach, scoring)
     elif step.uploaded is None or not queries.dtype == layer.keys.dtype == layer.values.dtype:
-        if layer.arrays is not None and queries.dtype == layer.keys.dtype:
+        if layer.arrays is not None and queries.dtype == layer.dtype:
             _in_place(out, queries.contiguous(), step, layer, reach, scoring)
         else:
             for chosen in step.similar():
@@ -155,16 +156,16 @@ def _in_place(
     """By the kernels for CPUs: short chunks together, long ones one by one."""
     assert layer.arrays is not None
     keys, values = layer.arrays
-    settings, none = step.settings(scoring.scale, scoring.cap, keys.dtype)
+    written, asked = out.numpy(), queries.numpy()
+    settings, none = step.settings(scoring.scale, scoring.cap, asked.dtype)
     beside = none if scoring.sinks is None else scoring.sinks.detach().to(queries.dtype).contiguous().numpy()
     limits = (reach.window or 0, reach.chunk or 0, beside, settings)
-    written, asked = out.numpy(), queries.numpy()
     calls: list[Callable[[], None]] = []
     if step.short:
         edges = _parts(step, reach, keys.shape[1], keys.shape[3])
         for number, (lo, hi) in enumerate(pairwise(edges)):
-            scratch = step.scratch(number, queries.shape[1], keys.dtype)
-            calls.append(partial(attend_blocks, written, asked, keys, values, step.rows, lo, hi, *limits, scratch))
+            scratch = step.scratch(number, queries.shape[1], asked.dtype), room_near(layer.arrays)[0]
+            calls.append(partial(attend_blocks, written, asked, keys, values, step.rows, lo, hi, *limits, *scratch))
     for chunk in step.long:
         first, start, blocks = step.firsts[chunk], step.starts[chunk], step.blocks_of(chunk)
         for lo, hi in pairwise(_pieces(step.widths[chunk], start, reach, queries[0].numel())):

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ....errors import OptionError
 from ....kernels.attention.paged import write_blocks
 from ...memory.tables import BLOCK, FREED, BlockTable
 from .devices import has_kernels
@@ -21,11 +22,14 @@ IN_PLACE = {torch.float32, torch.float64}
 class LayerBlocks:
     """One layer's keys and values: [blocks, heads, BLOCK, head size], whose sizes need not be the same.
 
-    arrays: the same as NumPy arrays, where kernels read them in place; else None
+    kept: the type in which they are kept, if it is not that of the states, which `dtype` is once there is room
+    arrays: the same as NumPy arrays, where kernels read them in place; float16 as uint16; else None
     """
 
-    def __init__(self, blocks: int) -> None:
+    def __init__(self, blocks: int, kept: torch.dtype | None = None) -> None:
         self.blocks = blocks
+        self.kept = kept
+        self.dtype: torch.dtype | None = None
         self.keys = torch.empty(0)
         self.values = torch.empty(0)
         self.arrays: tuple[NDArray[Any], NDArray[Any]] | None = None
@@ -47,14 +51,25 @@ class LayerBlocks:
             self.values[blocks, :, within] = values
 
     def allocate(self, keys: Tensor, values: Tensor) -> None:
-        """Make room for keys and values such as these [tokens, heads, size], unless there is."""
+        """Make room for keys and values such as these [tokens, heads, size], unless there is.
+
+        Raises OptionError for those that cannot be kept in another type.
+        """
         if self.keys.numel():
             return
-        self.keys = _zeros(self.blocks, keys)
-        self.values = _zeros(self.blocks, values)
         in_place = keys.device.type == "cpu" and not has_kernels(keys.device)
-        if in_place and keys.dtype == values.dtype and keys.dtype in IN_PLACE:
-            self.arrays = self.keys.numpy(), self.values.numpy()
+        in_place = in_place and keys.dtype == values.dtype and keys.dtype in IN_PLACE
+        if self.kept is not None and not (in_place and keys.dtype == torch.float32):
+            kind = str(keys.dtype).removeprefix("torch.")
+            raise OptionError(
+                f"kv_cache_dtype: some keys and values are in {kind} on {keys.device}, and only those in float32 on a "
+                "CPU can be kept in another type; leave the option out"
+            )
+        self.dtype = keys.dtype
+        self.keys = _zeros(self.blocks, keys, self.kept or keys.dtype)
+        self.values = _zeros(self.blocks, values, self.kept or values.dtype)
+        if in_place:
+            self.arrays = _array(self.keys), _array(self.values)
 
     def read(self, rows: Gathered | RightAligned) -> tuple[Tensor, Tensor]:
         """The keys and values [rows, heads, longest, size] of whole texts; zeros where there is none."""
@@ -62,10 +77,10 @@ class LayerBlocks:
 
 
 class BlockStorage:
-    """The keys and values of a model's layers; each is allocated when its first token is written."""
+    """The keys and values of a model's layers, kept as `LayerBlocks` says; allocated when a first token is written."""
 
-    def __init__(self, blocks: int, layers: int) -> None:
-        self.layers = [LayerBlocks(blocks) for _ in range(layers)]
+    def __init__(self, blocks: int, layers: int, kept: torch.dtype | None = None) -> None:
+        self.layers = [LayerBlocks(blocks, kept) for _ in range(layers)]
 
     @property
     def bytes(self) -> int:
@@ -186,13 +201,18 @@ def _rows(entries: Tensor) -> Tensor:
     return entries if entries.stride(2) == 1 else entries.contiguous()
 
 
-def _zeros(blocks: int, like: Tensor) -> Tensor:
-    """[blocks, heads, BLOCK, size] for entries such as `like` [tokens, heads, size].
+def _zeros(blocks: int, like: Tensor, kind: torch.dtype) -> Tensor:
+    """[blocks, heads, BLOCK, size] of a type, for entries such as `like` [tokens, heads, size].
 
     On a CPU memory is reserved, and taken by and by as blocks are first written.
     """
     shape = (blocks, like.shape[1], BLOCK, like.shape[2])
     if like.device.type != "cpu":
-        return like.new_zeros(shape)
+        return like.new_zeros(shape, dtype=kind)
     kinds: dict[int, Any] = {2: np.int16, 4: np.int32, 8: np.int64}
-    return torch.as_tensor(np.zeros(shape, kinds[like.element_size()])).view(like.dtype)
+    return torch.as_tensor(np.zeros(shape, kinds[kind.itemsize])).view(kind)
+
+
+def _array(stored: Tensor) -> NDArray[Any]:
+    """Keys or values as kernels take them."""
+    return stored.numpy().view(np.uint16) if stored.dtype == torch.float16 else stored.numpy()

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ....kernels.attention.halves import Stored, room_near
 from ....kernels.attention.paged import AttentionRows
 from ....kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from ....kernels.decoder.plain import Heads
@@ -139,10 +140,10 @@ class HostKernels:
         )
         settings, _ = step.settings(description.scale, None, inner.dtype)
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
-        texts = texts_of(step, heads, residual, step.rows, step.long_rows)
+        texts, near = texts_of(step, heads, residual, step.rows, step.long_rows)
         read_layers(
             inner, queries, mixed, slots.numpy(), cos, sin, stack, texts, *self._last, description.norm_eps, settings,
-            scores, *self._room(),
+            scores, near[0], *self._room(),
         )  # fmt: skip
         return residual
 
@@ -158,14 +159,19 @@ class HostKernels:
         return _Room(np.empty((lanes, width), kind), np.empty((lanes, tallest), kind), *room_of(widest, tallest, kind))
 
 
-def texts_of(step: PackedStep, heads: Heads, like: Tensor, short: AttentionRows, long: AttentionRows) -> Texts:
-    """What attention reads in a step; `like` is of the type of keys and values, for which there is room then."""
+def texts_of(
+    step: PackedStep, heads: Heads, like: Tensor, short: AttentionRows, long: AttentionRows, threads: int = 1
+) -> tuple[Texts, Stored]:
+    """What attention reads in a step, and `room_near` for it; `like` is of the type of states. There is room then."""
     none = like.new_empty(0, heads.keys, heads.size)
     for layer in step.layers:
         layer.allocate(none, none)
     stored = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in step.layers]
     shape = step.layers[0].blocks, heads.keys, BLOCK, heads.size
-    return Texts(np.array(stored, np.int64), np.array(shape, np.int64), step.limits, short, long)
+    texts = Texts(np.array(stored, np.int64), np.array(shape, np.int64), step.limits, short, long)
+    arrays = step.layers[0].arrays
+    assert arrays is not None
+    return texts, room_near(arrays, threads)
 
 
 def _arrays(own: LayerWeights[LinearWeights]) -> _Layer:

@@ -92,14 +92,15 @@ class QuantizedKernels:
         scratch = np.empty((threads, heads.queries, max(step.ends)), np.float32)
         settings, _ = step.settings(description.scale, None, states.dtype)
         rows = step.rows_of(_PIECE)  # of which none are long: these would be summed in another order
-        texts, room = texts_of(step, heads, residual, rows, rows), self._room(len(states))
+        texts, near = texts_of(step, heads, residual, rows, rows, threads)
+        room = self._room(len(states))
         some = max(1, _MUCH * threads // work)
         for begin in range(0, description.layers, some):
             room.arrivals[0] = 0
             end = min(begin + some, description.layers)
             share = partial(
                 read_quantized_layers, states, queries, mixed, slots.numpy(), cos, sin, self._stack, texts, *self._last,
-                description.norm_eps, settings, scratch, room, begin, end, threads,
+                description.norm_eps, settings, scratch, near, room, begin, end, threads,
             )  # fmt: skip
             run_together(share, threads, partial(room.arrivals.__setitem__, 0, GIVEN_UP))
         return residual

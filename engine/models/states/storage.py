@@ -16,8 +16,8 @@ States = dict[Hashable, Tensor]
 class StateStorage(BlockStorage):
     """Blocks of keys and values, and slots for the states of texts; these grow with the slots in use."""
 
-    def __init__(self, blocks: int, layers: int) -> None:
-        super().__init__(blocks, layers)
+    def __init__(self, blocks: int, layers: int, kept: torch.dtype | None = None) -> None:
+        super().__init__(blocks, layers, kept)
         self._stored: States = {}
 
     @property
