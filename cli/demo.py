@@ -163,7 +163,7 @@ def demo(name: str | None) -> None:
         return f"{time.perf_counter() - began - once:.2f} s{apart}"
 
     begin = time.perf_counter(), compile_seconds()
-    model = load_model(name, None, None)
+    model = load_model(name)
     click.echo(f"{model!r}, loaded in {since(*begin)}\n")
     for example in examples():
         generator = example.make(model)

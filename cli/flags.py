@@ -51,6 +51,7 @@ _GIVEN = {
     "device": "--device",
     "dtype": "--dtype",
     "weights": "--weights",
+    "kv_cache_dtype": "--kv-cache-dtype",
     "order": "--order",
     "whitespace": "--whitespace",
     "escapes": "--escapes",

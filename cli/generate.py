@@ -19,7 +19,7 @@ from .constraint import ConstraintOptions, constraint_options
 from .ending import Interruption, ending
 from .files import Output, Prompt, Resumed, StandardOutput, plain_lines, read_prompts, report_page, result_line, writing
 from .flags import SizeType, TextType
-from .models import load_model, threads_option
+from .models import Loading, load_model, loading_options, threads_option
 from .search import Searching, search_options
 
 if TYPE_CHECKING:
@@ -168,13 +168,9 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
 )
 @click.option("--fields", is_flag=True, help="Add to the results in --out how likely each value of an answer is.")
 @click.option("--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token.")
-@click.option("--device", help="Where the model runs, such as cpu or cuda.")
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 2GiB; by default half of what is free.")
-@click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
+@loading_options
 @threads_option
-@click.option(
-    "--weights", metavar="q8|q4", help="Quantize the model's weights, for a CPU; they are saved for next time."
-)
 def generate(
     constraint: ConstraintOptions,
     name: str | None,
@@ -199,10 +195,8 @@ def generate(
     top_logprobs: int | None,
     fields: bool,
     diagnose: str | None,
-    device: str | None,
     memory: int | None,
-    dtype: str | None,
-    weights: str | None,
+    loading: Loading,
 ) -> int:
     """Generate texts with a model; with --regex, --choice, --format, --grammar, --schema,
     --pydantic or --extract only such texts.
@@ -250,10 +244,10 @@ def generate(
     recorded = {"batch_size": batch_size, "logprobs": top_logprobs or logprobs, "diagnostics": diagnose is not None}
     recorded["fields"] = fields
     _check({**options, **recorded})
-    options["draft"] = not no_draft if draft is None else load_model(draft, device, dtype, weights)
+    options["draft"] = not no_draft if draft is None else load_model(draft, loading)
     if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
         with ending():
-            generator = _generator(_loaded(name, device, dtype, weights, memory), constraint, chatting, describe)
+            generator = _generator(_loaded(name, loading, memory), constraint, chatting, describe)
             _print_stream(generator, asked[0].given, options)
         return 0
     options |= recorded
@@ -269,7 +263,7 @@ def generate(
         report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
         output.begin(resumed.kept)
         end = files.enter_context(ending())
-        model = _loaded(name, device, dtype, weights, memory)
+        model = _loaded(name, loading, memory)
         run = _running(model, asked, constraint, chatting, describe)
 
         def keep(results: list[Any]) -> None:
@@ -313,11 +307,11 @@ def _goals(texts: tuple[str, ...], words: tuple[str, ...]) -> list[Any]:
     return [*texts, *(Phrase(text, word=True) for text in words)]
 
 
-def _loaded(name: str | None, device: str | None, dtype: str | None, weights: str | None, memory: int | None) -> Model:
-    """The named model, or the small one. weights: how to quantize them; memory: bytes of its engine"""
+def _loaded(name: str | None, loading: Loading, memory: int | None) -> Model:
+    """The named model, or the small one. memory: bytes of its engine"""
     from ..engine.engine import Engine
 
-    model = load_model(name, device, dtype, weights)
+    model = load_model(name, loading)
     if memory is not None:
         Engine(model, memory=memory)
     return model

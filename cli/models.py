@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +16,7 @@ from ..engine.downloads.cache import kept, pulled_file
 from ..engine.downloads.hub import cached_models
 from ..engine.downloads.registry import REGISTRY
 from ..errors import OptionError
-from .flags import Command, in_flags
+from .flags import Command, in_flags, with_options
 
 if TYPE_CHECKING:
     from ..engine.models import Model
@@ -22,17 +24,54 @@ if TYPE_CHECKING:
 ZIP = "ziplm:"
 
 
-def check_model(name: str | None, device: str | None, dtype: str | None, weights: str | None = None) -> None:
+@dataclass(frozen=True)
+class Loading:
+    """How a command loads the model that it names, as `models.transformers` has these."""
+
+    device: str | None = None
+    dtype: str | None = None
+    weights: str | None = None
+    kv_cache_dtype: str = "auto"
+
+
+_LOADING = (
+    click.option("--device", help="Where the model runs, such as cpu or cuda."),
+    click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16."),
+    click.option(
+        "--weights", metavar="q8|q4", help="Quantize the model's weights, for a CPU; they are saved for next time."
+    ),
+    click.option(
+        "--kv-cache-dtype",
+        metavar="auto|float16",
+        default="auto",
+        help="float16 keeps keys and values in half the memory, on a CPU. [default: the model's type]",
+    ),
+)
+
+
+def loading_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a subcommand the options; it gets them as `loading`."""
+
+    @wraps(function)
+    def command(*args: Any, **others: Any) -> Any:
+        loading = Loading(**{each.name: others.pop(each.name) for each in fields(Loading)})
+        return function(*args, loading=loading, **others)
+
+    return with_options(command, _LOADING)
+
+
+def check_model(name: str | None, loading: Loading) -> None:
     """Raise UsageError for what no such model can be loaded with, before anything is loaded or begun.
 
     Raises ModelError for a model that has not been pulled.
     """
-    if name is None and dtype:
+    if name is None and loading.dtype:
         raise click.UsageError("--dtype is for models that are named; the small one of the package runs in float32")
-    if name is not None and name.startswith(ZIP) and (device or dtype):
+    if name is not None and name.startswith(ZIP) and (loading.device or loading.dtype):
         raise click.UsageError("--device and --dtype are for models of transformers; ziplm has neither")
-    if weights and (name is None or name.startswith(ZIP)):
-        raise click.UsageError("--weights is for models of transformers that are named")
+    for flag, is_given in (("--weights", loading.weights), ("--kv-cache-dtype", loading.kv_cache_dtype != "auto")):
+        if is_given and (name is None or name.startswith(ZIP)):
+            raise click.UsageError(f"{flag} is for models of transformers that are named")
     if name is not None and not os.path.exists(os.path.expanduser(name)):
         pulled_file(name)
 
@@ -52,23 +91,24 @@ def _use_threads(context: click.Context, option: click.Parameter, count: int | N
         torch.set_num_threads(count)
 
 
-def load_model(name: str | None, device: str | None, dtype: str | None, weights: str | None = None) -> Model:
+def load_model(name: str | None, loading: Loading | None = None) -> Model:
     """`ziplm:FILE`, a name, folder or GGUF file, or None for the small model of the package.
 
     A folder comes before a pulled model of its name, and that before one of the Hub.
     """
     from ..engine import models
 
-    check_model(name, device, dtype, weights)
+    loading = loading or Loading()
+    check_model(name, loading)
     if name is None:
         try:
-            return models.small(device=device)
+            return models.small(device=loading.device)
         except OptionError as error:
             raise click.UsageError(in_flags(str(error))) from None
     if name.startswith(ZIP):
         return _zip_model(name.removeprefix(ZIP))
     try:
-        return models.transformers(name, device=device, dtype=dtype, weights=weights)
+        return models.transformers(name, **asdict(loading))
     except OptionError as error:
         raise click.UsageError(
             f"{in_flags(str(error))}; --model takes a name that `trellm models` lists or the Hugging Face Hub has, a "

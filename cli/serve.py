@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import asdict
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import click
 
 from .ending import ending
 from .flags import NumberType, SizeType
-from .models import ZIP, check_model, load_model, threads_option
+from .models import ZIP, Loading, check_model, load_model, loading_options, threads_option
 from .warmup import warm
 
 if TYPE_CHECKING:
@@ -52,12 +53,8 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--name", help="What clients call the model. [default: as it was given here]")
 @click.option("--alias", multiple=True, metavar="NAME", help="A further name of the model; repeat the option.")
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 20GB; by default half of what is free.")
-@click.option("--device", help="Where the model runs, such as cpu or cuda.")
-@click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16.")
+@loading_options
 @threads_option
-@click.option(
-    "--weights", metavar="q8|q4", help="Quantize the model's weights, for a CPU; they are saved for next time."
-)
 @click.option("--api-key-file", metavar="FILE", help="One of the keys in this file must come with every request.")
 @click.option(
     "--cors", "origins", multiple=True, metavar="ORIGIN", help="Web pages of this origin may ask; repeat the option."
@@ -129,9 +126,7 @@ def serve(
     name: str | None,
     alias: tuple[str, ...],
     memory: int | None,
-    device: str | None,
-    dtype: str | None,
-    weights: str | None,
+    loading: Loading,
     api_key_file: str | None,
     origins: tuple[str, ...],
     hosts: tuple[str, ...],
@@ -173,7 +168,7 @@ def serve(
         raise click.UsageError(f"{error.name} is absent; {EXTRA}") from None
     from ..guides.limits import Limits
 
-    check_model(model, device, dtype, weights)
+    check_model(model, loading)
     given = {"work": max_work, "memory": max_constraint_memory or 256 << 20}
     settings = Settings(
         name=name or model or "small",
@@ -194,14 +189,14 @@ def serve(
     )
     if ray:
         reserved = 1 if cpus is None else cpus, gpus or 0
-        return _by_ray(model, settings, host, port, replicas or 1, reserved, memory, device, dtype, weights)
+        return _by_ray(model, settings, host, port, replicas or 1, reserved, memory, loading)
     if any(each is not None for each in (replicas, cpus, gpus)):
         raise click.UsageError("--replicas, --cpus and --gpus are for replicas of Ray; add --ray")
     if access_log:
         _log_access()
     listening = listen(host, port)
     warm(lambda name, seconds: None)
-    loaded = load_model(model, device, dtype, weights)
+    loaded = load_model(model, loading)
     shown = f"[{host}]" if ":" in host else host
     click.echo(f"{settings.name} at http://{shown}:{listening.getsockname()[1]}/v1", err=True)
     with ending() as end:
@@ -249,9 +244,7 @@ def _by_ray(
     replicas: int | tuple[int, int],
     reserved: tuple[float, float],
     memory: int | None,
-    device: str | None,
-    dtype: str | None,
-    weights: str | None,
+    loading: Loading,
 ) -> int:
     """The same behind Ray Serve, until a signal ends it."""
     from ..serve.ray import deployment, run
@@ -262,8 +255,8 @@ def _by_ray(
         raise click.UsageError(f"{model} with --ray: replicas load models of transformers, or the small one")
     cpus, gpus = reserved
     made = deployment(
-        model, settings, replicas=replicas, cpus=cpus, gpus=gpus, memory=memory, device=device, dtype=dtype,
-        weights=weights, queued=settings.texts,
+        model, settings, replicas=replicas, cpus=cpus, gpus=gpus, memory=memory, queued=settings.texts,
+        **asdict(loading),
     )  # fmt: skip
     click.echo(f"{settings.name} at http://{host}:{port}/v1, as soon as replicas are ready", err=True)
     run(made, host=host, port=port)

@@ -745,6 +745,7 @@ class TestGenerate:
             (["-p", "x", "--beams", "2", "--top-k", "3"], "leave out --top-k"),
             (["-p", "x", "--length-penalty", "2"], "--length-penalty goes with --beams"),
             (["-p", "x", "--weights", "q8"], "--weights is for models of transformers"),
+            (["-p", "x", "--kv-cache-dtype", "float16"], "--kv-cache-dtype is for models of transformers"),
             (["-p", "x", "--device", "cpu"], "--device and --dtype are for models of transformers"),
             (["-p", "x", "--memory", "lots"], "'lots' is no amount of memory; write it as 500MB or 2GiB"),
             (["-p", "x", "--memory", "0"], "no amount of memory"),
@@ -801,6 +802,8 @@ class TestGenerate:
         assert capsys.readouterr().out == "2021-03-03\n"
         assert "runs in float32" in refused(capsys, "generate", "-p", "x", "--dtype", "bfloat16")
         assert "--weights is for" in refused(capsys, "generate", "-p", "x", "--weights", "q8")
+        small = refused(capsys, "generate", "-p", "x", "--kv-cache-dtype", "float16")
+        assert "--kv-cache-dtype is for" in small
 
 
 class TestEndings:

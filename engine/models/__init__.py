@@ -44,6 +44,7 @@ def transformers(
     trust_remote_code: bool = False,
     adapter: Any = None,
     weights: str | None = None,
+    kv_cache_dtype: str = "auto",
     **others: Any,
 ) -> DecoderModel | EncoderDecoderModel:
     """A model of the transformers library: its name or path, or the loaded model and tokenizer; or a path in `.gguf`.
@@ -53,7 +54,7 @@ def transformers(
     A text may be as long as the model's positions go; with rotary embeddings that are scaled anew for long texts
     (LongRoPE, dynamic NTK), as long as the scaling stays the same.
 
-    All others but weights are of a model that is given by name:
+    All others but weights and kv_cache_dtype are of a model that is given by name:
     device, dtype: where it goes, by default the CPU, and the type of its weights, by default the one they were saved in
     device_map: instead of device, "auto" or a dict of devices by the names of modules, or "disk", for weights that
         are spread over several; needs the package accelerate
@@ -66,6 +67,8 @@ def transformers(
     weights: "q8" or "q4" quantizes linear layers, embedding and head as GGUF files have them, for kernels of ours on a
         CPU, and saves them in the user's cache, from where they are mapped the next time. Of a loaded model, too, of
         which nothing is saved. docs/models.md has more. Needs the package gguf
+    kv_cache_dtype: "float16" keeps keys and values so where a model runs in float32 on a CPU: a text takes half the
+        memory. "auto" keeps them in the type of the model. Of a loaded model, too
 
     A loaded model may be wrapped by PEFT, its adapter in the layers, or spread by accelerate; or be a pipeline of
     transformers, which has its tokenizer.
@@ -87,22 +90,29 @@ def transformers(
     options = LoadOptions(
         device=device, dtype=dtype, revision=revision, device_map=device_map, attn_implementation=attn_implementation,
         quantization_config=quantization_config, trust_remote_code=trust_remote_code, adapter=adapter, weights=weights,
+        kv_cache_dtype=kv_cache_dtype,
     )  # fmt: skip
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         asked = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **options.asked}
         loaded, tokenizer = load(model, tokenizer, options)
-        return adapted(loaded, tokenizer, cache=cache).made_by(transformers, asked)
-    by_name = [name for name in options.given if name != "weights"]
+        return adapted(loaded, tokenizer, cache=cache, kv_cache_dtype=kv_cache_dtype).made_by(transformers, asked)
+    by_name = [name for name in options.given if name not in ("weights", "kv_cache_dtype")]
     if by_name and hasattr(model, "config"):
         raise OptionError(
             f"{by_name[0]}= is for a model that is given by name; this one is loaded already, so load it as it "
             "is to be, or give its name"
         )
-    return adapted(model, tokenizer, cache=cache, weights=options.weights)
+    return adapted(model, tokenizer, cache=cache, weights=options.weights, kv_cache_dtype=kv_cache_dtype)
 
 
 def gguf(
-    path: Any, tokenizer: Any = None, *, cache: bool = True, device: Any = None, dtype: Any = None
+    path: Any,
+    tokenizer: Any = None,
+    *,
+    cache: bool = True,
+    device: Any = None,
+    dtype: Any = None,
+    kv_cache_dtype: str = "auto",
 ) -> DecoderModel | EncoderDecoderModel:
     """The model in a GGUF file, whose weights stay quantized as they are, and mapped: on a CPU, without a network.
 
@@ -110,7 +120,7 @@ def gguf(
     gguf; docs/models.md says which files are read.
     path: of the file
     tokenizer: another one than that of the file
-    cache: as for `models.transformers`
+    cache, kv_cache_dtype: as for `models.transformers`
     device, dtype: where it runs instead, such as "cuda", and in which type, there bfloat16 unless given; then all
         weights are unpacked into that type
 
@@ -123,19 +133,25 @@ def gguf(
     from .load_options import LoadOptions, path_of_file
     from .loading import loaded_gguf
 
-    place, options = path_of_file(path), LoadOptions(device=device, dtype=dtype)
+    place, options = path_of_file(path), LoadOptions(device=device, dtype=dtype, kv_cache_dtype=kv_cache_dtype)
     asked = {"path": place, "tokenizer": tokenizer, "cache": cache, **options.asked}
     return loaded_gguf(place, tokenizer, options, cache=cache).made_by(gguf, asked)
 
 
 def pulled(
-    name: str, tokenizer: Any = None, *, cache: bool = True, device: Any = None, dtype: Any = None
+    name: str,
+    tokenizer: Any = None,
+    *,
+    cache: bool = True,
+    device: Any = None,
+    dtype: Any = None,
+    kv_cache_dtype: str = "auto",
 ) -> DecoderModel | EncoderDecoderModel:
     """A model that `trellm pull` has fetched, such as "smollm2": a GGUF file, loaded without a network as by `gguf`.
 
     `models.transformers` takes such a name too, where no folder has it; this looks nowhere but among pulled models.
     name: as `trellm pull` takes it, or `owner/repo:FILE.gguf` of a file in the Hugging Face Hub's cache
-    tokenizer, cache, device, dtype: as for `gguf`
+    tokenizer, cache, device, dtype, kv_cache_dtype: as for `gguf`
 
     Raises ModelError for a model that has not been pulled, OptionError for a name that is none, and as `gguf` does.
     """
@@ -154,7 +170,7 @@ def pulled(
     from .load_options import LoadOptions
     from .loading import loaded_gguf
 
-    options = LoadOptions(device=device, dtype=dtype)
+    options = LoadOptions(device=device, dtype=dtype, kv_cache_dtype=kv_cache_dtype)
     asked = {"name": name, "tokenizer": tokenizer, "cache": cache, **options.asked}
     return loaded_gguf(place, tokenizer, options, cache=cache).made_by(pulled, asked)
 

@@ -40,13 +40,14 @@ class DecoderModel(HeadedModel, Sendable):
     """A model that `AutoModelForCausalLM` loads: of attention (full, sliding window or chunked), recurrent, or of both.
 
     cache: False computes every step from the whole text, which works for any decoder.
+    kv_cache_dtype: "float16" keeps keys and values so, for float32 on a CPU; "auto" in the type of the states
     state_bytes: what recurrent layers keep of a text
     embedding_size: of the final hidden states; 0 where the head is not apart, so that the body gives logits
     context: the most tokens a text may have; where rotary embeddings are scaled by how long a text is, those up to
         which the scaling stays as it is, since rows of different lengths would need different ones
     """
 
-    def __init__(self, model: Any, tokenizer: Any, *, cache: bool = True) -> None:
+    def __init__(self, model: Any, tokenizer: Any, *, cache: bool = True, kv_cache_dtype: str = "auto") -> None:
         if tokenizer is None:
             raise OptionError("a model object needs its tokenizer: models.transformers(model, tokenizer)")
         config = model.config.get_text_config()
@@ -73,7 +74,10 @@ class DecoderModel(HeadedModel, Sendable):
         sizes = [kind.reach.longest for kind in self._kinds if kind.reach is not None]
         known = [size for size in sizes if size is not None]
         self.window = max(known) if known and len(known) == len(sizes) else None
+        self._kept: torch.dtype | None = None  # how a model is run is tried with all bits
         self._runner = self._probe()
+        if kv_cache_dtype != "auto":
+            self._keep_in(kv_cache_dtype)
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
         self.suppressed = suppressed_of(model, self._width)
         self.forces_end = forces_end(model, tokenizer)
@@ -194,6 +198,30 @@ class DecoderModel(HeadedModel, Sendable):
             continues=way.continues, alone=way.alone, scans=Scans(body, self.device),
         )  # fmt: skip
 
+    def _keep_in(self, name: str) -> None:
+        """Keep keys and values in a type of their own. Raises OptionError where no kernel reads them."""
+        kind, asked = self.model.dtype, f"kv_cache_dtype={name!r}: {type(self.model).__name__}"
+        said, place = str(kind).removeprefix("torch."), "several devices" if self._spread else self.device
+        if not self._cached:
+            raise OptionError(f"{asked} keeps nothing with cache=False; leave one of the two options out")
+        if kind in (torch.float16, torch.bfloat16):
+            raise OptionError(f"{asked} is in {said}, and so are its keys and values, in 16 bits; leave the option out")
+        if self._spread or (self.device.type, kind) != ("cpu", torch.float32):
+            raise OptionError(
+                f"{asked} is in {said} on {place}, and the option is for models in float32 on a CPU; leave it out, or "
+                "on a GPU give dtype='bfloat16', with which keys and values have 16 bits too"
+            )
+        if not self.block_bytes:
+            raise OptionError(f"{asked} keeps states of a fixed size and no keys and values; leave the option out")
+        if self._way.rows != "packed" and not (self._way.rows == "states" and self._way.blocks):
+            raise OptionError(
+                f"{asked} has attention of its own, which reads keys and values in the type of the model; leave the "
+                "option out"
+            )
+        self._kept = getattr(torch, name)
+        with torch.inference_mode():
+            self._measure(self._runner, _TEXT)
+
     @property
     def _takes_positions(self) -> bool:
         return "position_ids" in inspect.signature(self._body.forward).parameters
@@ -250,7 +278,7 @@ class DecoderModel(HeadedModel, Sendable):
         return self._storage(blocks)
 
     def _storage(self, blocks: int) -> BlockStorage:
-        return (StateStorage if self._keeps_states else BlockStorage)(blocks, self._layers)
+        return (StateStorage if self._keeps_states else BlockStorage)(blocks, self._layers, self._kept)
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
         """Hidden states [chunks, size] of the last tokens; logits [chunks, V] if the head is not apart."""

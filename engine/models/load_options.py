@@ -18,6 +18,7 @@ from ..downloads.cache import pulled_file
 DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
 _SHORT = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp64": "float64"}
 WEIGHTS = ("q8", "q4")
+KV_CACHE_DTYPES = ("auto", "float16")
 _SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
@@ -37,6 +38,7 @@ class LoadOptions:
     trust_remote_code: Any = False
     adapter: Any = None
     weights: Any = None
+    kv_cache_dtype: Any = "auto"
 
     def __post_init__(self) -> None:
         if self.device is not None:
@@ -55,6 +57,7 @@ class LoadOptions:
                 raise OptionError("device= and device_map= both say where the model goes; give one of them")
         if self.adapter is not None:
             object.__setattr__(self, "adapter", place_of(self.adapter, "adapter"))
+        one_of(self.kv_cache_dtype, "kv_cache_dtype", KV_CACHE_DTYPES)
         if self.weights is not None:
             one_of(self.weights, "weights", WEIGHTS)
             self._check_beside_weights()

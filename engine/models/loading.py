@@ -76,7 +76,7 @@ def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]
     It stays quantized on a CPU with states in float32; for another device or type its weights are unpacked.
     """
     for name in options.given:
-        if name not in ("device", "dtype", "trust_remote_code"):
+        if name not in ("device", "dtype", "trust_remote_code", "kv_cache_dtype"):
             raise OptionError(
                 f"{name}={brief(getattr(options, name))}: a model of a GGUF file has its weights, configuration and "
                 "tokenizer from the file; leave the option out"
@@ -96,9 +96,9 @@ def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
 
 
 def adapted(
-    model: Any, tokenizer: Any, *, cache: bool, weights: str | None = None
+    model: Any, tokenizer: Any, *, cache: bool, weights: str | None = None, kv_cache_dtype: str = "auto"
 ) -> DecoderModel | EncoderDecoderModel:
-    """The model in our hands. weights: how to quantize those of a model that is loaded
+    """The model in our hands. weights: how to quantize those of a model that is loaded; kv_cache_dtype: as it has that
 
     Raises OptionError for what is no model with its tokenizer.
     """
@@ -108,10 +108,15 @@ def adapted(
     is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)
     if is_encoder_decoder and not cache:
         raise OptionError(f"cache=False: {type(model).__name__} is an encoder-decoder model, which runs with a cache")
+    if is_encoder_decoder and kv_cache_dtype != "auto":
+        raise OptionError(
+            f"kv_cache_dtype={kv_cache_dtype!r}: {type(model).__name__} is an encoder-decoder model, whose keys and "
+            "values stay in its own type; leave the option out"
+        )
     try:
         if is_encoder_decoder:
             return EncoderDecoderModel(model, tokenizer)
-        return DecoderModel(model, tokenizer, cache=cache)
+        return DecoderModel(model, tokenizer, cache=cache, kv_cache_dtype=kv_cache_dtype)
     except TrellmError:
         raise
     except Exception as error:  # whatever architectures raise when they read a few tokens
@@ -121,7 +126,7 @@ def adapted(
 
 def loaded_gguf(path: str, tokenizer: Any, options: LoadOptions, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
     """The model in a GGUF file, whatever that is called. Raises as `load_gguf` and `adapted` do."""
-    return adapted(*_of_gguf(path, tokenizer, options), cache=cache)
+    return adapted(*_of_gguf(path, tokenizer, options), cache=cache, kv_cache_dtype=options.kv_cache_dtype)
 
 
 def _adapter(place: str) -> Any:
@@ -206,7 +211,7 @@ def _why_not(path: str, error: Exception, options: LoadOptions) -> str:
             f"the model {path!r} brings Python code of its own ({type(error).__name__}); read it, and pass "
             "trust_remote_code=True to let it run"
         )
-    others = [f"{name}=" for name in options.given if name not in ("dtype", "adapter", "device")]
+    others = [f"{name}=" for name in options.given if name not in ("dtype", "adapter", "device", "kv_cache_dtype")]
     fit = f"; see to it that {', '.join(others)} fit the model and what is installed" if others else ""
     if os.path.isdir(path):
         fit = fit or "; save it again, or fetch its files again"

@@ -30,15 +30,24 @@ Given = Model | str | Path | Callable[[], Model] | None
 """A model; a name or folder for transformers; a function that makes a model; None for the small one."""
 
 
-def described(model: Any, device: str | None = None, dtype: str | None = None, weights: str | None = None) -> Any:
+def described(
+    model: Any,
+    device: str | None = None,
+    dtype: str | None = None,
+    weights: str | None = None,
+    kv_cache_dtype: str = "auto",
+) -> Any:
     """The description that is sent for a model. Raises OptionError for values that are none, or cannot be sent."""
-    if model is None and weights is None:
+    given = {"device": device, "dtype": dtype, "weights": weights, "kv_cache_dtype": kv_cache_dtype}
+    asked = {name for name, value in given.items() if value not in (None, "auto")}
+    if model is None and asked <= {"device", "dtype"}:
         return Origin(small, {"device": device})
     if isinstance(model, (str, Path)):
-        given = {"device": device, "dtype": dtype, "weights": weights}
         return Origin(transformers, {"model": lasting_place(model), **given})
-    if device is not None or dtype is not None or weights is not None:
-        raise OptionError("device=, dtype= and weights= are for a model that is given by its name or folder")
+    if asked:
+        raise OptionError(
+            "device=, dtype=, kv_cache_dtype= and weights= are for a model that is given by its name or folder"
+        )
     if hasattr(model, "vocabulary"):
         return origin_of(model)
     if not callable(model) or isinstance(model, type):

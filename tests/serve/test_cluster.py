@@ -343,6 +343,7 @@ def test_models_are_said_here_and_loaded_there(model: Any) -> None:
     assert loaded(described(made_there)).vocabulary.tokens == model.vocabulary.tokens
     assert described("Qwen/Qwen3-8B", dtype="bfloat16").arguments["dtype"] == "bfloat16"
     assert described("Qwen/Qwen3-8B", weights="q8").arguments["weights"] == "q8"
+    assert described("Qwen/Qwen3-8B", kv_cache_dtype="float16").arguments["kv_cache_dtype"] == "float16"
     assert described(None).loader is models.small
     with pytest.raises(OptionError, match="weights= are for a model that is given by its name"):
         described(None, weights="q8")

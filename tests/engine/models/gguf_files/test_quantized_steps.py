@@ -25,10 +25,10 @@ pytest.importorskip("gguf")
 PROMPTS = ["the 12th on", "true", '{"a": 1, "b"', "one two three four five six"]
 
 
-def model_of(folder: Path, kind: str = "llama", form: str = "Q8_0") -> DecoderModel:
+def model_of(folder: Path, kind: str = "llama", form: str = "Q8_0", **options: Any) -> DecoderModel:
     path = folder / "m.gguf"
     write_model(path, kind, network_of(kind, 3), form)
-    model = models.gguf(path)
+    model = models.gguf(path, **options)
     assert isinstance(model, DecoderModel) and isinstance(model._runner, PackedRunner)
     assert model._runner.described is not None and type(model._runner.described.kernels) is QuantizedKernels
     return model

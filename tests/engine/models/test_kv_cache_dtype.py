@@ -1,0 +1,181 @@
+"""Keys and values in float16 under a model in float32: rounded once, and read so by every token."""
+
+# torch does not say of what its arguments are.
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
+from trellm import Beam, OptionError, generate, models
+from trellm.engine.engine import Engine
+from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
+from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.schedule.scheduler import Scheduler
+
+from .architectures import build
+from .gguf_files.test_quantized_steps import model_of, use_threads
+from .recurrent_architectures import build as build_recurrent
+from .test_blocks import last_state, random_history
+
+TEXT = [int(token) for token in torch.randint(0, 100, (90,), generator=torch.Generator().manual_seed(3))]
+PROMPTS = ["the 12th on", "true", "x", "an 1234567 in the", "the the the the the the"]
+OPTION = {"kv_cache_dtype": "float16"}
+
+
+def attend_to_halves(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float, **others: Any
+) -> tuple[Tensor, None]:
+    """Attention of transformers' layers to keys and values that were rounded before."""
+    key, value = key.half().float(), value.half().float()
+    mixed = scaled_dot_product_attention(
+        query, key, value, mask, scale=scaling, is_causal=mask is None and query.shape[2] > 1, enable_gqa=True
+    )
+    return mixed.transpose(1, 2).contiguous(), None
+
+
+for interface, entry in ((AttentionInterface, attend_to_halves), (AttentionMaskInterface, sdpa_mask)):
+    interface.register("halves", entry)
+
+
+@torch.inference_mode()
+def rounded(network: Any, text: list[int]) -> Tensor:
+    """What a model makes of a text whose keys and values are rounded, by transformers."""
+    before = network.config._attn_implementation
+    network.config._attn_implementation = "halves"
+    try:
+        return last_state(network, text)
+    finally:
+        network.config._attn_implementation = before
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "qwen3", "gpt2", "gemma3", "phi3"])
+def test_any_history_of_texts_is_read_from_rounded_keys_and_values(name: str, tokenizer: Any) -> None:
+    """Whatever is read at once, begins alike, is copied or goes on: far nearer to what transformers rounds than not."""
+    network = build(name)
+    model = DecoderModel(network, tokenizer, **OPTION)
+    with torch.inference_mode():
+        seen = [(state, text, last_state(network, text)) for state, _, text in random_history(model, 0)]
+    assert len(seen) > 20
+    far = beside = 0.0
+    for state, text, plain in seen:
+        expected = rounded(network, text)
+        torch.testing.assert_close(state, expected, rtol=1e-2, atol=1e-2)
+        far, beside = far + float((state - expected).abs().mean()), beside + float((plain - expected).abs().mean())
+    assert far < 0.2 * beside
+
+
+@torch.inference_mode()
+def in_parts(model: DecoderModel, text: list[int], width: int) -> Tensor:
+    """The last state of a text that is read in parts of so many tokens."""
+    table, memory = BlockTable(), model.make_memory(len(text) // BLOCK + 1)
+    table.blocks.extend(reversed(range(len(text) // BLOCK + 1)))
+    table.slot = 0
+    state = torch.empty(0)
+    for first in range(0, len(text), width):
+        part = text[first : first + width]
+        state = model.forward([Chunk(table, part)], memory)
+        table.tokens.extend(part)
+    return state
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_parts_and_threads_change_no_bit(threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of(tmp_path, **OPTION)
+    whole = in_parts(model, TEXT, len(TEXT))
+    use_threads(monkeypatch, threads)
+    for width in (1, 7, 32, len(TEXT)):
+        assert torch.equal(in_parts(model, TEXT, width), whole)
+
+
+def test_parts_of_a_text_read_the_same_numbers(tokenizer: Any) -> None:
+    """Of a model that is not quantized: but for sums in another order, a small part of what rounding makes."""
+    network = build("llama")
+    plain, halves = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, **OPTION)
+    whole = in_parts(halves, TEXT, len(TEXT))
+    far = (whole - in_parts(plain, TEXT, len(TEXT))).abs().mean()
+    assert far > 0
+    for width in (1, 7, 32):
+        assert (in_parts(halves, TEXT, width) - whole).abs().mean() < 0.1 * far
+
+
+def test_the_same_tokens_whatever_else_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, together, after a prompt that begins alike, and where memory is short and texts give way."""
+    gave_up, give_up = list[Any](), Scheduler._preempt
+    monkeypatch.setattr(Scheduler, "_preempt", lambda self, entry: (gave_up.append(entry), give_up(self, entry)))
+    model = model_of(tmp_path, **OPTION)
+    alone = [generate.text(model)(prompt, max_tokens=40, min_tokens=40) for prompt in PROMPTS]
+    assert generate.text(model)(PROMPTS, max_tokens=40, min_tokens=40) == alone
+    longer = generate.text(model)([prompt + " on" for prompt in PROMPTS], max_tokens=1)
+    assert len(longer) == len(PROMPTS)
+    assert generate.text(model)(PROMPTS, max_tokens=40, min_tokens=40) == alone
+    with Engine(model, memory=9 * model.block_bytes, chunk=16):
+        assert generate.text(model)(PROMPTS, max_tokens=40, min_tokens=40) == alone
+    assert gave_up
+    beams: Any = {"search": Beam(3), "max_tokens": 20, "min_tokens": 20}
+    assert generate.text(model)(PROMPTS, **beams) == [generate.text(model)(prompt, **beams) for prompt in PROMPTS]
+
+
+def test_logits_are_near_those_of_float32(tokenizer: Any) -> None:
+    network = build("llama")
+    found, expected = (
+        model.logits(in_parts(model, TEXT, 32), [0], None)
+        for model in (DecoderModel(network, tokenizer, **OPTION), DecoderModel(network, tokenizer))
+    )
+    assert 0 < (found - expected).abs().max() < 0.01 * expected.std()
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "deepseek_v3"])
+def test_blocks_take_half_the_memory(name: str, tokenizer: Any) -> None:
+    network = build(name)
+    plain, halves = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, **OPTION)
+    assert 2 * halves.block_bytes == plain.block_bytes
+    memory: Any = halves.make_memory(5)
+    with torch.inference_mode():
+        table = BlockTable()
+        table.blocks.append(2)
+        halves.forward([Chunk(table, [1, 2, 3])], memory)
+    assert memory.bytes == 5 * halves.block_bytes
+    assert {layer.keys.dtype for layer in memory.layers} == {torch.float16}
+
+
+def test_layers_that_attend_beside_recurrent_ones(tokenizer: Any) -> None:
+    network = build_recurrent("qwen3_5")
+    plain, halves = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, **OPTION)
+    assert (2 * halves.block_bytes, halves.state_bytes) == (plain.block_bytes, plain.state_bytes)
+    whole, parts = (in_parts(halves, TEXT, width) for width in (len(TEXT), 7))
+    far = (whole - in_parts(plain, TEXT, len(TEXT))).abs().mean()
+    assert 0 < far < 0.01 and (parts - whole).abs().mean() < 0.2 * far
+
+
+def test_what_is_refused(tokenizer: Any) -> None:
+    """Each by name, before anything is generated, with what to do."""
+    llama = build("llama")
+    for name in ("gptj", "bloom"):
+        with pytest.raises(OptionError, match=r"kv_cache_dtype='float16': \w+ has attention of its own.*leave"):
+            models.transformers(build(name), tokenizer, **OPTION)
+    with pytest.raises(OptionError, match="keeps states of a fixed size"):
+        models.transformers(build_recurrent("mamba"), tokenizer, **OPTION)
+    for dtype, said in (
+        (torch.bfloat16, "16 bits; leave"),
+        (torch.float16, "16 bits"),
+        (torch.float64, "float64 on cpu"),
+    ):
+        with pytest.raises(OptionError, match=said):
+            models.transformers(build("llama", dtype), tokenizer, **OPTION)
+    with pytest.raises(OptionError, match="cache=False; leave one of the two"):
+        models.transformers(llama, tokenizer, cache=False, **OPTION)
+    for value in ("fp8", "float32", None, 16):
+        with pytest.raises(OptionError, match=r"kv_cache_dtype=.*: one of 'auto', 'float16'"):
+            models.transformers(llama, tokenizer, kv_cache_dtype=value)  # type: ignore[arg-type]
+    config = transformers.T5Config(vocab_size=128, d_model=16, d_kv=4, d_ff=32, num_layers=1, num_heads=2)
+    with pytest.raises(OptionError, match="encoder-decoder model, whose keys and values"):
+        models.transformers(transformers.T5ForConditionalGeneration(config), tokenizer, **OPTION)
