@@ -86,7 +86,7 @@ def test_a_great_many_long_choices() -> None:
     assert guide.is_accepting(state)
 
 
-@pytest.mark.parametrize("pattern", ["(", "a**", "[b-a]", r"\1", "(?P<n>a)(?P=n)", "a++", r"\p{Nonsense}"])
+@pytest.mark.parametrize("pattern", ["(", "a**", "[b-a]", r"\1", "(?P<n>a)(?P=n)", "a+++", r"\p{Nonsense}"])
 def test_malformed_patterns_are_errors_of_ours(pattern: str) -> None:
     with pytest.raises(TrellmError) as caught:
         RegexGuide(pattern, SMALL)

@@ -339,9 +339,10 @@ def test_prompts_that_a_constraint_has_seen_wait_for_nobody_who_is_at_it() -> No
     task = generate.regex(model, r"[a-m ]{3,9}")
     prompt, options = "Write a word", Options(max_tokens=12)
     ids = ids_of(model, prompt, 0, {})
-    assert not task.knows(ids), "where it is cut back is not known"
+    assert not task.knows(prompt, ids, options), "where it is cut back is not known"
     expected = requests_of(model, [task.job(prompt)], options)
-    assert task.knows(ids) and not task.knows(ids_of(model, "Write a wor", 0, {}))
+    assert task.knows(prompt, ids, options)
+    assert not task.knows("Write a wor", ids_of(model, "Write a wor", 0, {}), options)
     assert isinstance(task.guide, LiftedGuide)
     held, done = threading.Event(), threading.Event()
 

@@ -138,11 +138,11 @@ BEHIND = f'{LEAD}{{"a": integer}}'
     ("prompt", "read"),
     [
         ("Hello", f"Hello\n{BEHIND}\n"),
-        ([{"role": "user", "content": "Hello"}], f"Hello\n{BEHIND}>"),
-        ([{"role": "user", "content": [{"type": "text", "text": "Hello"}]}], f"Hello\n{BEHIND}>"),
+        ([{"role": "user", "content": "Hello"}], f"Hello\n{BEHIND}>```json\n"),
+        ([{"role": "user", "content": [{"type": "text", "text": "Hello"}]}], f"Hello\n{BEHIND}>```json\n"),
         (
             [*({"role": name, "content": name} for name in ("user", "assistant", "user", "assistant"))],
-            f"user|assistant|user\n{BEHIND}|assistant>",
+            f"user|assistant|user\n{BEHIND}|assistant>```json\n",
         ),
     ],
 )
@@ -154,7 +154,7 @@ def test_what_the_model_reads(model: Any, prompt: Any, read: str) -> None:
     assert json.dumps(prompt) == kept, "what the caller gave is as it was"
     assert isinstance(result.value["a"], int)
     assert pickle.loads(pickle.dumps(result)).prompt == read
-    assert generate.json(model, NAMED).run(prompt).prompt == read.replace(f"\n{BEHIND}", "").removesuffix("\n")
+    assert generate.json(model, NAMED).run(prompt).prompt == read.replace(f"\n{BEHIND}", "", 1).removesuffix("\n" * isinstance(prompt, str))
     assert generate.batch([(described, prompt)]) == [result.value]
 
 
