@@ -37,7 +37,7 @@ def working() -> None:
 
 @pytest.mark.parametrize("hang", [working, pytest.param(signal.pause, marks=pytest.mark.slow)])
 def test_cases_that_hang_or_crash_end_only_themselves(hang: Callable[[], Any], modules: Callable[[str], Any]) -> None:
-    """A case has twenty times as long to wait as to work; a crash has to give all memory of the tests back meanwhile."""
+    """A case has twenty times as long to wait as to work; a crash gives back all memory of the tests meanwhile."""
     verdicts, pool = modules("verdicts"), modules("pool")
 
     def run(number: int) -> Any:
