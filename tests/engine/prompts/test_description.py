@@ -154,7 +154,8 @@ def test_what_the_model_reads(model: Any, prompt: Any, read: str) -> None:
     assert json.dumps(prompt) == kept, "what the caller gave is as it was"
     assert isinstance(result.value["a"], int)
     assert pickle.loads(pickle.dumps(result)).prompt == read
-    assert generate.json(model, NAMED).run(prompt).prompt == read.replace(f"\n{BEHIND}", "", 1).removesuffix("\n" * isinstance(prompt, str))
+    plain = read.replace(f"\n{BEHIND}", "", 1).removesuffix("\n" * isinstance(prompt, str))
+    assert generate.json(model, NAMED).run(prompt).prompt == plain
     assert generate.batch([(described, prompt)]) == [result.value]
 
 
