@@ -16,13 +16,13 @@ REMEMBERS = (
     "it remembers what has been written, items that must differ (uniqueItems) or names of members that are "
     "counted, which is no part of a grammar"
 )
-# Those of a JSONGuide without options
-_FORM, _OPTIONS = Form("any"), SchemaOptions(max_cases=4096)
+# Those of generate.json without options
+_FORM, _OPTIONS = Form("schema", spelling="plain"), SchemaOptions(max_cases=4096)
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedSchema:
-    """The values of a schema, written as a `JSONGuide` without options has them.
+    """The values of a schema, written as `generate.json` without options has them.
 
     text: the schema, as JSON text; fewest: the bytes of a short value
     """
