@@ -26,7 +26,7 @@ ZIP = "ziplm:"
 
 @dataclass(frozen=True)
 class Loading:
-    """How a command loads the model that it names, as `models.transformers` has these."""
+    """Options by which a command loads the model that it names, as `models.transformers` has them."""
 
     device: str | None = None
     dtype: str | None = None

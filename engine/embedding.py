@@ -48,7 +48,7 @@ class Embedder(Generator[Any]):
         return Job(prompt, None, pools=self.dimensions)
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[Embedding]:
-        """What a prompt that was read comes to: a text without a token, whose value is the embedding."""
+        """The result of a prompt that was read: a text without a token, whose value is the embedding."""
         assert sequence.finish is not None and sequence.embedding is not None
         return Generation(
             text="",

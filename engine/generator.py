@@ -150,13 +150,13 @@ class Generator(Copied, Generic[T]):
 
     @cached_property
     def _around_chats(self) -> Frame | FrameOption | None:
-        """What answers to chats stand in by default."""
+        """The frame of answers to chats by default."""
         is_asked = self.frame == "auto" and self._behind is None
         return frame_for(self.model, self.guide, self._natural) if is_asked else None
 
     @property
     def _before_chats(self) -> Frame | None:
-        """What alone stands around answers to chats by default, before them: the constraint is the same behind it."""
+        """That frame where it is only text before the answer, behind which the constraint is the same; else None."""
         frame = self._around_chats
         return frame if isinstance(frame, Frame) and not frame.behind else None
 
@@ -323,7 +323,7 @@ class Generator(Copied, Generic[T]):
                 if self.guide.is_worn:
                     self._take(self.guide.renewed())
         guide_cache = self._including(goals) if goals else self._guide_cache
-        frame = self._before_chats or self._frame if is_answer else self._frame
+        frame = self._frame or (self._before_chats if is_answer else None)
         if frame is None or self._after is not None:
             return Job(prompt, guide_cache)
         if isinstance(prompt, str):

@@ -37,7 +37,7 @@ LEAD = "The answer is"
 SENTENCE_LEAD = "So the answer is"
 """What stands before answers by default; from the best ones, by benchmarks/answers.py."""
 BLOCK = "```json\n"
-"""What stands before objects and arrays by default. These end by themselves, so that nothing has to close the block."""
+"""Text before objects and arrays by default. These end by themselves, so that nothing has to close the block."""
 
 _SCALARS = b'"-0123456789tfn'
 """First bytes of JSON that is neither an object nor an array."""

@@ -80,7 +80,7 @@ class Request:
 
     @property
     def root(self) -> tuple[str, tuple[int, ...]] | None:
-        """What sets it apart from texts with equal tokens: its salt, and what is read apart; None for neither."""
+        """The root of its blocks, apart from equal tokens elsewhere: salt, and what is read apart; None for neither."""
         return (self.salt, self.start.source) if self.salt or self.start.source else None
 
     @property

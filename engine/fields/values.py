@@ -53,7 +53,7 @@ class Place(NamedTuple):
         return self.is_json and is_decided(text)
 
     def begins(self, text: bytes) -> bool:
-        """Whether a text may begin with the value, rather than with white space before one or the end of its array."""
+        """True where a text may begin with the value, not with white space before one or the end of its array."""
         return not (self.is_json and text[:1] in _NO_VALUE and text)
 
     def value(self, text: bytes) -> bytes:

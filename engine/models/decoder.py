@@ -286,7 +286,7 @@ class DecoderModel(HeadedModel, Sendable):
 
     @property
     def reads_drafts(self) -> bool:
-        """Whether what was read can be read over: in packed steps, where layers keep no states."""
+        """True where tokens that were read can be read over: in packed steps, where layers keep no states."""
         return isinstance(self._runner, PackedRunner)
 
     def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Memory) -> Tensor:

@@ -30,6 +30,7 @@ from .frames import (
     OpenContainer,
     Text,
     joined,
+    more_of,
 )
 from .trail import SPACE, JSONTrails
 from .values import ARRAY, OBJECT, Kind, word_of
@@ -143,20 +144,20 @@ class CardinalityBounds:
         if trail.mode not in (TEXT, NAME_TEXT) or not self._trails.canonical or state in self._far_from_ends:
             return None
         has_ended = False
-        targets, piece = trail.frame.targets, self._trails.piece(trail)
-        todo: list[Iterator[tuple[int, Any]]] = [iter([(state, None)])]
+        targets = trail.frame.targets
+        todo: list[Iterator[tuple[int, Text]]] = [iter([(state, self._trails.piece(trail))])]
         for _ in range(MOST_LISTED):
             while (step := next(todo[-1], None)) is None and len(todo) > 1:
                 todo.pop()
             if step is None:
                 return False if is_told else None
             spend(200)
-            place, chain = step
+            place, text = step
             ends, onward = self._onward(place)
-            if ends and piece + _spelt(chain) not in targets:
+            if ends and joined(text) not in targets:
                 return True
             has_ended = has_ended or ends
-            todo.append(_longer(chain, onward))
+            todo.append(_longer(text, onward))
         if not has_ended:  # whatever is to be avoided
             note(self._far_from_ends, [state], True)
         return None
@@ -384,16 +385,7 @@ def note(known: dict[Any, Any], keys: list[Any], value: Any) -> None:
         known[key] = value
 
 
-def _longer(chain: Any, onward: list[tuple[bytes, int]]) -> Iterator[tuple[int, Any]]:
-    """The states after one more byte, each with the bytes up to it as a chain, the last one first."""
+def _longer(text: Text, onward: list[tuple[bytes, int]]) -> Iterator[tuple[int, Text]]:
+    """The states after one more byte, each with the text up to it."""
     for byte, target in onward:
-        yield target, (chain, byte)
-
-
-def _spelt(chain: Any) -> bytes:
-    """The bytes of a chain, the last one first."""
-    found: list[bytes] = []
-    while chain is not None:
-        chain, byte = chain
-        found.append(byte)
-    return b"".join(reversed(found))
+        yield target, more_of(text, byte)

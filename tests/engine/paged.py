@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from trellm import Vocabulary
+from trellm import Engine, Sample, Vocabulary, generate
 from trellm.engine.memory.tables import BLOCK, FREED, NO_SLOT, Chunk
 from trellm.engine.models.function import FunctionModel
 from trellm.engine.schedule.call import Call
@@ -25,6 +26,17 @@ def logits_of(ids: Sequence[int]) -> Any:
     for token in ids:
         mixed = (mixed * 31 + token + 1) % 257
     return WEIGHTS[mixed]
+
+
+def crowd(model: PagedModel, seed: int) -> tuple[Engine, list[str], Any]:
+    """An engine that reads in chunks, in little memory; prompts that begin alike; and texts behind some of them, which
+    take each other's memory."""
+    pick = random.Random(seed)
+    engine = Engine(model, memory=64 * 14 + 14 * model.state_bytes, tokens=24, chunk=16)
+    shared = "".join(pick.choices(LETTERS, k=40))
+    prompts = [shared[: pick.randint(1, 40)] + "".join(pick.choices(LETTERS, k=pick.randint(0, 40))) for _ in range(9)]
+    text = generate.text(model)
+    return engine, prompts, engine.submit(text, prompts[:4], max_tokens=60, min_tokens=60, seed=1, search=Sample())
 
 
 class Blocks:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from trellm import Engine, ModelError, OptionError, Sample, Vocabulary, generate
 
 from .models.gguf_files.tiny import network_of, write_model
 from .models.recurrent_architectures import build as build_recurrent
-from .paged import LETTERS, PagedModel
+from .paged import PagedModel, crowd
 
 PROMPTS = ["the 12th", "x", "an inning then on", "on the other one in the thin ninth, 12345 of them", "the 12th then"]
 CHAT = [{"role": "user", "content": "the 12th"}]
@@ -163,14 +162,9 @@ def _state(text: Any) -> torch.Tensor:
 @pytest.mark.parametrize(("states", "window"), [(0, None), (0, 24), (48, None)])
 def test_embeddings_in_little_memory(seed: int, states: int, window: int | None) -> None:
     """Beside texts that take each other's memory, and prompts that are read in chunks."""
-    pick = random.Random(seed)
     model = PooledModel(window=window, state_bytes=states, reads_drafts=not states)
-    engine = Engine(model, memory=64 * 14 + 14 * states, tokens=24, chunk=16)
-    embed, text = generate.embedding(model), generate.text(model)
-    shared = "".join(pick.choices(LETTERS, k=40))
-    prompts = [shared[: pick.randint(1, 40)] + "".join(pick.choices(LETTERS, k=pick.randint(0, 40))) for _ in range(9)]
-    texts = engine.submit(text, prompts[:4], max_tokens=60, min_tokens=60, seed=1, search=Sample())
-    found = engine.submit(embed, prompts).result()
+    engine, prompts, texts = crowd(model, seed)
+    found = engine.submit(generate.embedding(model), prompts).result()
     for prompt, each in zip(prompts, found, strict=True):
         state = _state(model.tokenizer.encode(prompt)).double()
         near(each.value, (state / state.norm()).numpy())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from trellm.engine.decode import prompt_scores
 
 from .models.gguf_files.tiny import network_of, write_model
 from .models.recurrent_architectures import build as build_recurrent
-from .paged import LETTERS, PagedModel, logits_of
+from .paged import PagedModel, crowd, logits_of
 
 PROMPTS = ["the 12th", "x", "an inning then on", "on the other one in the thin ninth, 12345 of them", "the 12th then"]
 
@@ -157,13 +156,8 @@ def test_samples_of_one_prompt_read_it_once() -> None:
 @pytest.mark.parametrize(("states", "window"), [(0, None), (0, 24), (48, None)])
 def test_prompts_in_little_memory(seed: int, states: int, window: int | None) -> None:
     """Beside texts that take each other's memory, and begin with what others read; in chunks."""
-    pick = random.Random(seed)
     model = PagedModel(window=window, state_bytes=states, reads_drafts=not states)
-    engine = Engine(model, memory=64 * 14 + 14 * states, tokens=24, chunk=16)
-    text = generate.text(model)
-    shared = "".join(pick.choices(LETTERS, k=40))
-    prompts = [shared[: pick.randint(1, 40)] + "".join(pick.choices(LETTERS, k=pick.randint(0, 40))) for _ in range(9)]
-    others = engine.submit(text, prompts[:4], max_tokens=60, min_tokens=60, seed=1, search=Sample())
+    (engine, prompts, others), text = crowd(model, seed), generate.text(model)
     scored = engine.submit(text, prompts, max_tokens=20, min_tokens=20, prompt_logprobs=2)
     for prompt, result in zip(prompts, scored.result(), strict=True):
         ids = model.tokenizer.encode(prompt)
