@@ -110,6 +110,10 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     show_default=True,
     help="How long requests may go on after SIGTERM.",
 )
+@click.option(
+    "--otlp-traces-endpoint", metavar="URL", help="Send a trace of each request to this collector of OpenTelemetry, "
+    "such as http://localhost:4318/v1/traces.",
+)  # fmt: skip
 @click.option("--access-log", is_flag=True, help="Write a line for each request to standard error.")
 @click.option("--ray", is_flag=True, help="Serve by Ray: replicas of the model, on all machines of its cluster.")
 @click.option(
@@ -141,6 +145,7 @@ def serve(
     kept_responses: int,
     compile_seconds: float,
     drain_seconds: float,
+    otlp_traces_endpoint: str | None,
     access_log: bool,
     ray: bool,
     replicas: int | tuple[int, int] | None,
@@ -186,6 +191,7 @@ def serve(
         response_bytes=kept_responses,
         compile_seconds=compile_seconds,
         drain_seconds=drain_seconds,
+        otlp_traces_endpoint=otlp_traces_endpoint,
     )
     if ray:
         reserved = 1 if cpus is None else cpus, gpus or 0

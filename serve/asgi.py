@@ -24,10 +24,10 @@ from .endpoints.other import constraint, page
 from .endpoints.responses import kept, responses
 from .errors import INVALID, ApiError, of_any
 from .guard import Guard
-from .metrics import Metrics
 from .openapi import openapi
 from .service import Service
 from .settings import Settings
+from .telemetry import Metrics
 
 GONE = 499
 """Status in the log of a request whose client went away; nobody reads it."""

@@ -11,7 +11,7 @@ from ..engine.decode.sequence import SequenceState
 from ..engine.engine import Engine
 from ..engine.handle import Cursor, News
 from ..errors import Cancelled
-from .metrics import Metrics
+from .telemetry import Metrics
 
 SHUT_DOWN = "the server is being shut down"
 GATHERED = 1 / 60
@@ -26,14 +26,15 @@ AT_ONCE = 64
 class Arrivals:
     """News of one cursor, on the event loop: an iterator of what has come since one last looked.
 
-    entered: when the dispatcher got it; has_begun, has_grown: whether the engine has taken it up, and whether there was
-    news of it
+    entered: when the dispatcher got it; queue_seconds: from then until it began; has_begun, has_grown: whether the
+    engine has taken it up, and whether there was news of it
     """
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
         self.call = cursor.handle.call
         self.entered = perf_counter()
+        self.queue_seconds: float | None = None
         self.has_begun = self.has_grown = self.is_over = False
         self._news: list[News] = []
         self._error: Exception | None = None
@@ -154,7 +155,8 @@ class Dispatcher:
             for each in self._watched:
                 if not each.has_begun and each.call.begun:
                     each.has_begun = True
-                    self._metrics.queue_seconds.observe(now - each.entered)
+                    each.queue_seconds = now - each.entered
+                    self._metrics.queue_seconds.observe(each.queue_seconds)
             is_early = now - self._told < GATHERED and self._engine.step_seconds < SLOW
             if is_early and not any(each.is_urgent for each in self._watched):
                 return

@@ -25,7 +25,7 @@ from ..engine.models.protocol import SourceModel
 from ..engine.options import Options, RunOptions
 from ..engine.prompts.given import Prompt, is_chat
 from ..engine.results import Generation
-from ..engine.search import Beam, Greedy
+from ..engine.search import Beam, Greedy, Sample
 from ..errors import BudgetError, TrellmError
 from .bodies import derived
 from .constraints.constraint import ConstraintSpec
@@ -34,6 +34,7 @@ from .errors import ApiError, Place, of_any, of_constraint, of_request
 from .requests.chat import ChatRequest, CompletionRequest
 from .requests.fields import ExtensionFields
 from .service import SHORT, Service, is_large
+from .telemetry import RequestTrace
 from .tool_calls import AnswerPlan, AnswerReader, ContentDelta, Delta, ParsedMessage
 
 T = TypeVar("T")
@@ -57,6 +58,7 @@ class GenerationRequest:
     prompt_tokens: of all prompts, each counted once; sizes: of each; arrivals: what becomes of the engine's handle
     prompt_scores: log-probabilities of a chat's prompt, written, which its answer has once
     key: of the answer; created: when, in seconds since 1970
+    trace: of the request, where the server sends any; reasons: why texts ended; first_seconds: until the first piece
     """
 
     service: Service
@@ -78,6 +80,9 @@ class GenerationRequest:
     reasoning_tokens: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
     since: float = field(default_factory=time.perf_counter)
+    trace: RequestTrace | None = None
+    reasons: list[str] = field(default_factory=list[str])
+    first_seconds: float | None = None
 
     @property
     def copies(self) -> int:
@@ -144,6 +149,34 @@ class GenerationRequest:
             metrics.found_tokens.inc(sum(self.arrivals.call.found.values()))
             metrics.reasoning_tokens.inc(self.reasoning_tokens)
             metrics.request_seconds.observe(time.perf_counter() - self.since)
+            if self.trace is not None:
+                self.trace.tell(self._traced(self.arrivals))
+
+    def reach(self, event: str) -> None:
+        """Add an event to the request's trace."""
+        if self.trace is not None:
+            self.trace.reach(event)
+
+    def _traced(self, arrivals: Arrivals) -> dict[str, Any]:
+        """Attributes of the request's span."""
+        search = self.options.search
+        return {
+            "gen_ai.operation.name": "chat" if isinstance(self.asked, ChatRequest) else "text_completion",
+            "gen_ai.request.model": self.service.settings.name,
+            "gen_ai.request.choice.count": self.choices,
+            "gen_ai.request.max_tokens": self.asked.budget,
+            "gen_ai.request.stream": self.asked.is_streamed,
+            "gen_ai.request.temperature": search.temperature if isinstance(search, Sample) else 0.0,
+            "gen_ai.response.id": self.key,
+            "gen_ai.response.finish_reasons": tuple(self.reasons),
+            "gen_ai.response.time_to_first_chunk": self.first_seconds,
+            "gen_ai.usage.input_tokens": self.prompt_tokens,
+            "gen_ai.usage.cache_read.input_tokens": self.cached_tokens,
+            "gen_ai.usage.output_tokens": self.output_tokens,
+            "gen_ai.usage.reasoning.output_tokens": self.reasoning_tokens,
+            "gen_ai.latency.time_in_queue": arrivals.queue_seconds,
+            "trellm.constraint": self.constraint.kind,
+        }
 
     def index_of(self, piece: Piece) -> int:
         """Number of a piece's text among the choices."""
@@ -192,6 +225,8 @@ class GenerationRequest:
         last, histogram = self.since, self.service.metrics.first_seconds
         async for pieces in self._updates():
             now = time.perf_counter()
+            if self.first_seconds is None:
+                self.first_seconds = now - self.since
             histogram.observe(now - last)
             last, histogram = now, self.service.metrics.token_seconds
             yield pieces
@@ -227,7 +262,8 @@ class GenerationRequest:
                     if each.result is not None:
                         if self.constraint.kind and (self.asked.stop or self.asked.stop_token_ids):
                             pieces[number] = replace(each, result=self._with_overruled(each.result))
-                        metrics.finished.labels(REASONS[each.result.finish_reason]).inc()
+                        self.reasons.append(REASONS[each.result.finish_reason])
+                        metrics.finished.labels(self.reasons[-1]).inc()
                         metrics.output_tokens.inc(len(each.result.token_ids))
                         self.output_tokens += len(each.result.token_ids)
                 yield pieces
@@ -357,14 +393,17 @@ async def begin(
     kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
     texts = service.admit(prompts * asked.texts, place if prompts > 1 else ("n",))
     begun = GenerationRequest(service, asked, constraint, options, place, texts, f"{kind}-{fresh_bits(96):024x}")
+    begun.trace = getattr(request.state, "trace", None)
     try:
         begun.task, several, begun.plan = await prepare(constraint)
+        begun.reach("constraint ready")
         begun.prompts = [prompt for prompt in several for _ in range(begun.copies)]
         if asked.trellm.fields:
             begun.task, begun.scorer = _scored(begun)
         if begun.plan is not None:  # which knows what ends content and what it must contain, and that calls do not
             begun.options = replace(options, stop=(), include=())
         await begun.enter()
+        begun.reach("in the engine")
     except BaseException:
         begun.end()
         raise

@@ -14,18 +14,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .endpoints.answers import refused
 from .errors import ApiError
-from .metrics import Metrics
+from .telemetry import Metrics, RequestTrace, Tracing
 
 HEALTH = frozenset({"/health", "/health/live", "/health/ready"})
 OPEN = HEALTH | {"/"}
 """Paths that need no key: they say nothing but that the server is there, and the page asks for a key itself."""
+UNTRACED = OPEN | {"/metrics"}
 HEADER_BYTES = 32 << 10
 ACCESS = logging.getLogger("trellm.serve.access")
 """A line for each request, at INFO: who asked, for what, the status, and how long it took; never what was said."""
 
 
 class Guard:
-    """Asks for a key where there are any, compares it in constant time, and counts answers.
+    """Asks for a key where there are any, compares it in constant time, counts answers and traces them.
 
     hosts: names by which the server may be asked for, besides addresses; empty for any
     """
@@ -42,15 +43,16 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        began, status = time.perf_counter(), 0
+        began, status, route = time.perf_counter(), 0, "other"
+        trace = _trace(scope)
 
         async def counted(message: Message) -> None:
-            nonlocal status
+            nonlocal status, route
             if message["type"] == "http.response.start":
                 status = int(message["status"])
                 # Paths that there are not come from strangers, and would be counted one by one.
-                path = getattr(scope.get("route"), "path", "other")
-                self._metrics.requests.labels(path, str(message["status"])).inc()
+                route = getattr(scope.get("route"), "path", "other")
+                self._metrics.requests.labels(route, str(message["status"])).inc()
             await send(message)
 
         error = self._refusal(scope)
@@ -60,6 +62,8 @@ class Guard:
         try:
             await answer(scope, receive, counted)
         finally:
+            if trace is not None:
+                trace.end(status, route)
             if ACCESS.isEnabledFor(logging.INFO):
                 _log(scope, status, time.perf_counter() - began)
 
@@ -110,6 +114,15 @@ class Guard:
             key = headers.get("x-api-key", "")  # as Anthropic's clients send it
         given = key.strip().encode("utf-8", "replace")
         return any([hmac.compare_digest(given, known) for known in self._keys])
+
+
+def _trace(scope: Scope) -> RequestTrace | None:
+    """The trace of a request, where the server sends any: of those for models, not of scrapes and probes."""
+    tracing: Tracing | None = getattr(getattr(scope["app"].state, "service", None), "tracing", None)
+    if tracing is None or scope["path"] in UNTRACED:
+        return None
+    trace = scope.setdefault("state", {})["trace"] = tracing.begin(scope["method"], Headers(scope=scope))
+    return trace
 
 
 def _log(scope: Scope, status: int, seconds: float) -> None:

@@ -22,8 +22,8 @@ from .constraints.constraint import ConstraintSpec
 from .dispatcher import Dispatcher
 from .errors import SERVER, ApiError, Place, busy, of_constraint, of_request, too_long
 from .kept import KeptResponses
-from .metrics import Metrics
 from .settings import Settings
+from .telemetry import Metrics, Tracing
 from .tool_calls import ToolCallFormat
 from .trimming import Trimmer
 
@@ -72,6 +72,8 @@ class Service:
         self.form = ToolCallFormat.of(model)
         self.verbatim = Verbatim(model)
         self.created = int(time.time())
+        endpoint = settings.otlp_traces_endpoint
+        self.tracing = None if endpoint is None else Tracing(endpoint)
         self.responses = KeptResponses(settings.response_bytes, settings.body_bytes)
         self.texts = 0
         self.is_draining = False
@@ -98,6 +100,8 @@ class Service:
         for pool in (self.reading, self._pool, self._large, self._aside):
             pool.shutdown(wait=True, cancel_futures=True)
         self.engine.close()
+        if self.tracing is not None:
+            self.tracing.close()
 
     def cut(self) -> None:
         """Let all that is under way end with an error."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..checks import number, positive, switch, text_of, whole
 from ..errors import OptionError
 from ..guides.limits import Limits
+from .telemetry import check_endpoint
 from .tool_calls.tools import MOST_TOOLS
 
 MOST_BYTES = 1 << 32
@@ -34,6 +35,7 @@ class Settings:
     kept_bytes: what compiled constraints may hold until the longest unused are forgotten
     request_seconds: how long a request may take to come, to the last byte of its body, until its connection is closed
     drain_seconds: how long requests may go on after SIGTERM
+    otlp_traces_endpoint: of a collector of OpenTelemetry over HTTP, to which a span goes for each request
     """
 
     name: str = "small"
@@ -57,6 +59,7 @@ class Settings:
     kept_bytes: int = 1 << 30
     request_seconds: float = 60.0
     drain_seconds: float = 30.0
+    otlp_traces_endpoint: str | None = None
 
     def __post_init__(self) -> None:
         text_of(self.name, "name")
@@ -75,6 +78,8 @@ class Settings:
         switch(self.priorities, "priorities")
         if self.max_gap_ms is not None:
             positive(self.max_gap_ms, "max_gap_ms", "milliseconds")
+        if self.otlp_traces_endpoint is not None:
+            check_endpoint(text_of(self.otlp_traces_endpoint, "otlp_traces_endpoint"))
         Limits.of(self.limits)
         for key in self.keys:
             _check_key(key)

@@ -111,7 +111,7 @@ def serve(share: float, arguments: Sequence[str]) -> None:
     from trellm.cli import main
     from trellm.engine.drafts.costs import ForwardCosts
     from trellm.engine.drafts.drafter import Drafted
-    from trellm.serve.metrics import Metrics
+    from trellm.serve.telemetry import Metrics
 
     drawn, count = random.Random(0), Metric("trellm_guesses", "Guesses that were read", registry=None)
     made, read = Metrics.__init__, Drafted.read

@@ -23,8 +23,8 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from ...errors import Cancelled, LimitError, TrellmError
 from ...guides.limits import Cancellation
 from ..errors import busy
-from ..metrics import Metrics
 from ..settings import Settings
+from ..telemetry import Metrics
 
 MOMENT = 0.1
 """Seconds of a thread's work after which a constraint is long. What gives way has lost no more than these."""

@@ -19,10 +19,10 @@ from ...errors import TrellmError
 from ...guides.explain.expectation import expected
 from ..bodies import derived, read
 from ..errors import ApiError, of_constraint, of_request
-from ..metrics import CONTENT_TYPE
 from ..requests.chat import ChatMessage
 from ..requests.fields import ConstraintFields, RequestBase
 from ..service import Service
+from ..telemetry import CONTENT_TYPE
 from .answers import ITEMS, Answer, LargeAnswer, while_connected, written
 
 

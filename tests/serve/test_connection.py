@@ -18,8 +18,8 @@ from trellm.serve.endpoints import answers as answering
 from trellm.serve.endpoints.answers import refused
 from trellm.serve.errors import ApiError
 from trellm.serve.guard import HEADER_BYTES, Guard
-from trellm.serve.metrics import Metrics
 from trellm.serve.server import connection_of, listen
+from trellm.serve.telemetry import Metrics
 
 from .conftest import HANGS, until
 

@@ -20,8 +20,8 @@ from trellm.guides.limits import Limits, Meter, spend
 from trellm.serve import trimming
 from trellm.serve.constraints.compiler import BURST, ConstraintCompiler
 from trellm.serve.errors import ApiError
-from trellm.serve.metrics import Metrics
 from trellm.serve.settings import Settings, keys_of
+from trellm.serve.telemetry import Metrics
 
 from .conftest import HANGS, SETTINGS, Running, running, turned, until
 

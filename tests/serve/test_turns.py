@@ -9,7 +9,7 @@ from trellm.guides.limits import Cancellation, Limits, Meter, spend
 from trellm.serve import Settings
 from trellm.serve.constraints import compiler
 from trellm.serve.constraints.compiler import ConstraintCompiler, Turns
-from trellm.serve.metrics import Metrics
+from trellm.serve.telemetry import Metrics
 
 from .conftest import turned
 

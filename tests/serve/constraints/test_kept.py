@@ -8,7 +8,7 @@ from trellm.guides.goals.specs import AnyOf, Phrase
 from trellm.serve import Settings
 from trellm.serve.constraints.compiler import COPIES, ConstraintCompiler, Refusals, key_bytes
 from trellm.serve.constraints.constraint import ConstraintSpec
-from trellm.serve.metrics import Metrics
+from trellm.serve.telemetry import Metrics
 
 
 def test_what_was_asked_for_weighs_as_well() -> None:

@@ -11,7 +11,7 @@ from trellm.guides.limits import Limits, Meter, spend
 from trellm.serve import Settings
 from trellm.serve.constraints import compiler
 from trellm.serve.constraints.compiler import DOUBLED, LONGER, ConstraintCompiler, Line
-from trellm.serve.metrics import Metrics
+from trellm.serve.telemetry import Metrics
 
 from ..conftest import HANGS, turned
 

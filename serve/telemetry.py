@@ -1,0 +1,171 @@
+"""What operators read: counters of the server for Prometheus, and a span of each request for OpenTelemetry.
+
+Attributes of spans are those of the semantic conventions for HTTP and for generative models (`gen_ai.*`), and a latency
+that vLLM adds. A span never has a word of a prompt or of an answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import SummaryMetricFamily
+
+from ..engine.decode.guide_cache import MaskTimer
+from ..errors import OptionError
+from .errors import ApiError
+
+if TYPE_CHECKING:  # an optional dependency
+    from opentelemetry.trace import Span
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_EXTRA = "opentelemetry is needed for traces: pip install 'trellm[otel]'"
+_CARRIERS = ("traceparent", "tracestate")
+
+
+class _Masks:
+    """The time of masks, which the engine counts itself."""
+
+    def collect(self) -> Iterator[SummaryMetricFamily]:
+        """All of them, of this process."""
+        yield SummaryMetricFamily("trellm_mask_seconds", "Making masks", MaskTimer.count, MaskTimer.seconds)
+
+
+class Metrics:
+    """Counters and histograms of one server."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "trellm_requests", "Requests answered, by path and status", ["path", "status"], registry=registry
+        )
+        self.refused = Counter(
+            "trellm_refused", "Requests refused because too much was at work", ["reason"], registry=registry
+        )
+        self.errors = Counter(
+            "trellm_errors", "Requests answered with an error, by its code", ["code"], registry=registry
+        )
+        self.running = Gauge("trellm_texts", "Texts on their way", registry=registry)
+        self.waiting = Gauge("trellm_queue", "Texts that have not begun, of those on their way", registry=registry)
+        self.memory = Gauge(
+            "trellm_memory_bytes",
+            "Keys and values: held by texts on their way, kept for texts to come, and all there is room for",
+            ["state"],
+            registry=registry,
+        )
+        self.constraints = Gauge("trellm_constraints", "Compiled constraints that are kept", registry=registry)
+        self.prompt_tokens = Counter("trellm_prompt_tokens", "Tokens of prompts", registry=registry)
+        self.found_tokens = Counter(
+            "trellm_prompt_tokens_found",
+            "Tokens of prompts that were in memory already, for each text",
+            registry=registry,
+        )
+        self.reasoning_tokens = Counter("trellm_reasoning_tokens", "Tokens of thinking", registry=registry)
+        self.output_tokens = Counter("trellm_output_tokens", "Tokens of outputs", registry=registry)
+        self.finished = Counter("trellm_finished", "Texts finished, by reason", ["reason"], registry=registry)
+        self.cancelled = Counter("trellm_cancelled", "Requests whose client went away", registry=registry)
+        self.first_seconds = _histogram("trellm_first_token_seconds", "From request to its first text", registry)
+        self.token_seconds = _histogram("trellm_token_seconds", "Between pieces of a streamed text", registry)
+        self.request_seconds = _histogram("trellm_request_seconds", "From request to its end", registry)
+        self.queue_seconds = _histogram("trellm_queue_seconds", "From entering the engine to the first step", registry)
+        self.compile_seconds = _histogram("trellm_compile_seconds", "Compiling a constraint", registry)
+        self.compile_wait_seconds = _histogram("trellm_compile_wait_seconds", "Waiting to be compiled", registry)
+        self.step_seconds = _histogram("trellm_step_seconds", "A step of the engine", registry)
+        registry.register(_Masks())
+
+    def refuse(self, reason: str) -> None:
+        """Count a request that was one too many."""
+        self.refused.labels(reason).inc()
+
+    def fail(self, error: ApiError) -> None:
+        """Count an error that a client is told of."""
+        self.errors.labels(error.error["code"]).inc()
+
+    def text(self) -> bytes:
+        """All of it."""
+        return generate_latest(self._registry)
+
+
+def _histogram(name: str, meaning: str, registry: CollectorRegistry) -> Histogram:
+    return Histogram(name, meaning, buckets=_SECONDS, registry=registry)
+
+
+class RequestTrace:
+    """The span of a request, from its headers to the last byte of its answer."""
+
+    def __init__(self, span: Span, method: str) -> None:
+        self._span = span
+        self._method = method
+
+    def tell(self, attributes: Mapping[str, Any]) -> None:
+        """Add attributes, without those that are None."""
+        self._span.set_attributes({key: value for key, value in attributes.items() if value is not None})
+
+    def reach(self, event: str) -> None:
+        """Add an event of this moment."""
+        self._span.add_event(event)
+
+    def end(self, status: int, route: str) -> None:
+        """End the span. status: of HTTP; 0 where the client left before there was one"""
+        from opentelemetry.trace import StatusCode
+
+        self._span.update_name(f"{self._method} {route}")
+        self.tell({"http.route": route, "http.response.status_code": status or None})
+        if status >= 500:
+            self._span.set_status(StatusCode.ERROR)
+        self._span.end()
+
+
+class Tracing:
+    """Sends spans to a collector, from a thread of its own; those that it does not take are dropped.
+
+    The provider is the server's own: that of the process stays what it is.
+    endpoint: as `check_endpoint` takes it
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "trellm")})
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
+        self._tracer = self._provider.get_tracer("trellm")
+        self._propagator = TraceContextTextMapPropagator()
+
+    def begin(self, method: str, headers: Mapping[str, str]) -> RequestTrace:
+        """The trace of a request, part of the one that its headers name."""
+        from opentelemetry.trace import SpanKind
+
+        context = self._propagator.extract({name: headers[name] for name in _CARRIERS if name in headers})
+        attributes = {"http.request.method": method}
+        return RequestTrace(self._tracer.start_span(method, context, SpanKind.SERVER, attributes), method)
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._provider.shutdown()
+
+
+def check_endpoint(endpoint: str) -> None:
+    """Raise OptionError for what is no address of a collector, and where the packages that send traces are absent."""
+    try:
+        parts = urlsplit(endpoint)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        said = f"otlp_traces_endpoint={endpoint!r}: the address of a collector, such as http://localhost:4318/v1/traces"
+        raise OptionError(said)
+    try:
+        import_module("opentelemetry.sdk.trace")
+        import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    except ModuleNotFoundError as error:
+        raise OptionError(f"{error.name} is absent; {_EXTRA}") from None
