@@ -9,7 +9,7 @@ import numpy as np
 
 from ...checks import brief
 from ...errors import OptionError
-from ...kernels.chart.layout import CALL, EPSILON
+from ...kernels.chart.layout import CALL, EPSILON, INCREMENT, LEAVE, UNBOUNDED
 from ...tokenizers_adapter import Vocabulary
 from ...tokenizers_adapter.marked import with_markers, without_markers
 from ..chart.automaton import ChartAutomaton
@@ -23,6 +23,7 @@ from ..protocol import NEVER
 from .free_text import FreeText
 from .markers import Markers
 from .pieces import (
+    AnyOrder,
     Fixed,
     Free,
     Inner,
@@ -106,14 +107,67 @@ class Composition:
                 return graph.node(links=[(EPSILON, self._lower(item, target), 0) for item in items])
             case Named(branches):
                 return self._lowering.tree([(text.data, self._lower(after, target)) for text, after in branches])
-            case Several(item, between):
-                behind = graph.reserve()
-                entry = self._lower(item, behind)
-                again = graph.literal(between.data, entry)
-                graph.define(behind, links=((EPSILON, target, 0), (EPSILON, again, 0)))
-                return entry
+            case AnyOrder():
+                return graph.node(links=((CALL, self._any_order(piece), target),))
+            case Several():
+                return self._several(piece, target)
             case Free():
                 return self._free(piece, target)
+
+    def _several(self, several: Several, target: int) -> int:
+        graph, item, between = self._graph, several.item, several.between
+        least, most = several.least, several.most
+        if not self._needed(item) + len(between.data):  # a turn may be empty, and so there are as few as one likes
+            if most is not None:
+                return self._lower(InOrder((item,) * most), target)
+            least = 1
+        if (least, most) == (1, None):
+            behind = graph.reserve()
+            entry = self._lower(item, behind)
+            again = graph.literal(between.data, entry)
+            graph.define(behind, links=((EPSILON, target, 0), (EPSILON, again, 0)))
+            return entry
+        rule = self.rule(item)
+        more = self._repeated(rule, between, least - 1, UNBOUNDED if most is None else most - 1)
+        return graph.node(links=((CALL, rule, graph.node(links=((CALL, more, target),))),))
+
+    def _repeated(self, rule: int, between: Fixed, least: int, most: int) -> int:
+        """The rule of texts of a rule, each behind a text, so often."""
+        graph = self._graph
+        with graph.new_rule() as start:
+            end, head = graph.final(), graph.reserve()
+            graph.counter = counter = graph.counter_for(least, most)
+            turn = graph.node(links=((INCREMENT, head, counter),))
+            body = graph.literal(between.data, graph.node(links=((CALL, rule, turn),)))
+            graph.counter = 0
+            graph.define(head, links=((EPSILON, body, counter), (LEAVE, end, counter)))
+            graph.define(start, links=((EPSILON, head, 0),))
+        return start
+
+    def _any_order(self, order: AnyOrder) -> int:
+        """The rule of pieces in any order: what is there is a set, in which those that must be have the first bits."""
+        graph, needed = self._graph, sum(order.required)
+        items = [each for each, is_required in zip(order.items, order.required, strict=True) if is_required]
+        items += [each for each, is_required in zip(order.items, order.required, strict=True) if not is_required]
+        rules = list(map(self.rule, items))
+
+        def expand(start: int) -> None:
+            end = graph.final()
+
+            def define(node: int) -> None:
+                links = [graph.guard(end, needed=needed, kept=0)]
+                for bit, rule in enumerate(rules, 1):
+                    entry = graph.node(links=((CALL, rule, node),))
+                    links.append(graph.guard(entry, refused=bit, added=bit))
+                graph.define(node, links=links)
+
+            graph.counter = graph.new_large_set(needed, lambda: list(map(self._needed, items[:needed])))
+            # Behind all that must be there nothing is needed, and before that no more than these weigh.
+            again = graph.lazy_node(define, lambda: 0, end, 0)
+            graph.counter = 0
+            graph.define(start, links=((EPSILON, again, 0),))
+
+        return graph.lazy(expand, lambda: self._needed(order))
 
     def _free(self, free: Free, target: int) -> int:
         after = {marker_data(marker): piece for marker, piece in free.exits}
@@ -159,8 +213,10 @@ class Composition:
                 return min(map(self._needed, items))
             case Named(branches):
                 return min(len(text.data) + self._needed(after) for text, after in branches)
-            case Several(item):
-                return self._needed(item)
+            case AnyOrder(items, required):
+                return sum(self._needed(item) for item, is_required in zip(items, required, strict=True) if is_required)
+            case Several(item, between, least):
+                return least * self._needed(item) + (least - 1) * len(between.data)
             case Free(exits):
                 least = min((len(marker_data(each)) + self._needed(after) for each, after in exits), default=NEVER)
                 return 0 if piece.may_end else least

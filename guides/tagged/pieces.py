@@ -73,10 +73,23 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """A piece once or more often, with a text between each and the next."""
+    """A piece once or more often, with a text between each and the next.
+
+    least: how often, 1 or more; most: None for any number
+    """
 
     item: Piece
     between: Fixed
+    least: int = 1
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOrder:
+    """Pieces in any order, each at most once; those with True at their place in `required` are there."""
+
+    items: tuple[Piece, ...]
+    required: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +107,7 @@ class Free:
     unlike: tuple[str, ...] = ()
 
 
-Piece = Fixed | Inner | InOrder | OneOf | Named | Several | Free
+Piece = Fixed | Inner | InOrder | AnyOrder | OneOf | Named | Several | Free
 NOTHING = Fixed()
 
 
@@ -115,7 +128,7 @@ def pieces_within(piece: Piece) -> Iterator[Piece]:
         top = open_ones.pop()
         yield top
         match top:
-            case InOrder(items) | OneOf(items):
+            case InOrder(items) | AnyOrder(items) | OneOf(items):
                 open_ones += items
             case Named(branches):
                 open_ones += [each for branch in branches for each in branch]

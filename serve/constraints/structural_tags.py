@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -20,8 +21,8 @@ from ...guides.protocol import Guide
 from ...guides.tagged.composed_guide import ComposedGuide, check_guide
 from ...guides.tagged.pieces import NOTHING, Fixed, Free, Inner, InOrder, Marker, OneOf, Piece, Several, perhaps
 from ...tokenizers_adapter import Vocabulary
-from ..tool_calls.arguments import plain_arguments
-from ..tool_calls.formats import Parameters, Spelling, token_of
+from ..tool_calls.arguments import literal_pattern, plain_arguments
+from ..tool_calls.formats import TYPE, Parameters, Spelling, token_of
 from ..tool_calls.tools import Tool, ToolError
 
 
@@ -113,21 +114,47 @@ def _refused(why: str) -> ReadField:
     return refuse
 
 
+_ASKED = "urn:trellm:asked"
 MOST_FORMATS = 4096
 DEEPEST = 32
-MOST_REPEATS = 64
+MOST_REPEATS = 1 << 16
+_KIMI_TYPES = tuple((each, each) for each in ("string", "number", "boolean", "object", "array", "null"))
+
+
+def _lines(form: Parameters) -> tuple[Parameters, ...]:
+    """Parameters on lines of their own, and without any line break."""
+    return replace(form, behind=f"{form.behind}\n"), form
+
+
+def _deepseek(tag: str) -> Parameters:
+    return Parameters(f'<{tag} name="', '" string="false">', f"</{tag}>", "", behind_text='" string="true">')
+
+
 STYLES = {
     "qwen_xml": (
         Parameters("<parameter=", ">\n", "</parameter>", "\n", own_line=True),
         Parameters("<parameter=", ">", "</parameter>", ""),
     ),
-    "minimax_xml": (
-        Parameters('<parameter name="', '">', "</parameter>", "\n"),
-        Parameters('<parameter name="', '">', "</parameter>", ""),
-    ),
+    "minimax_xml": _lines(Parameters('<parameter name="', '">', "</parameter>", "")),
     "glm_xml": (Parameters("<arg_key>", "</arg_key><arg_value>", "</arg_value>", ""),),
-}
+    "deepseek_xml": _lines(_deepseek("｜DSML｜parameter")),
+    "deepseek_v4_1_xml": _lines(_deepseek("｜DSML｜ parameter")),
+    "kimi_k3_xml": (
+        Parameters(
+            '<|open|>argument key="', f'" type="{TYPE}"<|sep|>', "<|close|>argument<|sep|>", "",
+            behind_text='" type="string"<|sep|>', types=_KIMI_TYPES,
+        ),
+    ),
+    "cohere_xml": (
+        Parameters(
+            '<cofl:value name="', '" type="json">', "</cofl:value>", "", behind_text='" type="raw">',
+            item="<cofl:value", behind_dict='" type="dict">', behind_list='" type="list">',
+        ),
+    ),
+}  # fmt: skip
 """How parameters are written one by one: with the line breaks of the models' templates, and without any."""
+STYLE_TOKENS = ("<|open|>", "<|sep|>", "<|close|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
+"""Texts in them that are special tokens of some models."""
 Ends = tuple[Marker, ...]
 Tags = list[tuple[Marker, Piece]]
 _TEXTS, _ITEMS, _NO = _listed(_some_text, 0), _listed(_given), _optional(_flag, False)
@@ -141,7 +168,7 @@ class FormatReader:
         self._count = 0
         tags = {"tags": _listed(self._tag_parts), "at_least_one": _NO, "stop_after_first": _NO}
         excluded = {"exclude_tokens": _listed(self._token_id, 0)}
-        schema, content = {"json_schema": _schema, "excludes": _refused("say in a pattern what strings are")}, _given
+        schema, content = {"json_schema": _schema, "excludes": _TEXTS}, _given
         blanks = {"any_order": _NO, "max_whitespace_cnt": _optional(_whole)}
         loop = {"loop": _optional(_flag, True)}
         in_text = {"max_tokens": _refused("a guide counts characters; give max_chars"), "max_chars": _optional(_whole)}
@@ -213,28 +240,33 @@ class FormatReader:
         ends: Ends,
         json_schema: Any,
         style: Any,
+        excludes: Sequence[str] = (),
         any_order: bool = False,
         max_whitespace_cnt: int | None = None,
     ) -> Piece:
         if style == "json":
             order, blanks = "any" if any_order else "schema", "compact" if max_whitespace_cnt == 0 else "flexible"
             make = partial(JSONGuide, order=order, spelling="plain", whitespace=blanks, limits=self._limits)
+            if excludes:
+                make = partial(make, resources={_ASKED: json_schema})
+                json_schema = _without(excludes)
             return _before(self._inner(at.at("json_schema"), make, json.dumps(json_schema)), ends)
         several = STYLES.get(style) if isinstance(style, str) else None
         if several is None:
             known = ", ".join(["json", *STYLES])
             raise at.error(f"the style {brief(style)} is not supported; there are {known}", "style")
-        if any_order:
-            raise at.error(f"not supported with the style {style!r}; parameters come in order", "any_order")
-        return _before(OneOf(tuple(self._parameters(at, json_schema, each) for each in several)), ends)
+        if excludes:
+            raise at.error("not supported with the styles of parameters; say in a pattern what strings are", "excludes")
+        ways = tuple(self._parameters(at, json_schema, each, any_order) for each in several)
+        return _before(OneOf(ways), ends)
 
-    def _parameters(self, at: FormatPlace, schema: Any, form: Parameters) -> Piece:
+    def _parameters(self, at: FormatPlace, schema: Any, form: Parameters, any_order: bool) -> Piece:
         if not isinstance(schema, dict) or schema.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
             raise at.error('parameters are an object, {"type": "object", ...}', "json_schema")
         tool = Tool("parameters", {**cast("dict[str, Any]", schema), "type": "object"}, True, "json_schema")
-        spelling = Spelling((), self._tokenizer, self._vocabulary)
+        spelling = Spelling(STYLE_TOKENS, self._tokenizer, self._vocabulary)
         try:
-            return plain_arguments(tool, form, spelling, self._limits).piece
+            return plain_arguments(tool, form, spelling, self._limits, any_order=any_order).piece
         except ToolError as error:
             raise at.error(error.reason, *error.pointer.split("/")) from error
 
@@ -250,9 +282,8 @@ class FormatReader:
             return _free((*excludes, *exclude_tokens), ends)
         if max_chars < 0:
             raise at.error(f"a whole number from 0, not {shown(max_chars)}", "max_chars")
-        if excludes:
-            raise at.error("not supported with excludes; give one of the two", "max_chars")
-        return _before(self._pattern(at.at("max_chars"), rf"[\s\S]{{0,{max_chars}}}"), ends)
+        each = f"(?!{_any_of(excludes)})" if excludes else ""
+        return _before(self._pattern(at.at("max_chars"), rf"(?:{each}[\s\S]){{0,{max_chars}}}"), ends)
 
     def _token(self, at: FormatPlace, ends: Ends, token: int) -> Piece:
         return _before(Fixed((token,)), ends)
@@ -363,13 +394,10 @@ class FormatReader:
         if not 0 <= min <= MOST_REPEATS or not (max == -1 or min <= max <= MOST_REPEATS):
             raise at.error(f"from min=0 to max={MOST_REPEATS} times, and -1 for any number", "max")
         item = self.piece(content, at.at("content"))
-        if max == -1:
-            more = Several(item, NOTHING)
-            return _before(InOrder((*[item] * (min - 1), more)) if min else perhaps(more), ends)
-        optional: Piece = NOTHING
-        for _ in range(max - min):
-            optional = perhaps(InOrder((item, optional)))
-        return _before(InOrder((*[item] * min, optional)), ends)
+        if max == 0:
+            return _before(NOTHING, ends)
+        several = Several(item, NOTHING, min or 1, None if max == -1 else max)
+        return _before(several if min else perhaps(several), ends)
 
     def _marker(self, value: Any, at: FormatPlace) -> Marker:
         """A text, or a token in the format of one."""
@@ -401,6 +429,23 @@ class FormatReader:
         except TrellmError as error:
             raise at.error(str(error)) from error
         return Inner(guide)
+
+
+def _any_of(texts: Sequence[str]) -> str:
+    """The pattern of any of some texts."""
+    return "|".join(map(literal_pattern, texts))
+
+
+def _without(excludes: Sequence[str]) -> dict[str, Any]:
+    """The schema of values of `_ASKED` in which no string and no name contains one of some texts."""
+    text, clean = {"not": {"pattern": _any_of(excludes)}}, {"$ref": "#/$defs/clean"}
+    kinds = [
+        {"type": ["null", "boolean", "number"]},
+        {"type": "string", **text},
+        {"type": "array", "items": clean},
+        {"type": "object", "propertyNames": text, "additionalProperties": clean},
+    ]
+    return {"allOf": [{"$ref": _ASKED}, clean], "$defs": {"clean": {"anyOf": kinds}}}
 
 
 def _begins(begin: Marker, trigger: Marker) -> bool:

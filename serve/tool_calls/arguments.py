@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -21,9 +21,21 @@ from ...guides.protocol import DEAD
 from ...guides.regular_guide import RegularGuide
 from ...guides.syntax import Alternation
 from ...guides.tagged.composed_guide import ComposedGuide, check_guide
-from ...guides.tagged.pieces import NOTHING, Fixed, Free, Inner, InOrder, Named, OneOf, Piece
+from ...guides.tagged.pieces import (
+    NOTHING,
+    AnyOrder,
+    Fixed,
+    Free,
+    Inner,
+    InOrder,
+    Named,
+    OneOf,
+    Piece,
+    Several,
+    perhaps,
+)
 from ...tokenizers_adapter import Vocabulary
-from .formats import Parameters, Spelling
+from .formats import TYPE, Parameters, Spelling
 from .tools import Tool, ToolError
 
 ROOT = "urn:trellm:parameters"
@@ -33,11 +45,15 @@ TOGETHER = (
     *("allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "patternProperties", "propertyNames", "minProperties"),
     *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"),
 )
+# The same on all items of an array
+ITEMS_TOGETHER = (
+    *("uniqueItems", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "minContains", "maxContains"),
+)
 DESCRIBING = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
 SURROUNDING = frozenset({"$defs", "definitions", "$schema", "$id"})
 _DEFINED = re.compile(r"#/(\$defs|definitions)/([^/~%]+)")
 WRITTEN = Form("schema", Spacing("flexible", 2), "canonical", "plain")
-_SPECIAL, _ESCAPED = re.compile(r"([\\^$.*+?()\[\]{}|/])"), r"\\\1"
+_SPECIAL = re.compile(r"([\\^$.*+?()\[\]{}|/])")
 
 
 class ParameterValue(NamedTuple):
@@ -66,21 +82,13 @@ def json_arguments(tool: Tool, vocabulary: Vocabulary, limits: Limits | None) ->
     return CallArguments(Inner(_json_guide(tool, tool.parameters, vocabulary, limits)), {})
 
 
-def plain_arguments(tool: Tool, form: Parameters, spelling: Spelling, limits: Limits | None) -> CallArguments:
-    """Arguments as parameters that are written one by one, in the order of the schema. Raises ToolError."""
-    tool = replace(tool, parameters=_followed(tool.parameters))
-    properties, required = _properties(tool)
-    reader = _Values(tool, form, spelling, limits)
-    values: dict[str, ParameterValue] = {}
-    items: list[Piece] = []
-    for name in properties:
-        if any(mark in name for mark in (form.behind_name[:1], form.before[:1], "\n")):
-            raise ToolError(f"the form writes names plainly, and cannot write {name!r}", f"{tool.pointer}/properties")
-        values[name] = value = reader.value(name)
-        ways = list(reader.ways(name, value))
-        one = ways[0] if len(ways) == 1 else OneOf(tuple(ways))
-        items.append(one if name in required else OneOf((one, NOTHING)))
-    return CallArguments(Inner(ComposedGuide(InOrder(tuple(items)), spelling.vocabulary, limits=limits)), values)
+def plain_arguments(
+    tool: Tool, form: Parameters, spelling: Spelling, limits: Limits | None, *, any_order: bool = False
+) -> CallArguments:
+    """Arguments as parameters that are written one by one, in the order of the schema or in any. Raises ToolError."""
+    reader = _Values(tool, form, spelling, limits, any_order)
+    piece, values = reader.members(tool.parameters, "")
+    return CallArguments(Inner(ComposedGuide(piece, spelling.vocabulary, limits=limits)), values)
 
 
 def _followed(root: dict[str, Any]) -> dict[str, Any]:
@@ -95,69 +103,131 @@ def _followed(root: dict[str, Any]) -> dict[str, Any]:
     return {**cast("Mapping[str, Any]", target), **beside}
 
 
-def _properties(tool: Tool) -> tuple[dict[str, Any], frozenset[str]]:
-    """The schemas of parameters by their names, and those that must be there."""
-    root = tool.parameters
-    together = next((name for name in TOGETHER if name in root), None)
-    if together is not None and tool.strict:
-        raise ToolError(
-            "parameters are written one by one in this form, and cannot be held to what is said of all of them "
-            "together; leave it out, set strict to false, or choose a form that writes arguments as JSON",
-            f"{tool.pointer}/{together}",
-        )
-    given = root.get("properties", {})
-    if not isinstance(given, Mapping):
-        raise ToolError("properties are an object of schemas", f"{tool.pointer}/properties")
-    wanted = root.get("required", [])
-    if not isinstance(wanted, list) or not all(isinstance(each, str) for each in cast("list[Any]", wanted)):
-        raise ToolError("a list of names", f"{tool.pointer}/required")
-    properties = dict(cast("Mapping[str, Any]", given))
-    for name in cast("list[str]", wanted):
-        properties.setdefault(name, root.get("additionalProperties", True))
-    return properties, frozenset(cast("list[str]", wanted))
-
-
 class _Values:
-    """How the values of a tool's parameters are written."""
+    """Values of a tool's parameters, and of what is within them where a form writes that one by one."""
 
-    def __init__(self, tool: Tool, form: Parameters, spelling: Spelling, limits: Limits | None) -> None:
-        self._tool, self._form, self._spelling, self._limits = tool, form, spelling, limits
+    def __init__(
+        self, tool: Tool, form: Parameters, spelling: Spelling, limits: Limits | None, any_order: bool
+    ) -> None:
+        self._root = _followed(tool.parameters)
+        self._tool, self._spelling = replace(tool, parameters=self._root), spelling
+        self._form, self._limits, self._any_order = _with_token(form, spelling), limits, any_order
 
-    def value(self, name: str) -> ParameterValue:
-        """The way in which the value of a parameter is written."""
-        root = self._tool.parameters
-        inside = name in root.get("properties", {})
-        path = f"properties/{name.replace('~', '~0').replace('/', '~1')}" if inside else "additionalProperties"
-        schema = root.get("properties", {}).get(name, root.get("additionalProperties", True))
+    def members(self, schema: Mapping[str, Any], path: str) -> tuple[Piece, dict[str, ParameterValue]]:
+        """The members of an object, one by one, and how the value of each is written. path: of the schema"""
+        schema, form = (self._root if not path else schema), self._form
+        properties, required = self._properties(schema, path)
+        values: dict[str, ParameterValue] = {}
+        items: list[Piece] = []
+        for name, inner in properties.items():
+            if any(mark in name for mark in (form.behind_name[:1], form.before[:1], "\n")):
+                said = f"the form writes names plainly, and cannot write {name!r}"
+                raise ToolError(said, self._at(path, "properties"))
+            within = "additionalProperties"
+            if name in schema.get("properties", {}):
+                within = f"properties/{name.replace('~', '~0').replace('/', '~1')}"
+            values[name], piece = self._value((form.before, name), inner, f"{path}/{within}".lstrip("/"))
+            items.append(piece)
+        if self._any_order:
+            return AnyOrder(tuple(items), tuple(name in required for name in properties)), values
+        named = zip(properties, items, strict=True)
+        return InOrder(tuple(item if name in required else perhaps(item) for name, item in named)), values
+
+    def _properties(self, schema: Mapping[str, Any], path: str) -> tuple[dict[str, Any], frozenset[str]]:
+        """The schemas of members by their names, and those that must be there."""
+        self._check_together(schema, TOGETHER, path)
+        given = schema.get("properties", {})
+        if not isinstance(given, Mapping):
+            raise ToolError("properties are an object of schemas", self._at(path, "properties"))
+        wanted = schema.get("required", [])
+        if not isinstance(wanted, list) or not all(isinstance(each, str) for each in cast("list[Any]", wanted)):
+            raise ToolError("a list of names", self._at(path, "required"))
+        properties = dict(cast("Mapping[str, Any]", given))
+        for name in cast("list[str]", wanted):
+            properties.setdefault(name, schema.get("additionalProperties", True))
+        return properties, frozenset(cast("list[str]", wanted))
+
+    def _check_together(self, schema: Mapping[str, Any], names: Iterable[str], path: str) -> None:
+        """Raise ToolError for a keyword on all members or items together."""
+        together = next((name for name in names if name in schema), None)
+        if together is not None and self._tool.strict:
+            raise ToolError(
+                "parameters are written one by one in this form, and cannot be held to what is said of all of them "
+                "together; leave it out, set strict to false, or choose a form that writes arguments as JSON",
+                self._at(path, together),
+            )
+
+    def _at(self, *path: str) -> str:
+        return "/".join(filter(None, (self._tool.pointer, *path)))
+
+    def _value(self, lead: tuple[str, ...], schema: Any, path: str) -> tuple[ParameterValue, Piece]:
+        """The way in which a value is written, and all of it, from a lead to its end."""
         narrowed = self._alone(schema) or {"$ref": f"{ROOT}#/{_percent(path)}"}
         normal = self._meaning(narrowed, path)
-        text = self._as_text(normal.strings, path)
-        if text is None:
-            return ParameterValue(self._json(narrowed, path), None)
-        others = _other_kinds(normal)
-        return ParameterValue(self._json({"allOf": [narrowed], "type": others}, path) if others else None, text)
+        text, kinds = self._as_text(normal.strings, path), _other_kinds(normal)
+        ways: list[Piece] = []
+        if self._form.item:
+            ways += self._nested(lead, schema, path, kinds)
+            kinds = [kind for kind in kinds if kind not in ("array", "object")]
+        if text is None and normal.strings:
+            kinds.append("string")
+        whole = narrowed if text is None and not self._form.item else {"allOf": [narrowed], "type": kinds}
+        value = ParameterValue(self._json(whole, path) if kinds else None, text)
+        ways += self._ways(lead, value, narrowed, kinds, path)
+        if not ways:
+            raise ToolError("the form has no way to write such values", self._at(path))
+        return value, ways[0] if len(ways) == 1 else OneOf(tuple(ways))
 
     def _alone(self, schema: Any) -> dict[str, Any] | None:
         """A schema that refers to no other, without what only describes it: many parameters have the same."""
         if not isinstance(schema, Mapping) or _refers(schema):
             return None
         given = cast("Mapping[str, Any]", schema)
-        dialect = {"$schema": self._tool.parameters["$schema"]} if "$schema" in self._tool.parameters else {}
+        dialect = {"$schema": self._root["$schema"]} if "$schema" in self._root else {}
         return {**{name: value for name, value in given.items() if name not in DESCRIBING}, **dialect}
 
-    def ways(self, name: str, value: ParameterValue) -> Iterator[Piece]:
-        """How a parameter may be written, from what stands before its name to its end."""
+    def _ways(
+        self, lead: tuple[str, ...], value: ParameterValue, narrowed: dict[str, Any], kinds: list[str], path: str
+    ) -> Iterator[Piece]:
+        """Values as JSON, and as they are."""
         form = self._form
         end, behind = self._spelling.marker(form.end), self._spelling.fixed(form.behind)
         line = Fixed(("\n",)) if form.own_line else NOTHING
-        if value.as_json is not None:
-            before = self._spelling.fixed(form.before, name, form.behind_name)
-            yield InOrder((before, Inner(value.as_json), line, Fixed((end,)), behind))
-        before = self._spelling.fixed(form.before, name, form.behind_text or form.behind_name)
+        typed = [(form.behind_name, value.as_json)]
+        if form.types:
+            several = [(kind, written) for kind, written in form.types if kind in kinds]
+            guides = [self._json({"allOf": [narrowed], "type": kind}, path) for kind, _ in several]
+            heads = [form.behind_name.replace(TYPE, written) for _, written in several]
+            typed = list(zip(heads, guides, strict=True))
+        for head, guide in typed:
+            if guide is not None:
+                yield InOrder((self._head(lead, head), Inner(guide), line, Fixed((end,)), behind))
+        before = self._head(lead, form.behind_text or form.behind_name)
         if isinstance(value.as_text, Free):
             yield InOrder((before, Free(((end, behind),))))
         elif value.as_text is not None:
             yield InOrder((before, value.as_text, line, Fixed((end,)), behind))
+
+    def _head(self, lead: tuple[str, ...], behind: str) -> Fixed:
+        """All before a value. behind: the text behind a name, of which an item has no end of the name"""
+        return self._spelling.fixed(*lead, behind if len(lead) > 1 else behind.removeprefix('"'))
+
+    def _nested(self, lead: tuple[str, ...], schema: Any, path: str, kinds: list[str]) -> Iterator[Piece]:
+        """Objects and arrays whose members and items are written one by one, as far as their schemas name these."""
+        form = self._form
+        given: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+        if "$ref" in given:
+            raise ToolError("the form writes objects and arrays one by one, and follows no references", self._at(path))
+        end = (Fixed((self._spelling.marker(form.end),)), self._spelling.fixed(form.behind))
+        if "object" in kinds and "properties" in given:
+            members, _ = self.members(given, path)
+            yield InOrder((self._head(lead, form.behind_dict), members, *end))
+        if "array" in kinds and isinstance(given.get("items"), Mapping):
+            self._check_together(given, (*TOGETHER, *ITEMS_TOGETHER), path)
+            _, item = self._value((form.item,), given["items"], f"{path}/items")
+            least, most = int(given.get("minItems", 0)), given.get("maxItems")
+            items: Piece = NOTHING if most == 0 else Several(item, NOTHING, least or 1, most and int(most))
+            yield InOrder((self._head(lead, form.behind_list), items if least else perhaps(items), *end))
 
     def _json(self, schema: dict[str, Any], path: str) -> JSONGuide:
         return _json_guide(self._tool, schema, self._spelling.vocabulary, self._limits, self._resources(schema), path)
@@ -168,7 +238,7 @@ class _Values:
             return meaning_of(schema, self._resources(schema), WRITTEN, unenforced, self._limits)
 
     def _resources(self, schema: dict[str, Any]) -> dict[str, Any]:
-        return {ROOT: self._tool.parameters} if _refers(schema) else {}
+        return {ROOT: self._root} if _refers(schema) else {}
 
     def _as_text(self, cases: tuple[String, ...], path: str) -> Piece | None:
         """Strings as they are; None where there are none, or one of a list is such that it must be written as JSON."""
@@ -186,10 +256,14 @@ class _Values:
                 return Inner(RegularGuide(texts, self._spelling.vocabulary))
         except (LanguageError, LimitError) as error:
             if self._tool.strict:
-                raise ToolError(
-                    f"strings that this form cannot hold to it: {error}", f"{self._tool.pointer}/{path}"
-                ) from error
+                raise ToolError(f"strings that this form cannot hold to it: {error}", self._at(path)) from error
             return Free(((self._form.end, NOTHING),))
+
+
+def _with_token(form: Parameters, spelling: Spelling) -> Parameters:
+    """A form whose values end with a token, where its end begins with the text of one."""
+    text = next((text for text in spelling.tokens if form.end.startswith(text)), form.end)
+    return replace(form, end=text, behind=form.end.removeprefix(text) + form.behind)
 
 
 def _json_guide(
@@ -252,7 +326,12 @@ def _without_end(case: String, end: str) -> String:
     """The strings of a set that do not contain what ends a value."""
     if case.values is not None:
         return replace(case, values=frozenset(text for text in case.values if end not in text))
-    return replace(case, not_patterns=case.not_patterns | {_SPECIAL.sub(_ESCAPED, end)})
+    return replace(case, not_patterns=case.not_patterns | {literal_pattern(end)})
+
+
+def literal_pattern(text: str) -> str:
+    """The pattern, of JSON Schema and of Python, that matches a text alone."""
+    return _SPECIAL.sub(r"\\\1", text)
 
 
 def _refers(value: Any) -> bool:

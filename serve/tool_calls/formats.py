@@ -17,6 +17,7 @@ from ...tokenizers_adapter import Vocabulary
 from ...tokenizers_adapter.marked import with_markers
 
 NAME, JSON_NAME, IDENT, ARGUMENTS = "$name", "$json_name", "$id", "$arguments"
+TYPE = "$type"
 _PLACES = re.compile(r"(\$name|\$json_name|\$id|\$arguments)")
 
 
@@ -42,6 +43,10 @@ class Parameters:
     The value ends where `end` comes for the first time, but in a string of JSON.
     own_line: whether a line break before that is none of its own
     behind_text: what is behind the name of a string that is written as it is, where the form tells it from JSON
+    types: what stands in the place of TYPE in `behind_name`, by JSON types; of types that are not there values are
+        written otherwise. Where it is empty there is no such place
+    item: the text before an item of an array that is written one by one, and behind_dict and behind_list what is behind
+        the names of objects and arrays of which that is so; "" where both are JSON
     """
 
     before: str
@@ -50,6 +55,10 @@ class Parameters:
     behind: str
     own_line: bool = False
     behind_text: str = ""
+    types: tuple[tuple[str, str], ...] = ()
+    item: str = ""
+    behind_dict: str = ""
+    behind_list: str = ""
 
 
 @dataclass(frozen=True)

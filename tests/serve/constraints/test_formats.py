@@ -7,6 +7,7 @@ values, ours either the line breaks of the models' templates or none.
 from __future__ import annotations
 
 import json
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -25,6 +26,18 @@ SCHEMA = {
     "additionalProperties": False,
 }
 JSON = {"type": "json_schema", "json_schema": SCHEMA}
+KINDS = {
+    "type": "object",
+    "properties": {
+        "s": {"type": "string"},
+        "u": {"type": ["integer", "string"]},
+        "o": {"type": "object", "properties": {"x": {"type": "string"}, "y": {"type": "null"}}, "required": ["x"]},
+        "a": {"type": "array", "items": {"enum": ["A", "B"]}, "minItems": 1, "maxItems": 2},
+    },
+    "required": ["s"],
+}
+TEXTUAL = {"type": "json_schema", "json_schema": {"type": "array", "items": {"type": "string"}}}
+XML = {"type": "json_schema", "json_schema": KINDS}
 ANY = {"type": "any_text"}
 
 
@@ -92,8 +105,48 @@ FORMATS: dict[str, dict[str, Any]] = {
     "qwen before": {"type": "qwen_xml_parameter", "json_schema": SCHEMA},
     "minimax": {**JSON, "style": "minimax_xml"},
     "glm": {**JSON, "style": "glm_xml"},
+    "repeat often": {"type": "repeat", "min": 2, "max": 5000, "content": const("ab")},
+    "repeat what may be empty": {"type": "repeat", "min": 2, "max": 2, "content": {"type": "optional", "content": AB}},
+    "repeat never": sequence({"type": "repeat", "min": 0, "max": 0, "content": AB}, const("c")),
+    "json without": {**TEXTUAL, "excludes": ["zz", ".q", "世"]},
+    "deepseek": {**XML, "style": "deepseek_xml"},
+    "deepseek 4.1": {**XML, "style": "deepseek_v4_1_xml"},
+    "kimi": {**XML, "style": "kimi_k3_xml"},
+    "cohere": {**XML, "style": "cohere_xml"},
 }  # fmt: skip
 CALL = '<f=g>{"a": 1}</f>'
+
+
+def written(style: str, name: str, kind: str, value: str) -> str:
+    """A parameter as a style has it."""
+    is_text = str(kind == "string").lower()
+    cohere = {"string": "raw", "object": "dict", "array": "list"}.get(kind, "json")
+    return {
+        "deepseek_xml": f'<｜DSML｜parameter name="{name}" string="{is_text}">{value}</｜DSML｜parameter>',
+        "deepseek_v4_1_xml": f'<｜DSML｜ parameter name="{name}" string="{is_text}">{value}</｜DSML｜ parameter>',
+        "kimi_k3_xml": f'<|open|>argument key="{name}" type="{kind}"<|sep|>{value}<|close|>argument<|sep|>',
+        "cohere_xml": f'<cofl:value name="{name}" type="{cohere}">{value}</cofl:value>',
+    }[style]
+
+
+def nested(style: str) -> dict[str, str]:
+    """Values of "o" and "a"."""
+    if style != "cohere_xml":
+        return {"o": '{"x": "q"}', "a": '["A", "B"]'}
+    items = "".join(f'<cofl:value type="raw">{each}</cofl:value>' for each in "AB")
+    return {"o": written(style, "x", "string", "q"), "a": items}
+
+
+STYLED = ("deepseek_xml", "deepseek_v4_1_xml", "kimi_k3_xml", "cohere_xml")
+XML_TEXTS = [
+    text
+    for style in STYLED
+    for s in [written(style, "s", "string", "<q>")]
+    for u in [written(style, "u", "number", "12"), written(style, "u", "string", "12")]
+    for o in [written(style, "o", "object", nested(style)["o"])]
+    for a in [written(style, "a", "array", nested(style)["a"])]
+    for text in (s, s + u, s + u + o + a, s + a, s + o, u + s, s + s, u, s + written(style, "a", "array", ""))
+]
 TEXTS = [
     *("", "hello", "x", "xqy", 'x{"a": 1}y', "<a>q</a>", "<a>q</b>", "<a>q</a></a>", "<a>xq</a>", "<a>x</a>", CALL),
     *(f"q {CALL} c<f=h>zz</f>", "<f=h></f>", "<t>q<f=h>q</f>q</t>", "<t>q</t>", "<f=h>q</f>y", "qy", "yy", "世世世"),
@@ -106,6 +159,8 @@ TEXTS = [
     '<parameter name="a">1</parameter><parameter name="b">q</parameter>',
     '<parameter name="a">1</parameter>\n<parameter name="b">q</parameter>\n',
     "<arg_key>a</arg_key><arg_value>1</arg_value><arg_key>b</arg_key><arg_value>q</arg_value>",
+    *("c", '["zz"]', '["z"]', '["", "z", "q"]', '["a.q"]', '["aq"]', '["世"]', '["界"]'),
+    *XML_TEXTS,
 ]
 PARTS = [
     *("x", "y", "ab", "c", '{"a": 1}', "<f=g>", "<f=h>", "</f>", "<f=", "<a>", "</a>", "<b>", "</b>", ",", "</t>"),
@@ -149,6 +204,78 @@ def test_texts_that_both_accept(peer: Any, name: str) -> None:
     assert accepted >= ACCEPTED.get(name, 1)
 
 
+def read(guide: Guide, text: str) -> bool:
+    return accepts(guide, list(text.encode()))
+
+
+def test_free_text_of_a_length_without_some_texts() -> None:
+    """XGrammar counts bytes here, against its own description."""
+    guide = guide_of(tag("<a>", {**ANY, "max_chars": 3, "excludes": ["zz", "世x", "."]}, "</a>"))
+    for text in ("", "zxz", "世世世", "世世x", "zz", "xzz", "z.z", "xxxx", "z"):
+        wanted = len(text) <= 3 and not any(each in text for each in ("zz", "世x", "."))
+        assert read(guide, f"<a>{text}</a>") == wanted, text
+
+
+def test_json_without_some_texts() -> None:
+    schema = {
+        "$defs": {"t": {"type": ["string", "array", "object"], "items": {"$ref": "#/$defs/t"}}},
+        "$ref": "#/$defs/t",
+    }
+    excluded = ("zz", 'a"', "$")
+    guide = guide_of({"type": "json_schema", "json_schema": schema, "excludes": list(excluded)})
+
+    def texts(value: Any) -> list[str]:
+        if isinstance(value, dict):
+            return [*value, *texts(list(value.values()))]
+        return [text for each in value for text in texts(each)] if isinstance(value, list) else [str(value)]
+
+    for value in [
+        *(
+            "zz",
+            "z",
+            'a"',
+            "a",
+            ["q", ["zz"]],
+            {"zz": 1},
+            {"z": ["a$"]},
+            {"z": [1, None, "b"]},
+            {"z": {"a": "zza"}},
+            {},
+        ),
+        *({'a"b': True}, ["$", "a"], [[[]]], [{"a": {"a": ["zaz"]}}]),
+    ]:
+        wanted = not any(each in text for text in texts(value) for each in excluded)
+        assert read(guide, json.dumps(value)) == wanted, value
+
+
+@pytest.mark.parametrize("style", ["qwen_xml", "glm_xml", "deepseek_xml", "cohere_xml"])
+def test_parameters_in_any_order(style: str) -> None:
+    names = "abcde"
+    schema = {"type": "object", "properties": {each: {"type": "boolean"} for each in names}, "required": ["b", "d"]}
+    guide = guide_of({"type": "json_schema", "json_schema": schema, "style": style, "any_order": True})
+    heads = {
+        "qwen_xml": "<parameter={}>true</parameter>",
+        "glm_xml": "<arg_key>{}</arg_key><arg_value>true</arg_value>",
+    }
+    head = heads.get(style) or written(style, "{}", "boolean", "true")
+    for count in range(6):
+        for order in product(names, repeat=min(count, 4)):
+            chosen = [*order, *"e" * (count - len(order))]
+            text = "".join(head.format(each) for each in chosen)
+            assert read(guide, text) == (len({*chosen}) == len(chosen) and {"b", "d"} <= {*chosen}), chosen
+
+
+def test_styles_of_special_tokens() -> None:
+    """Markers that are special tokens of the model are these tokens, and the same letters as text are text."""
+    model = Model(("<|open|>", "<|sep|>", "<|close|>"))
+    guide = guide_of({**XML, "style": "kimi_k3_xml"}, model)
+    begin, sep, close = 257, 258, 259
+    value = [*b"a<|close|>b"]
+    text = [begin, *b'argument key="s" type="string"', sep, *value, close, *b"argument", sep]
+    assert accepts(guide, text)
+    assert not accepts(guide, [*b'<|open|>argument key="s" type="string"<|sep|>a<|close|>argument<|sep|>'])
+
+
 def test_tokens() -> None:
     """Markers that are special tokens, by number or text; nothing spells them."""
     model = Model(("<call>", "</call>", "<other>"))
@@ -178,8 +305,8 @@ def test_tokens() -> None:
         ({"type": "const_string"}, "format.value", "a text"),
         ({**ANY, "max_tokens": 3}, "format.max_tokens", "give max_chars"),
         ({**ANY, "most": 3}, "format.most", "unknown field"),
-        ({**JSON, "style": "cohere_xml"}, "format.style", "qwen_xml, minimax_xml, glm_xml"),
-        ({**JSON, "excludes": ["a"]}, "format.excludes", "not supported"),
+        ({**JSON, "style": "xml"}, "format.style", "qwen_xml, minimax_xml, glm_xml"),
+        ({**JSON, "style": "glm_xml", "excludes": ["a"]}, "format.excludes", "say in a pattern"),
         ({"type": "json_schema", "json_schema": {"type": "what"}}, "format.json_schema", "what"),
         (sequence(ANY, {"type": "regex", "pattern": "("}), "format.elements.1.pattern", "never closed"),
         (tag("<a>", ANY, []), "format.end", "a text, a list"),
