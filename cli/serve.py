@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LOCAL = ("localhost",)
 SWITCH_SECONDS = 5e-4
 """So long a thread keeps the interpreter where another one wants it."""
-EXTRA = "starlette, uvicorn, pydantic and prometheus_client are needed: pip install 'trellm[serve]'"
+NEEDED = ("starlette", "uvicorn", "httptools", "pydantic", "prometheus_client")
 
 
 def _is_local(host: str) -> bool:
@@ -168,9 +168,9 @@ def serve(
         from ..serve.server import listen, run
         from ..serve.settings import Settings, keys_of
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "pydantic", "prometheus_client"):
+        if (error.name or "").partition(".")[0] not in NEEDED:
             raise
-        raise click.UsageError(f"{error.name} is absent; {EXTRA}") from None
+        raise click.UsageError(f"{error.name} is absent; a server needs it: pip install 'trellm[serve]'") from None
     from ..guides.limits import Limits
 
     check_model(model, loading)
