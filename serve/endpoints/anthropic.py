@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...engine.results import Generation
-from ..bodies import derived, read
+from ..bodies import derived
 from ..generation import GenerationRequest, message_of
 from ..requests.anthropic import CountRequest, MessagesRequest
 from ..requests.chat import ChatRequest
@@ -24,10 +24,8 @@ Told = tuple[str, dict[str, Any]]
 """The type of an event, and its fields."""
 
 
-async def messages(request: Request) -> Response:
-    """Answer a chat in blocks, at once or event by event."""
-    service: Service = request.app.state.service
-    asked = await read(request, MessagesRequest, service.settings.body_bytes)
+async def messages(request: Request, service: Service, asked: MessagesRequest) -> Response:
+    """Answer a chat as Anthropic's API does, at once or event by event."""
     chat = await derived(request, asked.chat)
     beginning = begin_chat(request, chat)
     if asked.stream:
@@ -37,10 +35,8 @@ async def messages(request: Request) -> Response:
     return Answer(_head(begun) | said | {"usage": _usage(begun)})
 
 
-async def count(request: Request) -> Response:
-    """How many tokens a chat has."""
-    service: Service = request.app.state.service
-    asked = await read(request, CountRequest, service.settings.body_bytes)
+async def count(request: Request, service: Service, asked: CountRequest) -> Response:
+    """Count the tokens of a chat, as Anthropic's API does."""
     service.check(asked.model)
     chat = await derived(request, asked.chat)
     ids = await service.chat_ids(chat.chat(), chat.listed_tools(), chat.template_options, is_verbatim=True)

@@ -17,7 +17,6 @@ from ...engine.handle import Piece
 from ...engine.options import Options
 from ...engine.results import Generation
 from ...errors import OptionError, TrellmError
-from ..bodies import read
 from ..constraints.compiler import weight
 from ..constraints.constraint import ConstraintSpec
 from ..errors import ApiError, of_request, param_of
@@ -251,10 +250,8 @@ def begin_chat(request: Request, asked: ChatRequest) -> Beginning:
     return partial(begin, request, asked, 1, ("messages",), prepare)
 
 
-async def chat(request: Request) -> Response:
-    """Answer a chat, at once or piece by piece."""
-    service: Service = request.app.state.service
-    asked = await read(request, ChatRequest, service.settings.body_bytes)
+async def chat(request: Request, service: Service, asked: ChatRequest) -> Response:
+    """Answer a chat; with stream: true as server-sent events."""
     return await answered(request, begin_chat(request, asked), _head, _choice, _stream if asked.stream else None)
 
 

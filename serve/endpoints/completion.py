@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from ...engine.handle import Piece
 from ...engine.results import Generation
-from ..bodies import read
 from ..constraints.constraint import ConstraintSpec
 from ..errors import ApiError
 from ..generation import REASONS, Beginning, GenerationRequest, Prepared, begin
@@ -22,10 +21,8 @@ from .describing import described
 from .scores import Offsets, of_completion, of_prompt, scores_in, scores_of
 
 
-async def completion(request: Request) -> Response:
-    """Continue texts, at once or piece by piece."""
-    service: Service = request.app.state.service
-    asked = await read(request, CompletionRequest, service.settings.body_bytes)
+async def completion(request: Request, service: Service, asked: CompletionRequest) -> Response:
+    """Continue texts; with stream: true as server-sent events."""
     beginning = begin_text(request, asked)
     if asked.told is not None:
         return await _best(request, beginning, asked.told)

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...engine.results import Generation
-from ..bodies import derived, read
+from ..bodies import derived
 from ..errors import ApiError
 from ..generation import GenerationRequest
 from ..requests.fields import RequestBase
@@ -25,10 +25,8 @@ from .completion import begin_text
 from .scores import of_chat, scores_of
 
 
-async def llama(request: Request) -> Response:
-    """Continue texts as llama.cpp's /completion does."""
-    service: Service = request.app.state.service
-    asked = await read(request, LlamaRequest, service.settings.body_bytes)
+async def llama(request: Request, service: Service, asked: LlamaRequest) -> Response:
+    """Continue texts as llama.cpp's server does."""
     text = await derived(request, partial(asked.text, service.settings.name))
     if asked.stream:
         if len(text.prompts) > 1:
@@ -75,10 +73,8 @@ async def _llama_events(begun: GenerationRequest) -> AsyncIterator[bytes]:
         yield event(begun.failed(error).body)
 
 
-async def sglang(request: Request) -> Response:
-    """Continue texts as SGLang's /generate does."""
-    service: Service = request.app.state.service
-    asked = await read(request, SglangRequest, service.settings.body_bytes)
+async def sglang(request: Request, service: Service, asked: SglangRequest) -> Response:
+    """Continue texts as SGLang does."""
     text = await derived(request, partial(asked.texts, service.settings.name))
     if asked.stream:
         begun = await while_connected(request, begin_text(request, text)())
@@ -134,10 +130,8 @@ class DetokenizeRequest(RequestBase, title="Detokenize"):
     tokens: list[int] = Field(max_length=1 << 20, fail_fast=True)
 
 
-async def detokenize(request: Request) -> Response:
-    """The text of tokens; bytes that are none of UTF-8 are told as such."""
-    service: Service = request.app.state.service
-    asked = await read(request, DetokenizeRequest, service.settings.body_bytes)
+async def detokenize(request: Request, service: Service, asked: DetokenizeRequest) -> Response:
+    """Write tokens as text; bytes that are none of UTF-8 are told as such."""
     service.check(asked.model)
     vocabulary = service.model.vocabulary
     service.check_tokens(asked.tokens, ("tokens",))
@@ -150,12 +144,12 @@ async def detokenize(request: Request) -> Response:
 
 
 async def told_version(request: Request) -> Response:
-    """The version of the server."""
+    """Tell the version of the server."""
     return Answer({"version": version("trellm")})
 
 
 async def props(request: Request) -> Response:
-    """What llama.cpp's server says of itself, as far as there is the same here."""
+    """Tell what the server is, as llama.cpp's does, as far as there is the same here."""
     service: Service = request.app.state.service
     said: dict[str, Any] = {
         "default_generation_settings": {"n_ctx": service.model.context, "params": {}},

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from ...engine.handle import Piece
 from ...engine.results import Generation
-from ..bodies import derived, read
+from ..bodies import derived
 from ..generation import Beginning, GenerationRequest, message_of
 from ..requests.chat import ChatRequest
 from ..requests.ollama import LATEST, OllamaChat, OllamaGenerate, OllamaName
@@ -28,19 +28,15 @@ from .scores import of_chat, scores_in, scores_of
 LINES = "application/x-ndjson"
 
 
-async def chat(request: Request) -> Response:
-    """Answer a chat."""
-    service: Service = request.app.state.service
-    asked = await read(request, OllamaChat, service.settings.body_bytes)
+async def chat(request: Request, service: Service, asked: OllamaChat) -> Response:
+    """Answer a chat as Ollama does."""
     if not asked.messages:
         return _loaded(service, asked.model, {"message": {"role": "assistant", "content": ""}})
     return await _answer(request, await derived(request, asked.chat), "message")
 
 
-async def generate(request: Request) -> Response:
-    """Answer what a user says, or continue a text."""
-    service: Service = request.app.state.service
-    asked = await read(request, OllamaGenerate, service.settings.body_bytes)
+async def generate(request: Request, service: Service, asked: OllamaGenerate) -> Response:
+    """Answer what a user says as Ollama does, or continue a text."""
     if not asked.prompt:
         return _loaded(service, asked.model, {"response": ""})
     if not asked.raw:
@@ -165,13 +161,13 @@ def _loaded(service: Service, name: str, said: dict[str, Any]) -> Response:
 
 
 async def tags(request: Request) -> Response:
-    """The one model, under its names."""
+    """List the model under its names, as Ollama does."""
     service: Service = request.app.state.service
     return Answer({"models": [_model(service, name) for name in service.settings.names]})
 
 
 async def running(request: Request) -> Response:
-    """The same: it is in memory as long as the server runs."""
+    """List the model as Ollama lists those in memory, where it is as long as the server runs."""
     service: Service = request.app.state.service
     return Answer({"models": [_model(service, service.settings.name) | {"size_vram": 0}]})
 
@@ -198,10 +194,8 @@ def _details() -> dict[str, Any]:
     }
 
 
-async def show(request: Request) -> Response:
-    """What the model can do."""
-    service: Service = request.app.state.service
-    asked = await read(request, OllamaName, service.settings.body_bytes)
+async def show(request: Request, service: Service, asked: OllamaName) -> Response:
+    """Tell what the model can do, as Ollama does."""
     service.check((asked.model or asked.name or "").removesuffix(LATEST))
     thinks = ["thinking"] if service.form.thinks else []
     return Answer(

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ...engine.decode.randomness import fresh_bits
 from ...engine.results import Generation
 from ..bodies import LARGE as LARGE_BODY
-from ..bodies import derived, read
+from ..bodies import derived
 from ..generation import REASONS, GenerationRequest, message_of
 from ..requests.responses import ResponsesRequest
 from ..service import Service
@@ -127,10 +127,8 @@ class ResponseItems:
         return "response.output_item.added", {"output_index": len(self.found) - 1, "item": shown}
 
 
-async def responses(request: Request) -> Response:
-    """Answer, at once or event by event."""
-    service: Service = request.app.state.service
-    asked = await read(request, ResponsesRequest, service.settings.body_bytes)
+async def responses(request: Request, service: Service, asked: ResponsesRequest) -> Response:
+    """Answer in items; with stream: true as server-sent events."""
     before: list[dict[str, Any]] = []
     if asked.previous_response_id is not None:
         conversation = service.responses.conversation(asked.previous_response_id)
@@ -163,7 +161,7 @@ def _keep(service: Service, asked: ResponsesRequest, before: list[dict[str, Any]
 
 
 async def kept(request: Request) -> Response:
-    """A response that was kept; with DELETE it is kept no longer."""
+    """Answer with a response that was kept; with DELETE keep it no longer."""
     service: Service = request.app.state.service
     key = str(request.path_params["key"])
     if request.method != "DELETE":

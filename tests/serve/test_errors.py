@@ -262,7 +262,20 @@ def test_the_document_describes_the_fields(server: Running) -> None:
     document = server.http.get("/openapi.json").json()
     fields = document["components"]["schemas"]["Chat"]["properties"]
     assert {"messages", "response_format", "structured_outputs", "trellm", "stop"} <= fields.keys()
-    assert "/v1/completions" in document["paths"]
+    shape = document["paths"]["/api/show"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert shape == {"$ref": "#/components/schemas/OllamaName"}
+    (key,) = document["paths"]["/v1/responses/{key}"]["delete"]["parameters"]
+    assert (key["name"], key["in"], key["required"]) == ("key", "path", True)
+
+
+def test_the_document_has_every_address_of_the_page(server: Running) -> None:
+    paths = server.http.get("/openapi.json").json()["paths"]
+    page = (Path(trellm.__file__).parent / "docs" / "serve.md").read_text(encoding="utf-8")
+    table = page.partition("## What it answers")[2].partition("\n\n## ")[0].split("\n\nIn all of these")[0]
+    rows = [row.split("|")[1] for row in table.splitlines() if row.startswith(("| `GET", "| `POST"))]
+    told = {re.sub(r"\{\w+\}", "{}", path) for row in rows for path in re.findall(r"/[\w/{}.]*", row)}
+    assert len(told) > 20 and not told - {re.sub(r"\{\w+\}", "{}", path) for path in paths}
+    assert all(said["summary"] for methods in paths.values() for said in methods.values())
 
 
 def test_what_only_callers_of_python_can_set_is_not_named(server: Running) -> None:
