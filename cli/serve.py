@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import re
 import sys
 from collections.abc import Generator
@@ -192,14 +191,13 @@ def serve(
         compile_seconds=compile_seconds,
         drain_seconds=drain_seconds,
         otlp_traces_endpoint=otlp_traces_endpoint,
+        access_log=access_log,
     )
     if ray:
         reserved = 1 if cpus is None else cpus, gpus or 0
         return _by_ray(model, settings, host, port, replicas or 1, reserved, memory, loading)
     if any(each is not None for each in (replicas, cpus, gpus)):
         raise click.UsageError("--replicas, --cpus and --gpus are for replicas of Ray; add --ray")
-    if access_log:
-        _log_access()
     listening = listen(host, port)
     warm(lambda name, seconds: None)
     loaded = load_model(model, loading)
@@ -212,16 +210,6 @@ def serve(
         except KeyboardInterrupt:  # of either signal, once all that ran is done
             return end.code
     return 0
-
-
-def _log_access() -> None:
-    """Write the lines of the logger of requests, whoever else listens to it."""
-    from ..serve.guard import ACCESS
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    ACCESS.setLevel(logging.INFO)
-    ACCESS.addHandler(handler)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from .endpoints.completion import completion
 from .endpoints.embeddings import embeddings, rerank
 from .endpoints.responses import kept, responses
 from .errors import INVALID, ApiError, of_any
-from .guard import Guard
+from .guard import Guard, write_access_log
 from .openapi import BodyRoute, openapi
 from .requests.anthropic import CountRequest, MessagesRequest
 from .requests.chat import ChatRequest, CompletionRequest
@@ -78,6 +78,8 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
     """
     chosen = Settings() if settings is None else settings
     metrics = Metrics()
+    if chosen.access_log:
+        write_access_log()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
