@@ -371,6 +371,7 @@ def goals_in(fields: list[GoalField] | None) -> tuple[Goal, ...]:
 Schema = dict[str, Any] | bool
 SchemaText = dict[str, Any] | bool | str
 Choices = Annotated[list[str], Field(min_length=1, max_length=65536, fail_fast=True)]
+Words = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=65536, fail_fast=True)]
 _OBJECT = {"type": "object"}
 
 
@@ -516,7 +517,7 @@ class ConstraintFields(RequestBase):
     guided_regex: str | None = None
     guided_choice: Choices | None = None
     guided_grammar: str | None = None
-    bad_words: Choices | None = None
+    bad_words: Words | None = None
     regex: str | None = None
     ebnf: str | None = None
     json_schema: SchemaText | None = None

@@ -318,9 +318,27 @@ def test_limits_are_named_as_the_server_has_them() -> None:
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"tools": 1}},
          "chat_template_kwargs", "an option of its own"),
         ("/v1/responses", {"input": "a", "stop": "b"}, "stop", "no stop strings"),
+        (TEXT, {"prompt": "a", "bad_words": ["b", ""]}, "bad_words[1]", "bad_words[1]='': string should have at least"),
+        (TEXT, {"prompt": "a", "regex": "[a-z]+", "allowed_token_ids": [5]}, "allowed_token_ids",
+         "allowed_token_ids: at step 0 of prompt 0 every token that the constraint"),
+        (TEXT, {"prompt": "a", "trellm": {"frame": ["", ""]}}, "trellm.frame", "trellm.frame of '' and '': a text"),
+        (TEXT, {"prompt": "a", "regex": "a", "trellm": {"frame": ["", ""]}}, "trellm.frame", "trellm.frame of"),
+        (TEXT, {"prompt": "a", "regex": "[a-z]+", "trellm": {"frame": ["a", "z"]}}, "trellm.frame", "mark 'z'"),
+        (TEXT, {"prompt": "a", "trellm": {"frame": "sentence"}}, "trellm.frame", "not for free text"),
+        (TEXT, {"prompt": "a", "regex": "frame=(", "trellm": {"frame": ["a", ""]}}, "regex", "frame=("),
+        (TEXT, {"prompt": "a", "regex": "a", "trellm": {"fields": True, "beams": 2}}, "trellm.fields",
+         "trellm.fields with trellm.beams: tokens are scored as they are chosen; leave trellm.beams out"),
+        (TEXT, {"prompt": "a", "regex": "a+", "trellm": {"fields": True, "include": ["aa"]}}, "trellm.fields",
+         "trellm.fields with trellm.include: what must be said"),
+        (TEXT, {"prompt": "a", "trellm": {"fields": True}}, "trellm.fields", "not for free text"),
+        (TEXT, {"prompt": "a", "prompt_logprobs": 1, "trellm": {"beams": 2}}, "prompt_logprobs",
+         "prompt_logprobs=1 with trellm.beams: leave trellm.beams out"),
+        (TEXT, {"prompt": [40, 41], "guided_json": {}, "trellm": {"describe": True}}, "prompt",
+         "trellm.describe writes the schema"),
     ],
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
 def test_what_is_named(server: Running, path: str, body: dict[str, Any], param: str | None, said: str) -> None:
     error = server.error(path, {"model": "small", **body})
     assert error["param"] == param and said in error["message"], error
+    assert not re.search(r"=True|Greedy\(|Sample\(|Beam\(|logit_bias|None", error["message"]), "words of Python"
