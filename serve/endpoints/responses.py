@@ -15,6 +15,7 @@ from ...engine.decode.randomness import fresh_bits
 from ...engine.results import Generation
 from ..bodies import LARGE as LARGE_BODY
 from ..bodies import derived
+from ..errors import ApiError, unsupported
 from ..generation import REASONS, GenerationRequest, message_of
 from ..requests.responses import ResponsesRequest
 from ..service import Service
@@ -164,6 +165,12 @@ async def kept(request: Request) -> Response:
     """Answer with a response that was kept; with DELETE keep it no longer."""
     service: Service = request.app.state.service
     key = str(request.path_params["key"])
+    for name, value in request.query_params.multi_items():
+        if name == "stream" and value != "false":
+            raise unsupported((name,), "what was kept is told whole")
+        if name != "stream":
+            said = f"unknown parameter {name[:200]!r} of the query: a response that was kept is told as it is"
+            raise ApiError(said, (name[:200],), code="unknown_parameter")
     if request.method != "DELETE":
         return Answer(service.responses.response(key))
     service.responses.forget(key)
