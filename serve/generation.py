@@ -30,7 +30,7 @@ from ..errors import BudgetError, TrellmError
 from .bodies import derived
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import Arrivals
-from .errors import ApiError, Place, of_any, of_constraint, of_request
+from .errors import ApiError, Names, Place, of_any, of_constraint, of_request
 from .requests.chat import ChatRequest, CompletionRequest
 from .requests.fields import ExtensionFields
 from .service import SHORT, Service, is_large
@@ -58,6 +58,7 @@ class GenerationRequest:
     prompt_tokens: of all prompts, each counted once; sizes: of each; arrivals: what becomes of the engine's handle
     prompt_scores: log-probabilities of a chat's prompt, written, which its answer has once
     key: of the answer; created: when, in seconds since 1970
+    names: of fields, for errors
     trace: of the request, where the server sends any; reasons: why texts ended; first_seconds: until the first piece
     """
 
@@ -80,6 +81,7 @@ class GenerationRequest:
     reasoning_tokens: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
     since: float = field(default_factory=time.perf_counter)
+    names: Names = ()
     trace: RequestTrace | None = None
     reasons: list[str] = field(default_factory=list[str])
     first_seconds: float | None = None
@@ -137,7 +139,7 @@ class GenerationRequest:
         """Count an error of a stream that is under way, and say what the client is told."""
         said = of_any(error)
         self.service.metrics.fail(said)
-        return said
+        return said.renamed(self.names)
 
     def end(self) -> None:
         """Give back what is held, however it ended."""
@@ -393,7 +395,7 @@ async def begin(
     kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
     texts = service.admit(prompts * asked.texts, place if prompts > 1 else ("n",))
     begun = GenerationRequest(service, asked, constraint, options, place, texts, f"{kind}-{fresh_bits(96):024x}")
-    begun.trace = getattr(request.state, "trace", None)
+    begun.names, begun.trace = getattr(request.state, "names", ()), getattr(request.state, "trace", None)
     try:
         begun.task, several, begun.plan = await prepare(constraint)
         begun.reach("constraint ready")

@@ -40,7 +40,7 @@ from ..tool_calls import (
     is_apart,
     tools_of,
 )
-from .answers import ChoiceStream, answered, extension_of, head_of, written
+from .answers import Stream, answered, choice_stream, extension_of, head_of, written
 from .describing import described
 from .scores import of_chat, of_prompt, scores_in, scores_of
 
@@ -284,7 +284,7 @@ def _ended(begun: GenerationRequest, finish: str) -> str:
     return "function_call" if finish == "tool_calls" and is_legacy(begun) else finish
 
 
-def _stream(begun: GenerationRequest) -> ChoiceStream:
+def _stream(begun: GenerationRequest) -> Stream:
     """The role, what is said, and why it ends."""
     reading, legacy = [begun.reader() for _ in range(begun.choices)], is_legacy(begun)
 
@@ -308,4 +308,4 @@ def _stream(begun: GenerationRequest) -> ChoiceStream:
             yield fields(index, {}, finish=finish) | extension_of(piece.result)
 
     first = [fields(index, {"role": "assistant", "content": ""}) for index in range(begun.choices)]
-    return ChoiceStream(first, choices)
+    return choice_stream(begun, _head(begun), first, choices)

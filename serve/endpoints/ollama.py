@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -20,7 +21,7 @@ from ..requests.ollama import LATEST, OllamaChat, OllamaGenerate, OllamaName
 from ..service import Service
 from ..tool_calls import AnswerReader, ContentDelta, ParsedMessage, ReasoningDelta
 from ..tool_calls.formats import template_of
-from .answers import Answer, EventStream, extension_of, while_connected, whole
+from .answers import Answer, Stream, extension_of, streamed, whole
 from .chat import begin_chat, finish_of
 from .completion import begin_text
 from .scores import of_chat, scores_in, scores_of
@@ -52,10 +53,7 @@ async def _answer(request: Request, chat: ChatRequest, name: str) -> Response:
 async def _run(request: Request, beginning: Beginning, name: str, *, streams: bool) -> Response:
     """The answer, at once or line by line. name: "message" or "response", what has the text"""
     if streams:
-        begun = await while_connected(request, beginning())
-        answer = EventStream(_lines(begun, name), begun.end)
-        answer.headers["Content-Type"] = LINES
-        return answer
+        return await streamed(request, beginning, partial(_stream, name), LINES)
 
     def make(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
         message = begun.read(result)
@@ -104,29 +102,28 @@ def _counted(begun: GenerationRequest) -> dict[str, Any]:
     }
 
 
-async def _lines(begun: GenerationRequest, name: str) -> AsyncIterator[bytes]:
-    """What comes, line by line, each call whole; or what went wrong on the way."""
+def _stream(name: str, begun: GenerationRequest) -> Stream:
+    """What comes, line by line, each call whole."""
     reader = begun.reader()
-    first = None
-    try:
-        async for pieces in begun.pieces():
-            first = time.perf_counter() if first is None else first
-            for piece in pieces:
-                for said in _new(begun, name, piece, reader):
-                    yield _line(said)
-                if piece.result is not None:
-                    message = message_of(reader, piece.result)
-                    calls = ParsedMessage("", None, message.calls)
-                    timed = {
-                        "prompt_eval_duration": int(1e9 * (first - begun.since)),
-                        "eval_duration": int(1e9 * (time.perf_counter() - first)),
-                    }
-                    if message.calls:
-                        yield _line(_said(begun, name, calls))
-                    end = _said(begun, name, ParsedMessage("", None, ()))
-                    yield _line(end | _last(begun, message, piece.result) | _counted(begun) | timed)
-    except Exception as error:  # what went wrong with this request is its own
-        yield _line(begun.failed(error).as_ollama())
+    first = math.inf
+
+    def lines(piece: Piece) -> bytes:
+        nonlocal first
+        first = min(first, time.perf_counter())
+        said = _new(begun, name, piece, reader)
+        if piece.result is not None:
+            message = message_of(reader, piece.result)
+            if message.calls:
+                said.append(_said(begun, name, ParsedMessage("", None, message.calls)))
+            timed = {
+                "prompt_eval_duration": int(1e9 * (first - begun.since)),
+                "eval_duration": int(1e9 * (time.perf_counter() - first)),
+            }
+            end = _said(begun, name, ParsedMessage("", None, ()))
+            said.append(end | _last(begun, message, piece.result) | _counted(begun) | timed)
+        return b"".join(map(_line, said))
+
+    return Stream(lines, failed=lambda error: _line(error.as_ollama()))
 
 
 def _new(begun: GenerationRequest, name: str, piece: Piece, reader: AnswerReader | None) -> list[dict[str, Any]]:
