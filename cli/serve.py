@@ -28,7 +28,7 @@ NEEDED = ("starlette", "uvicorn", "httptools", "pydantic", "prometheus_client")
 
 
 def _is_local(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Tell whether only this machine reaches an address."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -56,7 +56,7 @@ class JoiningTransport:
 
 
 class At(Enum):
-    """Where a client is: between requests, in the head of one, or behind that."""
+    """Place of a client: between requests, in the head of one, or behind that."""
 
     BETWEEN = 0
     HEAD = 1

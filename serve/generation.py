@@ -88,12 +88,12 @@ class GenerationRequest:
 
     @property
     def copies(self) -> int:
-        """How often each prompt is run: greedy texts are all the same, and are samples of nothing."""
+        """Number of runs of each prompt: greedy texts are all the same, and are samples of nothing."""
         return self.asked.texts if isinstance(self.options.search, Greedy) else 1
 
     @property
     def choices(self) -> int:
-        """How many texts the answer has."""
+        """Number of texts of the answer."""
         return len(self.prompts) * self.options.search.n
 
     @property
@@ -104,7 +104,7 @@ class GenerationRequest:
 
     @property
     def usage(self) -> dict[str, Any]:
-        """How many tokens there were so far, those that end texts not counted."""
+        """Numbers of tokens so far, those that end texts not counted."""
         total = self.prompt_tokens + self.output_tokens
         return {
             "prompt_tokens": self.prompt_tokens,
@@ -116,12 +116,12 @@ class GenerationRequest:
 
     @property
     def cut_at(self) -> int | None:
-        """How many tokens a chat's text has that its budget, or the context, cuts; None where none is cut."""
+        """Number of tokens of a chat's text that its budget, or the context, cuts; None where none is cut."""
         return self.requests[0].budget if self.constraint.is_free else None
 
     @property
     def cached_tokens(self) -> int:
-        """How many tokens of the prompts were in memory when the first text of each began."""
+        """Number of tokens of the prompts that were in memory when the first text of each began."""
         assert self.arrivals is not None
         least: dict[int, int] = {}
         for number, request in enumerate(self.requests):
@@ -219,7 +219,7 @@ class GenerationRequest:
         return [found[index] for index in sorted(found)]  # of beams there may be fewer
 
     def _made(self, make: Callable[[int, Generation[Any]], T], index: int, result: Generation[Any]) -> T:
-        """What comes of a text and its number, with fields where they were asked for."""
+        """Make what is told of a text and its number, with fields where they were asked for."""
         return make(index, result if self.scorer is None else self.scorer.scored(result, self.options))
 
     async def pieces(self) -> AsyncIterator[list[Piece]]:
@@ -413,7 +413,7 @@ async def begin(
 
 
 def _scored(begun: GenerationRequest) -> tuple[Task, FieldScorer]:
-    """What a request with fields runs. Raises ApiError."""
+    """The task of a request with fields, and what scores them. Raises ApiError."""
     place = ("trellm", "fields")
     if begun.asked.is_streamed:
         raise ApiError("fields are there at the end of a text only; leave out stream", ("stream",))

@@ -1,4 +1,4 @@
-"""Who may ask, and what may read the answers: checked before a request is looked at."""
+"""Checks of who may ask, and of what may read the answers, before a request is looked at."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SLACK = 1.25
 
 
 def prefix_of(body: bytes) -> str:
-    """How the text of a request begins, as far as it says where to go; "" where there is nothing to go by.
+    """The beginning of a request's text, as far as it says where to go; "" where there is nothing to go by.
 
     It is that of tools and instructions, then of the prompt, or of a chat up to the first answer, so that later turns
     go where the first one went.

@@ -134,7 +134,7 @@ def event(content: Any, name: str | None = None) -> bytes:
 
 @dataclass(frozen=True)
 class Stream:
-    """How the answer to a request is written as its texts come; each of these may write nothing.
+    """Writers of an answer whose texts are told as they come; each may write nothing.
 
     piece: a piece of a text, with its end where that has come; begin: what comes first; end: what comes when all texts
     have ended; failed: an error, in place of the rest

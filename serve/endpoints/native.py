@@ -1,4 +1,4 @@
-"""What llama.cpp and SGLang have of their own: texts in their words, tokens, and what the server is."""
+"""Endpoints of llama.cpp and SGLang alone: texts in their words, tokens, and what the server is."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def llama(request: Request, service: Service, asked: LlamaRequest) -> Resp
 
 
 def _llama_text(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
-    """What there is to say of a text that has ended."""
+    """The fields of a text that has ended."""
     kind = {"length": "limit", "stop": "word", "complete": "eos"}[result.finish_reason]
     said: dict[str, Any] = {"content": result.text, "tokens": list(result.token_ids), "stop": True, "stop_type": kind}
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)

@@ -93,7 +93,7 @@ def _last(begun: GenerationRequest, message: ParsedMessage, result: Generation[A
 
 
 def _counted(begun: GenerationRequest) -> dict[str, Any]:
-    """How many tokens there were, and how long it took, in nanoseconds."""
+    """Numbers of tokens, and the time that it took, in nanoseconds."""
     return {
         "total_duration": int(1e9 * (time.perf_counter() - begun.since)),
         "load_duration": 0,
@@ -103,7 +103,7 @@ def _counted(begun: GenerationRequest) -> dict[str, Any]:
 
 
 def _stream(name: str, begun: GenerationRequest) -> Stream:
-    """What comes, line by line, each call whole."""
+    """Lines of what comes, each call whole."""
     reader = begun.reader()
     first = math.inf
 
@@ -127,7 +127,7 @@ def _stream(name: str, begun: GenerationRequest) -> Stream:
 
 
 def _new(begun: GenerationRequest, name: str, piece: Piece, reader: AnswerReader | None) -> list[dict[str, Any]]:
-    """What a piece adds to content and thinking."""
+    """Messages of what a piece adds to content and thinking."""
     scores = of_chat(scores_in(piece), begun.service.model.vocabulary)
     found: list[dict[str, Any]] = []
     for delta in begun.deltas(piece, reader):
@@ -152,7 +152,7 @@ def _written(seconds: float) -> str:
 
 
 def _loaded(service: Service, name: str, said: dict[str, Any]) -> Response:
-    """What is said to a request without a prompt, which asks for the model to be there."""
+    """The answer to a request without a prompt, which asks for the model to be there."""
     service.check(name.removesuffix(LATEST))
     return Answer({"model": name, "created_at": _written(time.time()), **said, "done": True, "done_reason": "load"})
 

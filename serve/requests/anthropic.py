@@ -118,7 +118,7 @@ class MessagesTool(RequestBase):
 
 
 class MessagesToolChoice(RequestBase):
-    """Which tools are called."""
+    """Choice of the tools that are called."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None

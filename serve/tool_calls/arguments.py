@@ -41,7 +41,7 @@ _SPECIAL, _ESCAPED = re.compile(r"([\\^$.*+?()\[\]{}|/])"), r"\\\1"
 
 
 class ParameterValue(NamedTuple):
-    """How a parameter's value is written: as JSON of a guide, or as it is, a string; one of them may be None."""
+    """Spellings of a parameter's value: as JSON of a guide, or as it is, a string; one of them may be None."""
 
     as_json: JSONGuide | None
     as_text: Piece | None
@@ -118,7 +118,7 @@ def _properties(tool: Tool) -> tuple[dict[str, Any], frozenset[str]]:
 
 
 class _Values:
-    """How the values of a tool's parameters are written."""
+    """Spellings of the values of a tool's parameters."""
 
     def __init__(self, tool: Tool, form: Parameters, spelling: Spelling, limits: Limits | None) -> None:
         self._tool, self._form, self._spelling, self._limits = tool, form, spelling, limits
@@ -146,7 +146,7 @@ class _Values:
         return {**{name: value for name, value in given.items() if name not in DESCRIBING}, **dialect}
 
     def ways(self, name: str, value: ParameterValue) -> Iterator[Piece]:
-        """How a parameter may be written, from what stands before its name to its end."""
+        """Ways to write a parameter, from what stands before its name to its end."""
         form = self._form
         end, behind = self._spelling.marker(form.end), self._spelling.fixed(form.behind)
         line = Fixed(("\n",)) if form.own_line else NOTHING
