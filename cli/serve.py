@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -50,7 +50,9 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
 @click.option("--name", help="What clients call the model. [default: as it was given here]")
-@click.option("--alias", multiple=True, metavar="NAME", help="A further name of the model; repeat the option.")
+@click.option(
+    "--alias", "aliases", multiple=True, metavar="NAME", help="A further name of the model; repeat the option."
+)
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 20GB; by default half of what is free.")
 @loading_options
 @threads_option
@@ -62,9 +64,16 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name to be asked for by, besides localhost and "
     "addresses; repeat the option. [default: any where --host is not of this machine alone]",
 )  # fmt: skip
-@click.option("--max-body", type=SizeType(), default="4MiB", show_default=True, help="Most bytes of a request.")
 @click.option(
-    "--max-texts", type=click.IntRange(1), default=1024, show_default=True, help="Most texts on their way; then 429."
+    "--max-body", "body_bytes", type=SizeType(), default="4MiB", show_default=True, help="Most bytes of a request."
+)
+@click.option(
+    "--max-texts",
+    "texts",
+    type=click.IntRange(1),
+    default=1024,
+    show_default=True,
+    help="Most texts on their way; then 429.",
 )
 @click.option(
     "--max-gap-ms",
@@ -74,6 +83,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--priorities", is_flag=True, help="Requests may say their priority; the lowest numbers come first.")
 @click.option(
     "--max-output",
+    "output_tokens",
     type=click.IntRange(1),
     default=4096,
     show_default=True,
@@ -83,6 +93,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--max-constraint-memory", type=SizeType(), help="Most memory of a constraint. [default: 256MiB]")
 @click.option(
     "--kept-constraints",
+    "kept_bytes",
     type=SizeType(),
     default="1GiB",
     show_default=True,
@@ -90,6 +101,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 )
 @click.option(
     "--kept-responses",
+    "response_bytes",
     type=SizeType(0),
     default="64MiB",
     show_default=True,
@@ -127,29 +139,17 @@ def serve(
     host: str,
     port: int,
     name: str | None,
-    alias: tuple[str, ...],
     memory: int | None,
     loading: Loading,
     api_key_file: str | None,
-    origins: tuple[str, ...],
     hosts: tuple[str, ...],
-    max_body: int,
-    max_texts: int,
-    max_gap_ms: float | None,
-    priorities: bool,
-    max_output: int,
     max_work: int | None,
     max_constraint_memory: int | None,
-    kept_constraints: int,
-    kept_responses: int,
-    compile_seconds: float,
-    drain_seconds: float,
-    otlp_traces_endpoint: str | None,
-    access_log: bool,
     ray: bool,
     replicas: int | tuple[int, int] | None,
     cpus: float | None,
     gpus: float | None,
+    **others: Any,
 ) -> int:
     """Serve MODEL over HTTP, as OpenAI's clients speak it; by default the small model of the package.
 
@@ -176,22 +176,10 @@ def serve(
     given = {"work": max_work, "memory": max_constraint_memory or 256 << 20}
     settings = Settings(
         name=name or model or "small",
-        aliases=alias,
         keys=() if api_key_file is None else keys_of(api_key_file),
-        origins=origins,
         hosts=hosts or (LOCAL if _is_local(host) else ()),
-        body_bytes=max_body,
-        texts=max_texts,
-        max_gap_ms=max_gap_ms,
-        priorities=priorities,
-        output_tokens=max_output,
         limits=Limits(**{name: value for name, value in given.items() if value is not None}),
-        kept_bytes=kept_constraints,
-        response_bytes=kept_responses,
-        compile_seconds=compile_seconds,
-        drain_seconds=drain_seconds,
-        otlp_traces_endpoint=otlp_traces_endpoint,
-        access_log=access_log,
+        **others,  # options that have the names of settings
     )
     if ray:
         reserved = 1 if cpus is None else cpus, gpus or 0
