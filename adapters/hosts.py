@@ -11,7 +11,7 @@ from ..errors import OptionError
 
 
 def interface(host: str, package: str, tried: str, needed: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What an adapter needs of a host, by name.
+    """Import what an adapter needs of a host, by name.
 
     host: its name as people write it; package: what it is installed as; tried: the versions that the adapter was tried
     with; needed: names by module. A name with a dot is an attribute of what stands before it, and only looked for.

@@ -66,7 +66,7 @@ def vocabulary_for(llama: Any) -> Vocabulary:
 
 
 class _Kept:
-    """What went wrong where nothing can be raised."""
+    """A failure that came where nothing can be raised."""
 
     failure: BaseException | None = None
 
@@ -100,7 +100,7 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
 
     @property
     def stopping_criteria(self) -> Any:
-        """What raises whatever goes wrong, from where the Llama was called."""
+        """Criteria that raise whatever goes wrong, from where the Llama was called."""
         self._is_checked = True
         return _HOST["StoppingCriteriaList"]([self.check])
 
@@ -208,7 +208,7 @@ class GuideSampler(_Kept):
         candidates.size, candidates.selected = len(kept), -1
 
     def guarded(self, do: Callable[[], None], candidates: Any = None) -> None:
-        """What llama.cpp asks for; what goes wrong is kept, and from then on only the end of the text may be chosen."""
+        """Do what llama.cpp asks for; an error is kept, and from then on only the end of the text may be chosen."""
         try:
             if self.failure is None:
                 do()
@@ -239,7 +239,7 @@ _ENDS: WeakKeyDictionary[Any, tuple[int, list[int]]] = WeakKeyDictionary()
 
 
 def _ends_of(llama: Any) -> tuple[int, list[int]]:
-    """How many tokens a Llama has, and those at which llama.cpp ends a text; asked once, since each token is a call."""
+    """Count the tokens of a Llama, and find those at which llama.cpp ends a text; once, since each token is a call."""
     if not isinstance(llama, _HOST["Llama"]):
         raise OptionError(f"{shown(llama)} is no model of llama-cpp-python; give a llama_cpp.Llama")
     if llama.model is None:  # which llama.cpp would look into all the same
@@ -260,7 +260,7 @@ def _only(scores: NDArray[np.float32], mask: NDArray[Any]) -> None:
 
 
 def _allows(mask: NDArray[np.uint32], ids: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Whether a mask allows each of some tokens."""
+    """Tell of each of some tokens whether a mask allows it."""
     found = np.zeros(len(ids), np.bool_)
     known = ids < 32 * len(mask)
     found[known] = mask[ids[known] >> 5] >> (ids[known] & 31).astype(np.uint32) & 1

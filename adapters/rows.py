@@ -28,7 +28,7 @@ OTHER_ROWS = (
 
 
 class RowPlace(NamedTuple):
-    """Where a row's text is: the guide's state, and whether EOS has come."""
+    """Place of a row's text: the guide's state, and whether EOS has come."""
 
     state: int
     ended: bool
@@ -82,7 +82,7 @@ class TokenRows:
         self._buffer: BitmaskBuffer | None = None
 
     def masks(self, ids: NDArray[np.integer[Any]], shape: Sequence[int]) -> NDArray[np.int32]:
-        """What may follow in each row, int32 [rows, words], good until the next step.
+        """The masks of what may follow in each row, int32 [rows, words], good until the next step.
 
         ids: the tokens of all rows so far, [rows, length]; shape: that of the logits, [rows, V]
         Raises OptionError for rows that do not go on from those before, for too few logits, and where `are_chosen` for
@@ -126,14 +126,14 @@ class TokenRows:
                 )
 
     def _borders(self) -> list[int]:
-        """Where the rows of each prompt begin, and the number of rows: neighbours that began alike are of one."""
+        """Find where the rows of each prompt begin, and their number: neighbours that began alike are of one."""
         prompt = cast("NDArray[np.int64]", self._prompt)
         owners = self._owners(len(prompt))
         differ = (prompt[1:] != prompt[:-1]).any(axis=1) | (np.diff(owners) != 0)
         return [0, *(np.flatnonzero(differ) + 1).tolist(), len(prompt)]
 
     def _begin(self, ids: NDArray[np.int64]) -> int:
-        """Where texts begin. Raises OptionError for rows that do not go on from those before."""
+        """Find where texts begin. Raises OptionError for rows that do not go on from those before."""
         if self._prompt is None:
             self._prompt, self._longest = ids.copy(), ids.shape[1]
         width, count = self._prompt.shape[1], len(self._prompt)
@@ -152,7 +152,7 @@ class TokenRows:
         return [row * count // rows for row in range(rows)]
 
     def _advance(self, texts: NDArray[np.int64], owners: list[int]) -> list[RowPlace]:
-        """Where each row is; a row is found by its text, so that rows may fork, change places and go back."""
+        """Find the place of each row by its text, so that rows may fork, change places and go back."""
         known, found = self._places, list[RowPlace]()
         for text, owner in zip(texts, owners, strict=True):
             if not len(text):

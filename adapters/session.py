@@ -57,12 +57,12 @@ class Session:
 
     @property
     def length(self) -> int:
-        """How many tokens were accepted and not taken back, EOS among them."""
+        """Number of tokens that were accepted and not taken back, EOS among them."""
         return len(self._states) - 1
 
     @property
     def is_accepting(self) -> bool:
-        """Whether the text is complete as it is."""
+        """True where the text is complete as it is."""
         return self.guide.is_accepting(self._states[-1])
 
     def accept(self, tokens: int | Sequence[int]) -> bool:
@@ -82,7 +82,7 @@ class Session:
         return len(states)
 
     def validate(self, tokens: int | Sequence[int]) -> int:
-        """How many of the tokens, from the first on, `accept` would take one after the other; nothing is taken."""
+        """Count the tokens, from the first on, that `accept` would take one after the other; nothing is taken."""
         return len(self._after(_listed(tokens))[0])
 
     def rollback(self, count: int) -> None:
@@ -208,7 +208,7 @@ class Session:
         return states, ended
 
     def _stops_are_text(self, state: int) -> bool:
-        """Whether stop tokens are allowed where the text is not complete, because nothing else is."""
+        """Tell whether stop tokens are allowed where the text is not complete, because nothing else is."""
         return not (self.guide.mask(state) & ~packed(self.guide.vocabulary, self.stops)).any()
 
 
@@ -264,7 +264,7 @@ def within_budget(guide: Guide, state: int, left: int) -> Mask | None:
 
 
 def _enough_of(guide: Guide) -> dict[int, int]:
-    """What is remembered of a guide: by identity, since equal guides may number their states in other ways."""
+    """The table of a guide that is remembered by identity: equal guides may number their states in other ways."""
     if not type(guide).__weakrefoffset__:  # one of somebody else's, whose end nobody would be told of
         return {}
     number = id(guide)

@@ -68,7 +68,7 @@ class SGLangGrammar(BaseGrammarObject):
         self.finished = False
 
     def is_terminated(self) -> bool:
-        """Whether the text has ended."""
+        """Tell whether the text has ended."""
         return self.session.ended
 
     def allocate_vocab_mask(self, vocab_size: int, batch_size: int, device: Any) -> Tensor:

@@ -79,7 +79,7 @@ class VLLMGrammar(StructuredOutputGrammar):
         self.session.fill(bitmask, batch_index)
 
     def is_terminated(self) -> bool:
-        """Whether the text has ended."""
+        """Tell whether the text has ended."""
         return self.session.ended
 
     def reset(self) -> None:
@@ -118,7 +118,7 @@ class VLLMBackend(StructuredOutputBackend):
 
     @staticmethod
     def is_tokenizer_supported(tokenizer: Any) -> bool:
-        """Whether the exact bytes of a tokenizer's tokens can be told."""
+        """Tell whether the exact bytes of a tokenizer's tokens are known."""
         try:
             Vocabulary.from_tokenizer(tokenizer)
         except TrellmError:
@@ -220,7 +220,7 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
                 self._requests[one] = others
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        """Whether the request that takes a slot has a guide; what was known of the slot is forgotten."""
+        """Take a request into a slot, and tell whether it has a guide; what was known of the slot is forgotten."""
         return self._join(req_idx, sampling_params, [])
 
     def apply(self, logits: Tensor, ctx: Any = None) -> Tensor:

@@ -108,7 +108,7 @@ _LETTERS = {"i": re.I, "s": re.S, "m": re.M, "x": re.X, "a": re.A}
 
 @dataclass(frozen=True)
 class ConstraintOptions:
-    """What was asked for; at most one of pattern, choices, kind, grammar, structure, documents and tags is given.
+    """A constraint: at most one of pattern, choices, kind, grammar, structure, documents and tags is given.
 
     pattern: a regular expression, with `flags` and `dialect`; choices: texts; kind: a name in FORMATS;
     grammar: the text of a grammar, with its `syntax` and its `start` rule
@@ -174,13 +174,13 @@ class ConstraintOptions:
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing was asked for."""
+        """True where nothing was asked for."""
         given = (self.pattern, self.kind, self.grammar, self.structure, self.document_field)
         return given == (None,) * 5 and not self.choices and not self.documents and not self.tags
 
     @property
     def may_quote(self) -> bool:
-        """Whether parts of the text may be quotations, with places."""
+        """True where parts of the text may be quotations, with places."""
         return self.structure is not None or self.grammar is not None
 
     @property

@@ -76,7 +76,7 @@ class Example:
 
 
 def examples() -> list[Example]:
-    """What the demo shows."""
+    """The examples of the demo."""
     from .. import Beam, generate
 
     fields = "buyer (string), product (string), count (integer), price (number), order_date (date), paid (boolean)"

@@ -18,7 +18,7 @@ class Terminated(KeyboardInterrupt):
 
 @dataclass
 class Interruption:
-    """Which signal came, if any."""
+    """The signal that came, if any."""
 
     terminated: bool = False
 
@@ -29,7 +29,7 @@ class Interruption:
 
     @property
     def word(self) -> str:
-        """What happened to the command."""
+        """A word for what happened to the command."""
         return "terminated" if self.terminated else "interrupted"
 
 

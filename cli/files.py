@@ -51,7 +51,7 @@ class Prompt:
 
     @property
     def text(self) -> str:
-        """What a page shows of it: a text, or token ids and messages as JSON."""
+        """Text that a page shows of it: a text, or token ids and messages as JSON."""
         return self.given if isinstance(self.given, str) else json.dumps(self.given, ensure_ascii=False)
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -172,7 +172,7 @@ def _token(each: TokenLogprob) -> dict[str, Any]:
 
 
 def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any]) -> str:
-    """What the prompt's line had, and a finished text; sample: its number, where there are several for each prompt."""
+    """The line of a finished text, behind what the prompt's had; sample: its number, where there are several."""
     from ..guides.quoting.source import Span
 
     record = prompt.record if sample is None else {**prompt.record, "sample": sample}
@@ -287,7 +287,7 @@ class StandardOutput:
 
 @contextmanager
 def writing(path: str, option: str = "--out") -> Generator[Output | StandardOutput]:
-    """Where to write, - for standard output; opened before the work, so that a wrong place costs nothing."""
+    """A place to write to, - for standard output; opened before the work, so that a wrong place costs nothing."""
     if path == "-":
         yield StandardOutput()
         return
@@ -311,7 +311,7 @@ class Resumed:
 
     @classmethod
     def of(cls, prompts: Sequence[Prompt], path: str | None, samples: int) -> Resumed:
-        """What the file at `path` has of `samples` texts for each prompt; None, or no file there: nothing.
+        """Read what the file at `path` has of `samples` texts for each prompt; None, or no file there: nothing.
 
         A last line that was cut off is dropped, and a prompt with too few texts is run anew. Raises click.UsageError
         for a file that has anything else than results of these prompts.
@@ -371,7 +371,7 @@ def _key(record: dict[str, Any], sample: Any) -> str:
 
 
 def _key_of_result(line: str) -> str:
-    """What a line says of its prompt, as `_key` has it; "" if it is no result."""
+    """The key of a line's prompt, as `_key` has it; "" if it is no result."""
     try:
         value: Any = json.loads(line)
     except (ValueError, RecursionError):

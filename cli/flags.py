@@ -87,7 +87,7 @@ _NAME = re.compile(rf"\b({'|'.join(_FLAGS)})\b(=)?|\b({'|'.join(_GIVEN)})=(?=[^=
 
 
 def in_flags(message: str) -> str:
-    """What an error says, with the flags of the command line in place of the options of Python."""
+    """The message of an error, with the flags of the command line in place of the options of Python."""
     for phrase, said in _PHRASES.items():
         message = message.replace(phrase, said)
     return _NAME.sub(_flag, _SEARCH.sub(lambda found: f"--search {found[1].lower()}", message))
@@ -175,7 +175,7 @@ class TextType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
 
 
 def lone_surrogate(text: str) -> int | None:
-    """Where a text has a character that UTF-8 cannot encode."""
+    """The place of a character that UTF-8 cannot encode; None for none."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -301,7 +301,7 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _goals(texts: tuple[str, ...], words: tuple[str, ...]) -> list[Any]:
-    """What --include and --include-word ask for."""
+    """Goals of --include and --include-word."""
     from ..guides.goals.specs import Phrase
 
     return [*texts, *(Phrase(text, word=True) for text in words)]

@@ -34,7 +34,7 @@ class Searching:
 
     @property
     def reads_guesses(self) -> bool:
-        """Whether texts are written token by token, so that what follows can be guessed."""
+        """True where texts are written token by token, so that what follows can be guessed."""
         return self.width is None and self.kind is None
 
     def options(self) -> dict[str, Any]:

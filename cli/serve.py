@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-import logging
 import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
 LOCAL = ("localhost",)
 SWITCH_SECONDS = 5e-4
 """So long a thread keeps the interpreter where another one wants it."""
-EXTRA = "starlette, uvicorn, pydantic and prometheus_client are needed: pip install 'trellm[serve]'"
+NEEDED = ("starlette", "uvicorn", "httptools", "pydantic", "prometheus_client")
 
 
 def _is_local(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Tell whether only this machine reaches an address."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -51,7 +50,9 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
 @click.option("--name", help="What clients call the model. [default: as it was given here]")
-@click.option("--alias", multiple=True, metavar="NAME", help="A further name of the model; repeat the option.")
+@click.option(
+    "--alias", "aliases", multiple=True, metavar="NAME", help="A further name of the model; repeat the option."
+)
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 20GB; by default half of what is free.")
 @loading_options
 @threads_option
@@ -63,9 +64,16 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name to be asked for by, besides localhost and "
     "addresses; repeat the option. [default: any where --host is not of this machine alone]",
 )  # fmt: skip
-@click.option("--max-body", type=SizeType(), default="4MiB", show_default=True, help="Most bytes of a request.")
 @click.option(
-    "--max-texts", type=click.IntRange(1), default=1024, show_default=True, help="Most texts on their way; then 429."
+    "--max-body", "body_bytes", type=SizeType(), default="4MiB", show_default=True, help="Most bytes of a request."
+)
+@click.option(
+    "--max-texts",
+    "texts",
+    type=click.IntRange(1),
+    default=1024,
+    show_default=True,
+    help="Most texts on their way; then 429.",
 )
 @click.option(
     "--max-gap-ms",
@@ -75,6 +83,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--priorities", is_flag=True, help="Requests may say their priority; the lowest numbers come first.")
 @click.option(
     "--max-output",
+    "output_tokens",
     type=click.IntRange(1),
     default=4096,
     show_default=True,
@@ -84,6 +93,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--max-constraint-memory", type=SizeType(), help="Most memory of a constraint. [default: 256MiB]")
 @click.option(
     "--kept-constraints",
+    "kept_bytes",
     type=SizeType(),
     default="1GiB",
     show_default=True,
@@ -91,6 +101,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 )
 @click.option(
     "--kept-responses",
+    "response_bytes",
     type=SizeType(0),
     default="64MiB",
     show_default=True,
@@ -128,29 +139,17 @@ def serve(
     host: str,
     port: int,
     name: str | None,
-    alias: tuple[str, ...],
     memory: int | None,
     loading: Loading,
     api_key_file: str | None,
-    origins: tuple[str, ...],
     hosts: tuple[str, ...],
-    max_body: int,
-    max_texts: int,
-    max_gap_ms: float | None,
-    priorities: bool,
-    max_output: int,
     max_work: int | None,
     max_constraint_memory: int | None,
-    kept_constraints: int,
-    kept_responses: int,
-    compile_seconds: float,
-    drain_seconds: float,
-    otlp_traces_endpoint: str | None,
-    access_log: bool,
     ray: bool,
     replicas: int | tuple[int, int] | None,
     cpus: float | None,
     gpus: float | None,
+    **others: Any,
 ) -> int:
     """Serve MODEL over HTTP, as OpenAI's clients speak it; by default the small model of the package.
 
@@ -168,38 +167,25 @@ def serve(
         from ..serve.server import listen, run
         from ..serve.settings import Settings, keys_of
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "pydantic", "prometheus_client"):
+        if (error.name or "").partition(".")[0] not in NEEDED:
             raise
-        raise click.UsageError(f"{error.name} is absent; {EXTRA}") from None
+        raise click.UsageError(f"{error.name} is absent; a server needs it: pip install 'trellm[serve]'") from None
     from ..guides.limits import Limits
 
     check_model(model, loading)
     given = {"work": max_work, "memory": max_constraint_memory or 256 << 20}
     settings = Settings(
         name=name or model or "small",
-        aliases=alias,
         keys=() if api_key_file is None else keys_of(api_key_file),
-        origins=origins,
         hosts=hosts or (LOCAL if _is_local(host) else ()),
-        body_bytes=max_body,
-        texts=max_texts,
-        max_gap_ms=max_gap_ms,
-        priorities=priorities,
-        output_tokens=max_output,
         limits=Limits(**{name: value for name, value in given.items() if value is not None}),
-        kept_bytes=kept_constraints,
-        response_bytes=kept_responses,
-        compile_seconds=compile_seconds,
-        drain_seconds=drain_seconds,
-        otlp_traces_endpoint=otlp_traces_endpoint,
+        **others,  # options that have the names of settings
     )
     if ray:
         reserved = 1 if cpus is None else cpus, gpus or 0
         return _by_ray(model, settings, host, port, replicas or 1, reserved, memory, loading)
     if any(each is not None for each in (replicas, cpus, gpus)):
         raise click.UsageError("--replicas, --cpus and --gpus are for replicas of Ray; add --ray")
-    if access_log:
-        _log_access()
     listening = listen(host, port)
     warm(lambda name, seconds: None)
     loaded = load_model(model, loading)
@@ -212,16 +198,6 @@ def serve(
         except KeyboardInterrupt:  # of either signal, once all that ran is done
             return end.code
     return 0
-
-
-def _log_access() -> None:
-    """Write the lines of the logger of requests, whoever else listens to it."""
-    from ..serve.guard import ACCESS
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    ACCESS.setLevel(logging.INFO)
-    ACCESS.addHandler(handler)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ _JOINED_PATTERNS = {"pattern": "a", "not": {"pattern": "b"}}
 
 
 def guide_thunks() -> Thunks:
-    """What uses the kernels of guides, by name; the second makes the guides that those after it use."""
+    """Uses of the kernels of guides, by name; the second makes the guides that those after it use."""
     vocabulary, pairs = _vocabulary(), Vocabulary([b"a", b"aa", None], [2])
     guides: dict[str, RegexGuide] = {}
 

@@ -1,4 +1,4 @@
-"""Which keyword of a JSON Schema a value breaks, and where: for values that are JSON, but no instance."""
+"""The keyword of a JSON Schema that a value breaks, and its place: for values that are JSON, but no instance."""
 
 from __future__ import annotations
 

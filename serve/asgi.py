@@ -20,11 +20,16 @@ from .endpoints.answers import Answer, refused
 from .endpoints.chat import chat
 from .endpoints.completion import completion
 from .endpoints.embeddings import embeddings, rerank
-from .endpoints.other import constraint, page
 from .endpoints.responses import kept, responses
 from .errors import INVALID, ApiError, of_any
-from .guard import Guard
-from .openapi import openapi
+from .guard import Guard, write_access_log
+from .openapi import BodyRoute, openapi
+from .requests.anthropic import CountRequest, MessagesRequest
+from .requests.chat import ChatRequest, CompletionRequest
+from .requests.embeddings import EmbeddingRequest, RerankRequest
+from .requests.native import LlamaRequest, SglangRequest
+from .requests.ollama import OllamaChat, OllamaGenerate, OllamaName
+from .requests.responses import ResponsesRequest
 from .service import Service
 from .settings import Settings
 from .telemetry import Metrics
@@ -32,6 +37,38 @@ from .telemetry import Metrics
 GONE = 499
 """Status in the log of a request whose client went away; nobody reads it."""
 _LOG = logging.getLogger("trellm.serve")
+ROUTES = (
+    Route("/", other.page, methods=["GET"]),
+    BodyRoute("/v1/chat/completions", ChatRequest, chat),
+    BodyRoute("/v1/responses", ResponsesRequest, responses),
+    Route("/v1/responses/{key}", kept, methods=["GET", "DELETE"]),
+    BodyRoute("/v1/completions", CompletionRequest, completion),
+    BodyRoute("/v1/embeddings", EmbeddingRequest, embeddings),
+    BodyRoute("/v1/rerank", RerankRequest, rerank),
+    BodyRoute("/rerank", RerankRequest, rerank),
+    BodyRoute("/v1/messages", MessagesRequest, anthropic.messages),
+    BodyRoute("/v1/messages/count_tokens", CountRequest, anthropic.count),
+    BodyRoute("/api/chat", OllamaChat, ollama.chat),
+    BodyRoute("/api/generate", OllamaGenerate, ollama.generate),
+    BodyRoute("/api/show", OllamaName, ollama.show),
+    Route("/api/tags", ollama.tags, methods=["GET"]),
+    Route("/api/ps", ollama.running, methods=["GET"]),
+    Route("/api/version", native.told_version, methods=["GET"]),
+    BodyRoute("/completion", LlamaRequest, native.llama),
+    BodyRoute("/generate", SglangRequest, native.sglang),
+    Route("/v1/models", other.models, methods=["GET"]),
+    Route("/v1/models/{name:path}", other.model, methods=["GET"]),
+    BodyRoute("/constraint", other.ConstraintRequest, other.constraint),
+    BodyRoute("/tokenize", other.TokenizeRequest, other.tokenize),
+    BodyRoute("/detokenize", native.DetokenizeRequest, native.detokenize),
+    Route("/version", native.told_version, methods=["GET"]),
+    Route("/props", native.props, methods=["GET"]),
+    Route("/health", other.live, methods=["GET"]),
+    Route("/health/live", other.live, methods=["GET"]),
+    Route("/health/ready", other.ready, methods=["GET"]),
+    Route("/metrics", other.metrics, methods=["GET"]),
+)
+"""The addresses: what is answered where, and the shapes of what is sent there."""
 
 
 def application(model: Model, settings: Settings | None = None, *, memory: int | None = None) -> Starlette:
@@ -41,6 +78,8 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
     """
     chosen = Settings() if settings is None else settings
     metrics = Metrics()
+    if chosen.access_log:
+        write_access_log()
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -50,50 +89,9 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
         finally:
             service.close()
 
-    guards = [Middleware(Guard, keys=chosen.keys, hosts=chosen.hosts, metrics=metrics)]
-    if chosen.origins:
-        cors = Middleware(
-            CORSMiddleware,
-            allow_origins=list(chosen.origins),
-            allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["*"],  # clients such as openai-js say with every request what they are
-            expose_headers=["Retry-After"],
-        )
-        guards.insert(0, cors)
     app = Starlette(
-        routes=[
-            Route("/", page, methods=["GET"]),
-            Route("/v1/chat/completions", chat, methods=["POST"]),
-            Route("/v1/responses", responses, methods=["POST"]),
-            Route("/v1/responses/{key}", kept, methods=["GET", "DELETE"]),
-            Route("/v1/completions", completion, methods=["POST"]),
-            Route("/v1/embeddings", embeddings, methods=["POST"]),
-            Route("/v1/rerank", rerank, methods=["POST"]),
-            Route("/rerank", rerank, methods=["POST"]),
-            Route("/v1/messages", anthropic.messages, methods=["POST"]),
-            Route("/v1/messages/count_tokens", anthropic.count, methods=["POST"]),
-            Route("/api/chat", ollama.chat, methods=["POST"]),
-            Route("/api/generate", ollama.generate, methods=["POST"]),
-            Route("/api/show", ollama.show, methods=["POST"]),
-            Route("/api/tags", ollama.tags, methods=["GET"]),
-            Route("/api/ps", ollama.running, methods=["GET"]),
-            Route("/api/version", native.told_version, methods=["GET"]),
-            Route("/completion", native.llama, methods=["POST"]),
-            Route("/generate", native.sglang, methods=["POST"]),
-            Route("/v1/models", other.models, methods=["GET"]),
-            Route("/v1/models/{name:path}", other.model, methods=["GET"]),
-            Route("/constraint", constraint, methods=["POST"]),
-            Route("/tokenize", other.tokenize, methods=["POST"]),
-            Route("/detokenize", native.detokenize, methods=["POST"]),
-            Route("/version", native.told_version, methods=["GET"]),
-            Route("/props", native.props, methods=["GET"]),
-            Route("/health", other.live, methods=["GET"]),
-            Route("/health/live", other.live, methods=["GET"]),
-            Route("/health/ready", other.ready, methods=["GET"]),
-            Route("/metrics", other.metrics, methods=["GET"]),
-            Route("/openapi.json", openapi, methods=["GET"]),
-        ],
-        middleware=guards,
+        routes=[*ROUTES, openapi(ROUTES)],
+        middleware=_guards(chosen, metrics),
         lifespan=lifespan,
         exception_handlers={
             ApiError: _refused,
@@ -104,6 +102,21 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
     )
     app.router.redirect_slashes = False  # to an address made of what the client says that ours is
     return app
+
+
+def _guards(settings: Settings, metrics: Metrics) -> list[Middleware]:
+    """Middleware that looks at a request before anything else does."""
+    guard = Middleware(Guard, keys=settings.keys, hosts=settings.hosts, metrics=metrics)
+    if not settings.origins:
+        return [guard]
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=list(settings.origins),
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],  # clients such as openai-js say with every request what they are
+        expose_headers=["Retry-After"],
+    )
+    return [cors, guard]
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -124,7 +124,7 @@ class Dispatcher:
 
     @property
     def waiting(self) -> int:
-        """How many texts have not begun."""
+        """Number of texts that have not begun."""
         with self._lock:
             return sum(len(each.call.requests) - each.call.begun for each in self._watched)
 

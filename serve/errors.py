@@ -19,6 +19,7 @@ from ..errors import (
     TextSyntaxError,
     TrellmError,
 )
+from ..guides.json_schema.read.subschema import key_of, step_of
 from .constraints.structural_tags import FormatError
 from .tool_calls import ToolError
 
@@ -114,12 +115,12 @@ def param_of(place: Place) -> str | None:
 
 def pointer_of(place: Place) -> str:
     """A place as a JSON pointer (RFC 6901)."""
-    return "".join(f"/{str(each).replace('~', '~0').replace('/', '~1')}" for each in place)
+    return "".join(f"/{step_of(each)}" for each in place)
 
 
 def _param(pointer: str) -> str:
     """The place of a JSON pointer as OpenAI writes it."""
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+    steps = map(key_of, pointer.split("/")[1:])
     return param_of([int(step) if step.isdecimal() else step for step in steps]) or ""
 
 
@@ -200,12 +201,27 @@ _FLAGS = {
     "states= of its limits=Limits(...)": "--max-constraint-memory of the server",
     "seconds= of its limits=Limits(...)": "--compile-seconds of the server",
     "pass it in `resources={uri: schema}`": "put what it refers to under $defs",
+    # Numbers of logit_bias are finite here.
+    "logit_bias: at step": "allowed_token_ids: at step",
+    "is banned by -inf; use a number such as -100, which leaves a token to be chosen where there is no other": (
+        "is left out; add one of those, or leave the field out"
+    ),
 }
-_FIELDS = {"stop_ids": "stop_token_ids", "width": "trellm.beams", "length_penalty": "trellm.beams"}
+_FIELDS = {
+    "stop_ids": "stop_token_ids",
+    "width": "trellm.beams",
+    "length_penalty": "trellm.beams",
+    "fields": "trellm.fields",
+    "describe": "trellm.describe",
+    "frame": "trellm.frame",
+}
+"""Fields of the options that have another name here."""
 _OPTIONS = (
     "chat_template_kwargs",
+    "allowed_token_ids",
     "logit_bias",
     "logprobs",
+    "prompt_logprobs",
     "frequency_penalty",
     "presence_penalty",
     "stop",
@@ -219,6 +235,15 @@ _OPTIONS = (
     "min_p",
     "repetition_penalty",
 )
+"""Options that are fields of the same name."""
+_VALUES = {
+    re.compile(r"search=Beam\([^()]*\)"): "trellm.beams",
+    re.compile(r"use Greedy\(\) or Sample\(\.\.\.\)"): "leave trellm.beams out",
+    re.compile(r"(?:trellm\.)?\bframe="): "trellm.frame=",
+    re.compile(r"frame=\('([^']*)', '([^']*)'\)"): "frame of '\\1' and '\\2'",
+    re.compile(r"\binclude="): "trellm.include",
+}
+"""Options and values of Python's callers, and what a request has in their place."""
 
 
 def _named(message: str) -> Place:
@@ -229,9 +254,15 @@ def _named(message: str) -> Place:
 
 
 def _in_its_words(message: str, place: Place) -> str:
-    """A message that begins with an option's name, with that of the field in its place."""
-    name = re.match(r"(stop_ids|max_tokens)\b", message)
-    return message if name is None else f"{param_of(place)}{message[name.end() :]}"
+    """A message that begins with an option's name, with fields in place of that and of what else Python calls so."""
+    name = re.match(r"([a-z_]+)(=True)?(?=\W)", message)
+    if name is None or not _named(message):
+        return message
+    field = param_of(place) if name[1] == "max_tokens" else _FIELDS.get(name[1], name[1])
+    said = f"{field}{message[name.end() :]}"
+    for pattern, value in _VALUES.items():
+        said = pattern.sub(value, said)
+    return said
 
 
 def of_any(error: BaseException, place: Place = ()) -> ApiError:

@@ -30,7 +30,7 @@ from ..errors import BudgetError, TrellmError
 from .bodies import derived
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import Arrivals
-from .errors import ApiError, Place, of_any, of_constraint, of_request
+from .errors import ApiError, Names, Place, of_any, of_constraint, of_request
 from .requests.chat import ChatRequest, CompletionRequest
 from .requests.fields import ExtensionFields
 from .service import SHORT, Service, is_large
@@ -58,6 +58,7 @@ class GenerationRequest:
     prompt_tokens: of all prompts, each counted once; sizes: of each; arrivals: what becomes of the engine's handle
     prompt_scores: log-probabilities of a chat's prompt, written, which its answer has once
     key: of the answer; created: when, in seconds since 1970
+    names: of fields, for errors
     trace: of the request, where the server sends any; reasons: why texts ended; first_seconds: until the first piece
     """
 
@@ -80,18 +81,19 @@ class GenerationRequest:
     reasoning_tokens: int = 0
     created: int = field(default_factory=lambda: int(time.time()))
     since: float = field(default_factory=time.perf_counter)
+    names: Names = ()
     trace: RequestTrace | None = None
     reasons: list[str] = field(default_factory=list[str])
     first_seconds: float | None = None
 
     @property
     def copies(self) -> int:
-        """How often each prompt is run: greedy texts are all the same, and are samples of nothing."""
+        """Number of runs of each prompt: greedy texts are all the same, and are samples of nothing."""
         return self.asked.texts if isinstance(self.options.search, Greedy) else 1
 
     @property
     def choices(self) -> int:
-        """How many texts the answer has."""
+        """Number of texts of the answer."""
         return len(self.prompts) * self.options.search.n
 
     @property
@@ -102,7 +104,7 @@ class GenerationRequest:
 
     @property
     def usage(self) -> dict[str, Any]:
-        """How many tokens there were so far, those that end texts not counted."""
+        """Numbers of tokens so far, those that end texts not counted."""
         total = self.prompt_tokens + self.output_tokens
         return {
             "prompt_tokens": self.prompt_tokens,
@@ -114,12 +116,12 @@ class GenerationRequest:
 
     @property
     def cut_at(self) -> int | None:
-        """How many tokens a chat's text has that its budget, or the context, cuts; None where none is cut."""
+        """Number of tokens of a chat's text that its budget, or the context, cuts; None where none is cut."""
         return self.requests[0].budget if self.constraint.is_free else None
 
     @property
     def cached_tokens(self) -> int:
-        """How many tokens of the prompts were in memory when the first text of each began."""
+        """Number of tokens of the prompts that were in memory when the first text of each began."""
         assert self.arrivals is not None
         least: dict[int, int] = {}
         for number, request in enumerate(self.requests):
@@ -137,7 +139,7 @@ class GenerationRequest:
         """Count an error of a stream that is under way, and say what the client is told."""
         said = of_any(error)
         self.service.metrics.fail(said)
-        return said
+        return said.renamed(self.names)
 
     def end(self) -> None:
         """Give back what is held, however it ended."""
@@ -217,7 +219,7 @@ class GenerationRequest:
         return [found[index] for index in sorted(found)]  # of beams there may be fewer
 
     def _made(self, make: Callable[[int, Generation[Any]], T], index: int, result: Generation[Any]) -> T:
-        """What comes of a text and its number, with fields where they were asked for."""
+        """Make what is told of a text and its number, with fields where they were asked for."""
         return make(index, result if self.scorer is None else self.scorer.scored(result, self.options))
 
     async def pieces(self) -> AsyncIterator[list[Piece]]:
@@ -393,7 +395,7 @@ async def begin(
     kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
     texts = service.admit(prompts * asked.texts, place if prompts > 1 else ("n",))
     begun = GenerationRequest(service, asked, constraint, options, place, texts, f"{kind}-{fresh_bits(96):024x}")
-    begun.trace = getattr(request.state, "trace", None)
+    begun.names, begun.trace = getattr(request.state, "names", ()), getattr(request.state, "trace", None)
     try:
         begun.task, several, begun.plan = await prepare(constraint)
         begun.reach("constraint ready")
@@ -411,7 +413,7 @@ async def begin(
 
 
 def _scored(begun: GenerationRequest) -> tuple[Task, FieldScorer]:
-    """What a request with fields runs. Raises ApiError."""
+    """The task of a request with fields, and what scores them. Raises ApiError."""
     place = ("trellm", "fields")
     if begun.asked.is_streamed:
         raise ApiError("fields are there at the end of a text only; leave out stream", ("stream",))

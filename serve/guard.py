@@ -1,4 +1,4 @@
-"""Who may ask, and what may read the answers: checked before a request is looked at."""
+"""Checks of who may ask, and of what may read the answers, before a request is looked at."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
@@ -43,8 +44,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        began, status, route = time.perf_counter(), 0, "other"
-        trace = _trace(scope)
+        status, route, trace = 0, "other", _trace(scope)
 
         async def counted(message: Message) -> None:
             nonlocal status, route
@@ -58,14 +58,11 @@ class Guard:
         error = self._refusal(scope)
         if error is not None:
             self._metrics.fail(error)
-        answer = self._app if error is None else refused(error, scope["path"])
         try:
-            await answer(scope, receive, counted)
+            await logged(self._app if error is None else refused(error, scope["path"]), scope, receive, counted)
         finally:
             if trace is not None:
                 trace.end(status, route)
-            if ACCESS.isEnabledFor(logging.INFO):
-                _log(scope, status, time.perf_counter() - began)
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         """Why a request is not looked at; None for one that is."""
@@ -125,9 +122,39 @@ def _trace(scope: Scope) -> RequestTrace | None:
     return trace
 
 
+async def logged(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request by an application, and write a line about it where anybody reads them."""
+    if not ACCESS.isEnabledFor(logging.INFO):
+        await app(scope, receive, send)
+        return
+    began, status = time.perf_counter(), 0
+
+    async def noted(message: Message) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = int(message["status"])
+        await send(message)
+
+    try:
+        await app(scope, receive, noted)
+    finally:
+        _log(scope, status, time.perf_counter() - began)
+
+
+def write_access_log() -> None:
+    """Write the lines of `ACCESS` to standard error, once, whoever else reads them."""
+    ACCESS.setLevel(logging.INFO)
+    if any(each.name == ACCESS.name for each in ACCESS.handlers):
+        return
+    handler = logging.StreamHandler()
+    handler.name = ACCESS.name
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    ACCESS.addHandler(handler)
+
+
 def _log(scope: Scope, status: int, seconds: float) -> None:
     """A line about an answer. status: 0 where the client left before there was one"""
-    client: tuple[str, int] | None = scope.get("client")
+    client: Sequence[Any] | None = scope.get("client")
     who = "-" if client is None else client[0]
     ACCESS.info(
         '%s "%s %s" %d %.1f ms', who, scope["method"], quote(scope["path"][:1000], safe="/:"), status, 1000 * seconds,

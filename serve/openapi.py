@@ -1,51 +1,23 @@
-"""The OpenAPI document, made of the shapes that requests are checked with."""
+"""Addresses whose requests have bodies, and the OpenAPI document, made of the shapes that bodies are checked with."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from importlib.metadata import version
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
+from .bodies import read
 from .endpoints.answers import Answer
-from .endpoints.native import DetokenizeRequest
-from .endpoints.other import ConstraintRequest, TokenizeRequest
-from .requests.anthropic import CountRequest, MessagesRequest
-from .requests.chat import ChatRequest, CompletionRequest
-from .requests.embeddings import EmbeddingRequest, RerankRequest
-from .requests.native import LlamaRequest, SglangRequest
-from .requests.ollama import OllamaChat, OllamaGenerate
-from .requests.responses import ResponsesRequest
+from .service import Service
 
-_BODIES: dict[str, tuple[type[BaseModel], str]] = {
-    "/v1/chat/completions": (ChatRequest, "Answer a chat; with stream: true as server-sent events."),
-    "/v1/responses": (ResponsesRequest, "Answer in items; with stream: true as server-sent events."),
-    "/v1/completions": (CompletionRequest, "Continue texts; with stream: true as server-sent events."),
-    "/v1/embeddings": (EmbeddingRequest, "The final hidden states of texts, as directions."),
-    "/v1/rerank": (RerankRequest, "Documents in the order of the cosines of their embeddings and a query's."),
-    "/v1/messages": (MessagesRequest, "Answer a chat as Anthropic's API does."),
-    "/v1/messages/count_tokens": (CountRequest, "How many tokens a chat has."),
-    "/api/chat": (OllamaChat, "Answer a chat as Ollama does."),
-    "/api/generate": (OllamaGenerate, "Answer what a user says as Ollama does, or continue a text."),
-    "/completion": (LlamaRequest, "Continue texts as llama.cpp's server does."),
-    "/generate": (SglangRequest, "Continue texts as SGLang does."),
-    "/detokenize": (DetokenizeRequest, "The text of tokens."),
-    "/constraint": (ConstraintRequest, "What a constraint comes to, or the error that it has."),
-    "/tokenize": (TokenizeRequest, "The tokens of a prompt."),
-}
-_GETS = {
-    "/v1/models": "The model, under its names.",
-    "/version": "The version of the server.",
-    "/props": "What the server is, as llama.cpp's says it.",
-    "/api/tags": "The model, as Ollama lists it.",
-    "/health/live": "Whether the process is alive.",
-    "/health/ready": "Whether requests are taken.",
-    "/metrics": "Counters, as Prometheus reads them.",
-}
+T = TypeVar("T", bound=BaseModel)
 _ERROR = {
     "type": "object",
     "properties": {
@@ -65,41 +37,63 @@ _ERROR = {
 }
 
 
-async def openapi(request: Request) -> Response:
-    """The document."""
-    return Answer(document())
+class BodyRoute(Route):
+    """An address whose requests have a body. shape: of the body; answer: gets it checked, with the service"""
+
+    def __init__(self, path: str, shape: type[T], answer: Callable[[Request, Service, T], Awaitable[Response]]) -> None:
+        async def endpoint(request: Request) -> Response:
+            service: Service = request.app.state.service
+            return await answer(request, service, await read(request, shape, service.settings.body_bytes))
+
+        endpoint.__doc__ = answer.__doc__
+        super().__init__(path, endpoint, methods=["POST"])
+        self.shape: type[BaseModel] = shape
 
 
-@cache
-def document() -> dict[str, Any]:
-    """The whole of it."""
-    several = [(shape, "validation") for shape, _ in _BODIES.values()]
-    names, definitions = models_json_schema(several, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+def openapi(routes: Iterable[Route]) -> Route:
+    """The address of the document about other addresses, each of which is told by what its endpoint says of itself."""
+    several = list(routes)
+
+    @cache
+    def document() -> dict[str, Any]:
+        return _document([*several, made])
+
+    async def endpoint(request: Request) -> Response:
+        """Describe all this as an OpenAPI document."""
+        return Answer(document())
+
+    made = Route("/openapi.json", endpoint, methods=["GET"])
+    return made
+
+
+def _document(routes: list[Route]) -> dict[str, Any]:
+    shapes = [(route.shape, "validation") for route in routes if isinstance(route, BodyRoute)]
+    names, definitions = models_json_schema(shapes, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     refused = {"description": "An error", "content": {"application/json": {"schema": {"$ref": _ref("Error")}}}}
     paths: dict[str, Any] = {}
-    for path, (shape, meaning) in _BODIES.items():
-        schema = names[shape, "validation"]
-        paths[path] = {
-            "post": {
-                "summary": meaning,
-                "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-                "responses": {"200": {"description": "The answer"}, "default": refused},
-            }
+    for route in routes:
+        said: dict[str, Any] = {
+            "summary": str(route.endpoint.__doc__).partition("\n")[0],
+            "responses": {"200": {"description": "The answer"}, "default": refused},
         }
-    for path, meaning in _GETS.items():
-        answers = {"200": {"description": "The answer"}, "default": refused}
-        paths[path] = {"get": {"summary": meaning, "responses": answers}}
-    shapes: dict[str, Any] = definitions.get("$defs", {})
-    titles = {_ref(name): _ref(shape["title"]) for name, shape in shapes.items()}
+        if isinstance(route, BodyRoute):
+            schema = names[route.shape, "validation"]
+            said["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        if route.param_convertors:
+            parameter = {"in": "path", "required": True, "schema": {"type": "string"}}
+            said["parameters"] = [{"name": name, **parameter} for name in route.param_convertors]
+        methods = sorted((route.methods or set()) - {"HEAD"})
+        paths[route.path_format] = {method.lower(): said for method in methods}
     found = {
         "openapi": "3.1.0",
         "info": {"title": "trellm serve", "version": version("trellm")},
         "paths": paths,
         "components": {
-            "schemas": {shape["title"]: shape for shape in shapes.values()} | {"Error": _ERROR},
+            "schemas": {shape["title"]: shape for shape in definitions.get("$defs", {}).values()} | {"Error": _ERROR},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
+    titles = {_ref(name): _ref(shape["title"]) for name, shape in definitions.get("$defs", {}).items()}
     return _referring(found, titles)
 
 

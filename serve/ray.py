@@ -127,7 +127,7 @@ def deployment(
         ray_actor_options={"num_cpus": needs.door_cpus},
         graceful_shutdown_timeout_s=chosen.drain_seconds,
     )
-    made = router.bind(replica.bind(sent, chosen, memory), chosen, tries)
+    made = router.bind(replica.bind(sent, replace(chosen, access_log=False), memory), chosen, tries)
     _needs[made] = needs
     return made
 

@@ -8,14 +8,12 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 
 from ..errors import OptionError
-from .connection import H11Connection
-from .guard import HEADER_BYTES
+from .connection import Connection
 from .service import Service
 from .settings import Settings
 
@@ -38,9 +36,8 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http=connection_of(settings.request_seconds),
+                http=type("Connection", (Connection,), {"seconds": settings.request_seconds}),
                 ws="none",
-                h11_max_incomplete_event_size=HEADER_BYTES,
                 timeout_graceful_shutdown=CUT_SECONDS,
                 log_level="warning",
                 access_log=False,
@@ -77,18 +74,6 @@ class Server(uvicorn.Server):
         if service is not None:
             service.is_draining = True
         super().handle_exit(sig, frame)
-
-
-def connection_of(seconds: float, parser: str | None = None) -> type[Any]:
-    """The class of connections that wait so long for requests.
-
-    parser: "httptools" or "h11"; by default the first, which takes a fifth of the time, where it is installed
-    """
-    if (parser or ("httptools" if find_spec("httptools") else "h11")) == "httptools":
-        from .httptools_connection import HttptoolsConnection
-
-        return type("Connection", (HttptoolsConnection,), {"seconds": seconds})
-    return type("Connection", (H11Connection,), {"seconds": seconds})
 
 
 def listen(host: str, port: int) -> socket.socket:

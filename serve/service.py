@@ -16,7 +16,7 @@ from ..engine.models.protocol import Model, SourceModel
 from ..engine.prompts.encoding import Extras, ids_of, written
 from ..engine.prompts.given import Message, Prompt, held_by, is_chat, prompt_of
 from ..engine.prompts.verbatim import Verbatim
-from ..errors import TrellmError
+from ..errors import OptionError, TrellmError
 from .constraints.compiler import ConstraintCompiler, weight
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import Dispatcher
@@ -158,6 +158,8 @@ class Service:
         try:
             return await self.compiler.made(constraint, self._maker(constraint), weight)
         except TrellmError as error:
+            if constraint.framed is not None and type(error) is OptionError and str(error).startswith("frame"):
+                raise of_request(error) from None
             goals = ("trellm", "include") if constraint.goals else ()
             raise of_constraint(error, constraint.place or goals) from None
 

@@ -36,6 +36,7 @@ class Settings:
     request_seconds: how long a request may take to come, to the last byte of its body, until its connection is closed
     drain_seconds: how long requests may go on after SIGTERM
     otlp_traces_endpoint: of a collector of OpenTelemetry over HTTP, to which a span goes for each request
+    access_log: whether a line for each request is written to standard error
     """
 
     name: str = "small"
@@ -60,6 +61,7 @@ class Settings:
     request_seconds: float = 60.0
     drain_seconds: float = 30.0
     otlp_traces_endpoint: str | None = None
+    access_log: bool = False
 
     def __post_init__(self) -> None:
         text_of(self.name, "name")
@@ -76,6 +78,7 @@ class Settings:
         for name in ("compile_seconds", "request_seconds", "drain_seconds"):
             positive(getattr(self, name), name, "seconds")
         switch(self.priorities, "priorities")
+        switch(self.access_log, "access_log")
         if self.max_gap_ms is not None:
             positive(self.max_gap_ms, "max_gap_ms", "milliseconds")
         if self.otlp_traces_endpoint is not None:

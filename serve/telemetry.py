@@ -1,4 +1,4 @@
-"""What operators read: counters of the server for Prometheus, and a span of each request for OpenTelemetry.
+"""Telemetry for operators: counters of the server for Prometheus, and a span of each request for OpenTelemetry.
 
 Attributes of spans are those of the semantic conventions for HTTP and for generative models (`gen_ai.*`), and a latency
 that vLLM adds. A span never has a word of a prompt or of an answer.

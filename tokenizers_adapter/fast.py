@@ -58,7 +58,7 @@ def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
 
 
 def _spelling(backend: Any, byte_fallback: bool) -> Spell:
-    """How the strings of the tokenizer's own (not added) tokens stand for bytes."""
+    """The spelling of the tokenizer's own (not added) tokens: the bytes that their strings stand for."""
     suffix: str = getattr(backend.model, "end_of_word_suffix", None) or ""
     rewrites: list[Rewrite] = [word_end(suffix)] if suffix else []
     decoder = list(_parts(backend.decoder, "decoders"))

@@ -45,7 +45,7 @@ def _file_of(path: Path) -> Path | None:
 
 
 def _json_of(path: Path) -> Any:
-    """What stands in a file of JSON; None if it is none."""
+    """The value of a file of JSON; None if it is none."""
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError):

@@ -18,7 +18,7 @@ _SPELLINGS = {"gpt2": True, "llama": False, "t5": False, "bert": False}
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether a file begins as GGUF files do."""
+    """Tell whether a file begins as GGUF files do."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 

@@ -46,7 +46,7 @@ class GGUFError(ValueError):
 
 
 class TensorHead(NamedTuple):
-    """What a header has of a tensor.
+    """Entry of a header about a tensor.
 
     shape: rows first
     kind: the number of its type

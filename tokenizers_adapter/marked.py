@@ -15,7 +15,7 @@ FIRST_DIGIT, BASE = 0xF8, 7
 
 
 def marker_bytes(token: int) -> bytes:
-    """What a marker has in place of bytes: MARK, and its id by digits that no text of UTF-8 contains either."""
+    """The bytes of a marker: MARK, and its id by digits that no text of UTF-8 contains either."""
     digits = bytearray()
     while True:
         token, digit = divmod(token, BASE)

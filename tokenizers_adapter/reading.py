@@ -1,4 +1,4 @@
-"""Which kind of tokenizer an object is, and what it says of its tokens."""
+"""Reading of tokenizers of any kind: what an object says of its tokens."""
 
 from __future__ import annotations
 

@@ -63,13 +63,13 @@ def read_pieces(model: Any) -> tuple[list[bytes | None], frozenset[int]]:
 
 
 def _is_piece(tokenizer: Any, text: str) -> bool:
-    """Whether the tokenizer's SentencePiece model has the piece `text` and makes it from ordinary text."""
+    """Tell whether the tokenizer's SentencePiece model has the piece `text` and makes it from ordinary text."""
     model = getattr(tokenizer, "sp_model", None)
     return model is not None and model.id_to_piece(model.piece_to_id(text)) == text
 
 
 def _spelling_of_pieces(model: Any) -> Spell:
-    """How the pieces of a `sentencepiece.SentencePieceProcessor` stand for bytes."""
+    """The spelling of the pieces of a `sentencepiece.SentencePieceProcessor`: the bytes that they stand for."""
     bytewise = any(model.is_byte(piece) for piece in range(model.get_piece_size()))
     return spell_text([replace(SPACE_MARK, " ")], bytewise)
 

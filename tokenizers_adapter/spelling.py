@@ -1,4 +1,4 @@
-"""How tokenizers write bytes as strings: byte-level alphabets, byte fallback, space marks, word marks."""
+"""Spellings of bytes as strings by tokenizers: byte-level alphabets, byte fallback, space marks, word marks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 @dataclass(frozen=True)
 class TokenTable:
-    """What a tokenizer says of its tokens; None where a token has no text. The index is the id."""
+    """Table of a tokenizer's tokens; None where a token has no text. The index is the id."""
 
     tokens: list[bytes | None]
     special_ids: frozenset[int]

@@ -78,7 +78,7 @@ class Trie(NamedTuple):
 
 
 def _shared_prefixes(data: NDArray[np.uint8], begin: Places, length: Places) -> Places:
-    """How many bytes each text shares with the one before it, 0 for the first: int64 like `begin`.
+    """Count the bytes that each text shares with the one before it, 0 for the first: int64 like `begin`.
 
     One comparison per depth over the pairs that still agree, so the work is the number of shared bytes; when only a
     few pairs do, they are compared one by one.
@@ -122,7 +122,7 @@ def _by_levels(depth: Places) -> Places:
 
 
 def _by_texts(depth: Places, shared: Places, ends: Places) -> Places:
-    """Where a text begins to add nodes, those of the texts before it end that it does not share."""
+    """Ends of nodes: where a text begins to add its own, those of the texts before it end that it does not share."""
     end = np.full(len(depth), len(depth))
     path = np.zeros(int(depth.max()) + 1, np.int64)
     first = 1

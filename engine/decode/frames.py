@@ -110,9 +110,10 @@ class Sentence:
     ) -> None:
         self.before, self.most = ("", MOST_REASONING) if is_last else (SENTENCE_LEAD, MOST_SENTENCE)
         if not isinstance(guide, RegularGuide) and natural is None:
+            other = "free text" if guide is None else brief(guide)
             raise OptionError(
                 f'frame="{IN_FREE_TEXT[is_last]}" is for choices, patterns, formats and machines, whose texts can be '
-                f"named, not for {brief(guide)}; give two texts, {_EXAMPLE}, or leave it out"
+                f"named, not for {other}; give two texts, {_EXAMPLE}, or leave it out"
             )
         self.answer, named, self._written = guide, guide, _unchanged
         if natural is not None:

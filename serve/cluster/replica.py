@@ -28,7 +28,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class AnswerStart:
-    """How an answer begins."""
+    """Beginning of an answer."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from ..bodies import whole
 from ..endpoints.answers import event, refused
 from ..errors import SERVER, ApiError, busy
+from ..guard import logged, write_access_log
 from ..settings import Settings
 from .loading import ray
 from .replica import AnswerStart, Ask
@@ -28,7 +29,7 @@ SLACK = 1.25
 
 
 def prefix_of(body: bytes) -> str:
-    """How the text of a request begins, as far as it says where to go; "" where there is nothing to go by.
+    """The beginning of a request's text, as far as it says where to go; "" where there is nothing to go by.
 
     It is that of tools and instructions, then of the prompt, or of a chat up to the first answer, so that later turns
     go where the first one went.
@@ -119,6 +120,8 @@ class Router:
         self._replicas = replicas.answer.options(stream=True)
         self._settings = settings
         self._tries = tries
+        if settings.access_log:
+            write_access_log()
         self._lost = ray("ray.exceptions").RayActorError
         self._full = ray("ray.serve.exceptions").BackPressureError
         self._again = ray("ray.serve.metrics").Counter(
@@ -131,10 +134,9 @@ class Router:
     async def __call__(self, request: Request) -> Response:
         """The answer of a replica."""
         try:
-            ask = await self._read(request)
+            return _Logged(_Passed(self, await self._read(request)))
         except ApiError as error:
-            return refused(error, request.url.path)
-        return _Passed(self, ask)
+            return _Logged(refused(error, request.url.path))
 
     async def _read(self, request: Request) -> Ask:
         """The request, whole. Raises ApiError."""
@@ -208,6 +210,18 @@ class _Passed(Response):
             await refused(error, self._ask.path)(scope, receive, send)
         finally:
             await pieces.aclose()  # type: ignore[attr-defined]
+
+
+class _Logged(Response):
+    """An answer, and a line about it: here it is known who asked, and what became of it."""
+
+    def __init__(self, answer: Response) -> None:
+        super().__init__(None)
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        await logged(self._answer, scope, receive, send)
 
 
 def _with_tries(piece: AnswerStart | bytes, number: int) -> AnswerStart | bytes:

@@ -62,7 +62,7 @@ class Line:
             self._waiting.append(work)
 
     def take(self) -> Queued | None:
-        """Whose turn it is; None where nobody waits, or only what is long, for which there is no room."""
+        """Take the work whose turn it is; None where nobody waits, or only what is long, for which there is no room."""
         with self._lock:
             has_room = len(self._long & self._running) < self._room
             able = [each for each in self._waiting if has_room or each.is_over or each not in self._long]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -131,17 +132,51 @@ def event(content: Any, name: str | None = None) -> bytes:
     return f"data: {data}\n\n".encode() if name is None else f"event: {name}\ndata: {data}\n\n".encode()
 
 
-class EventStream(Response):
-    """Events as they come. end: called once, when all is sent or the client has gone away."""
+@dataclass(frozen=True)
+class Stream:
+    """Writers of an answer whose texts are told as they come; each may write nothing.
 
-    media_type = "text/event-stream"
+    piece: a piece of a text, with its end where that has come; begin: what comes first; end: what comes when all texts
+    have ended; failed: an error, in place of the rest
+    """
 
-    def __init__(
-        self, events: AsyncIterator[bytes], end: Callable[[], None], headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(None, 200, {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})})
+    piece: Callable[[Piece], bytes]
+    begin: bytes = b""
+    end: Callable[[], Awaitable[bytes]] | None = None
+    failed: Callable[[ApiError], bytes] = lambda error: event(error.body)
+
+
+async def streamed(
+    request: Request,
+    beginning: Beginning,
+    make: Callable[[GenerationRequest], Stream],
+    media_type: str = "text/event-stream",
+) -> Response:
+    """Answer piece by piece. Raises ApiError, before anything is sent, and ClientDisconnect."""
+    begun = await while_connected(request, beginning())
+    return _Streamed(_parts(begun, make), begun.end, media_type)
+
+
+async def _parts(begun: GenerationRequest, make: Callable[[GenerationRequest], Stream]) -> AsyncIterator[bytes]:
+    """The parts of a streamed answer, or what went wrong on the way."""
+    stream = make(begun)
+    try:
+        yield stream.begin
+        async for pieces in begun.pieces():
+            yield b"".join(map(stream.piece, pieces))
+        if stream.end is not None:
+            yield await stream.end()
+    except Exception as error:  # what went wrong with this request is its own
+        yield stream.failed(begun.failed(error))
+
+
+class _Streamed(Response):
+    """Parts as they come. end: called once, when all is sent or the client has gone away."""
+
+    def __init__(self, parts: AsyncIterator[bytes], end: Callable[[], None], media_type: str) -> None:
+        super().__init__(None, 200, {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}, media_type)
         del self.headers["content-length"]
-        self._events = events
+        self._parts = parts
         self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -154,8 +189,9 @@ class EventStream(Response):
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for data in self._events:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
+        async for data in self._parts:
+            if data:
+                await send({"type": "http.response.body", "body": data, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -223,16 +259,14 @@ async def answered(
     beginning: Beginning,
     head: Callable[[GenerationRequest], dict[str, Any]],
     choice: Callable[[GenerationRequest, int, Generation[Any]], dict[str, Any]],
-    stream: Callable[[GenerationRequest], ChoiceStream] | None,
+    stream: Callable[[GenerationRequest], Stream] | None,
 ) -> Response:
     """The answer of an endpoint with choices, at once or event by event. Raises ApiError, and ClientDisconnect.
 
-    head: what the answer and each event have; choice: of a finished text
-    stream: what is said of each piece, if the answer is streamed
+    head: what the answer has besides; choice: of a finished text; stream: the events, if the answer is streamed
     """
     if stream is not None:
-        begun = await while_connected(request, beginning())
-        return EventStream(_events(begun, head(begun), stream), begun.end)
+        return await streamed(request, beginning, stream)
 
     def write(begun: GenerationRequest, index: int, result: Generation[Any]) -> bytes:
         return b"".join(written(choice(begun, index, result)))
@@ -241,34 +275,26 @@ async def answered(
     return answer_of(head(begun), choices, begun.usage, more=begun.prompt_scores)
 
 
-class ChoiceStream(NamedTuple):
-    """The choices of a streamed answer: those that it begins with, and those of each piece."""
+def choice_stream(
+    begun: GenerationRequest,
+    head: Mapping[str, Any],
+    first: Iterable[dict[str, Any]],
+    choices: Callable[[Piece], Iterable[dict[str, Any]]],
+) -> Stream:
+    """The same as events, and the usage behind them where that was asked for.
 
-    first: Sequence[dict[str, Any]]
-    next: Callable[[Piece], Iterable[dict[str, Any]]]
-
-
-async def _events(
-    begun: GenerationRequest, head: dict[str, Any], stream: Callable[[GenerationRequest], ChoiceStream]
-) -> AsyncIterator[bytes]:
-    """The events of a streamed answer, then its usage if that was asked for; or what went wrong on the way."""
+    first: the choices that it begins with; choices: those of a piece
+    """
     has_usage = begun.asked.has_usage
     counted = {"usage": None} if has_usage else {}
 
-    def chunk(choices: Iterable[dict[str, Any]]) -> bytes:
-        return b"".join(event(head | {"choices": [choice]} | counted) for choice in choices)
+    def chunk(several: Iterable[dict[str, Any]]) -> bytes:
+        return b"".join(event({**head, "choices": [choice], **counted}) for choice in several)
 
-    try:
-        first, choices = stream(begun)
-        if first:
-            yield chunk(first)
-        async for pieces in begun.pieces():
-            if data := chunk(choice for piece in pieces for choice in choices(piece)):
-                yield data
-    except Exception as error:  # what went wrong with this request is its own
-        yield event(begun.failed(error).body)
-        return
-    yield (event(head | {"choices": [], "usage": begun.usage}) if has_usage else b"") + DONE
+    async def end() -> bytes:
+        return (event({**head, "choices": [], "usage": begun.usage}) if has_usage else b"") + DONE
+
+    return Stream(lambda piece: chunk(choices(piece)), chunk(first), end)
 
 
 def head_of(begun: GenerationRequest, kind: str) -> dict[str, Any]:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...engine.handle import Piece
 from ...engine.results import Generation
-from ..bodies import derived, read
+from ..bodies import derived
 from ..generation import GenerationRequest, message_of
 from ..requests.anthropic import CountRequest, MessagesRequest
 from ..requests.chat import ChatRequest
 from ..service import Service
 from ..tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ParsedMessage, ReasoningDelta
-from .answers import Answer, EventStream, event, extension_of, while_connected, whole
+from .answers import Answer, Stream, event, extension_of, streamed, whole
 from .chat import begin_chat, finish_of
 
 _REASONS = {"tool_calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}
@@ -24,23 +25,18 @@ Told = tuple[str, dict[str, Any]]
 """The type of an event, and its fields."""
 
 
-async def messages(request: Request) -> Response:
-    """Answer a chat in blocks, at once or event by event."""
-    service: Service = request.app.state.service
-    asked = await read(request, MessagesRequest, service.settings.body_bytes)
+async def messages(request: Request, service: Service, asked: MessagesRequest) -> Response:
+    """Answer a chat as Anthropic's API does, at once or event by event."""
     chat = await derived(request, asked.chat)
     beginning = begin_chat(request, chat)
     if asked.stream:
-        begun = await while_connected(request, beginning())
-        return EventStream(_events(begun, chat), begun.end)
+        return await streamed(request, beginning, partial(_stream, chat))
     begun, (said,) = await whole(request, beginning, partial(_answered, chat))
     return Answer(_head(begun) | said | {"usage": _usage(begun)})
 
 
-async def count(request: Request) -> Response:
-    """How many tokens a chat has."""
-    service: Service = request.app.state.service
-    asked = await read(request, CountRequest, service.settings.body_bytes)
+async def count(request: Request, service: Service, asked: CountRequest) -> Response:
+    """Count the tokens of a chat, as Anthropic's API does."""
     service.check(asked.model)
     chat = await derived(request, asked.chat)
     ids = await service.chat_ids(chat.chat(), chat.listed_tools(), chat.template_options, is_verbatim=True)
@@ -135,24 +131,22 @@ class Blocks:
         return "content_block_delta", {"index": self._count, "delta": delta}
 
 
-async def _events(begun: GenerationRequest, chat: ChatRequest) -> AsyncIterator[bytes]:
-    """The events of a streamed answer, or what went wrong on the way."""
-
-    def said(several: Iterator[Told]) -> bytes:
-        return b"".join(event({"type": kind} | fields, kind) for kind, fields in several)
-
+def _stream(chat: ChatRequest, begun: GenerationRequest) -> Stream:
+    """The message without blocks, its blocks as they grow, and why it ends."""
     blocks, reader = Blocks(), begun.reader()
     first: dict[str, Any] = _head(begun) | {"content": list[Any](), "stop_reason": None, "stop_sequence": None}
-    try:
-        yield said(iter([("message_start", {"message": first | {"usage": _usage(begun)}})]))
-        async for pieces in begun.pieces():
-            for piece in pieces:
-                deltas = begun.deltas(piece, reader)
-                if data := said(told for delta in deltas for told in blocks.add(delta)):
-                    yield data
-                if piece.result is not None:
-                    ended = _ended(chat, begun, message_of(reader, piece.result), piece.result)
-                    last: dict[str, Any] = {"delta": ended, "usage": _usage(begun)} | extension_of(piece.result)
-                    yield said(iter([*blocks.last(), ("message_delta", last), ("message_stop", dict[str, Any]())]))
-    except Exception as error:  # what went wrong with this request is its own
-        yield said(iter([("error", begun.failed(error).as_anthropic())]))
+
+    def written(piece: Piece) -> bytes:
+        told = [each for delta in begun.deltas(piece, reader) for each in blocks.add(delta)]
+        if piece.result is not None:
+            ended = _ended(chat, begun, message_of(reader, piece.result), piece.result)
+            last: dict[str, Any] = {"delta": ended, "usage": _usage(begun)} | extension_of(piece.result)
+            told += [*blocks.last(), ("message_delta", last), ("message_stop", {})]
+        return b"".join(_event(*each) for each in told)
+
+    begin = _event("message_start", {"message": first | {"usage": _usage(begun)}})
+    return Stream(written, begin, failed=lambda error: _event("error", error.as_anthropic()))
+
+
+def _event(kind: str, fields: dict[str, Any]) -> bytes:
+    return event({"type": kind} | fields, kind)

@@ -17,7 +17,6 @@ from ...engine.handle import Piece
 from ...engine.options import Options
 from ...engine.results import Generation
 from ...errors import OptionError, TrellmError
-from ..bodies import read
 from ..constraints.compiler import weight
 from ..constraints.constraint import ConstraintSpec
 from ..errors import ApiError, of_request, param_of
@@ -41,7 +40,7 @@ from ..tool_calls import (
     is_apart,
     tools_of,
 )
-from .answers import ChoiceStream, answered, extension_of, head_of, written
+from .answers import Stream, answered, choice_stream, extension_of, head_of, written
 from .describing import described
 from .scores import of_chat, of_prompt, scores_in, scores_of
 
@@ -251,10 +250,8 @@ def begin_chat(request: Request, asked: ChatRequest) -> Beginning:
     return partial(begin, request, asked, 1, ("messages",), prepare)
 
 
-async def chat(request: Request) -> Response:
-    """Answer a chat, at once or piece by piece."""
-    service: Service = request.app.state.service
-    asked = await read(request, ChatRequest, service.settings.body_bytes)
+async def chat(request: Request, service: Service, asked: ChatRequest) -> Response:
+    """Answer a chat; with stream: true as server-sent events."""
     return await answered(request, begin_chat(request, asked), _head, _choice, _stream if asked.stream else None)
 
 
@@ -287,7 +284,7 @@ def _ended(begun: GenerationRequest, finish: str) -> str:
     return "function_call" if finish == "tool_calls" and is_legacy(begun) else finish
 
 
-def _stream(begun: GenerationRequest) -> ChoiceStream:
+def _stream(begun: GenerationRequest) -> Stream:
     """The role, what is said, and why it ends."""
     reading, legacy = [begun.reader() for _ in range(begun.choices)], is_legacy(begun)
 
@@ -311,4 +308,4 @@ def _stream(begun: GenerationRequest) -> ChoiceStream:
             yield fields(index, {}, finish=finish) | extension_of(piece.result)
 
     first = [fields(index, {"role": "assistant", "content": ""}) for index in range(begun.choices)]
-    return ChoiceStream(first, choices)
+    return choice_stream(begun, _head(begun), first, choices)

@@ -11,21 +11,18 @@ from starlette.responses import Response
 
 from ...engine.handle import Piece
 from ...engine.results import Generation
-from ..bodies import read
 from ..constraints.constraint import ConstraintSpec
 from ..errors import ApiError
 from ..generation import REASONS, Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
 from ..service import Service
-from .answers import ChoiceStream, answer_of, answered, extension_of, head_of, whole, written
+from .answers import Stream, answer_of, answered, choice_stream, extension_of, head_of, whole, written
 from .describing import described
 from .scores import Offsets, of_completion, of_prompt, scores_in, scores_of
 
 
-async def completion(request: Request) -> Response:
-    """Continue texts, at once or piece by piece."""
-    service: Service = request.app.state.service
-    asked = await read(request, CompletionRequest, service.settings.body_bytes)
+async def completion(request: Request, service: Service, asked: CompletionRequest) -> Response:
+    """Continue texts; with stream: true as server-sent events."""
     beginning = begin_text(request, asked)
     if asked.told is not None:
         return await _best(request, beginning, asked.told)
@@ -100,7 +97,7 @@ def _fields(index: int, text: str, scores: dict[str, Any] | None, result: Genera
     return choice if result is None else choice | extension_of(result)
 
 
-def _stream(begun: GenerationRequest) -> ChoiceStream:
+def _stream(begun: GenerationRequest) -> Stream:
     offsets = [Offsets() for _ in range(begun.choices)]
 
     def choices(piece: Piece) -> Iterator[dict[str, Any]]:
@@ -111,4 +108,5 @@ def _stream(begun: GenerationRequest) -> ChoiceStream:
             yield _fields(index, piece.text, scores, piece.result)
 
     echoed = range(begun.choices) if isinstance(begun.asked, CompletionRequest) and begun.asked.echo else ()
-    return ChoiceStream([_fields(index, _echoed(begun, index), None, None) for index in echoed], choices)
+    first = [_fields(index, _echoed(begun, index), None, None) for index in echoed]
+    return choice_stream(begun, _head(begun), first, choices)

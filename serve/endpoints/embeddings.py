@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ...engine.embedding import Embedder, Embedding
 from ...engine.results import Generation
 from ...errors import TrellmError
-from ..bodies import derived, read
+from ..bodies import derived
 from ..constraints.constraint import ConstraintSpec
 from ..errors import of_request
 from ..generation import Beginning, GenerationRequest, Prepared, begin
@@ -22,10 +22,8 @@ from ..service import Service
 from .answers import answer_of, whole, written
 
 
-async def embeddings(request: Request) -> Response:
-    """Embed texts."""
-    service: Service = request.app.state.service
-    asked = await read(request, EmbeddingRequest, service.settings.body_bytes)
+async def embeddings(request: Request, service: Service, asked: EmbeddingRequest) -> Response:
+    """Embed texts: their final hidden states, as directions."""
     text = await derived(request, asked.texts)
 
     def write(begun: GenerationRequest, index: int, result: Generation[Embedding]) -> bytes:
@@ -39,10 +37,8 @@ async def embeddings(request: Request) -> Response:
     return answer_of(head, data, _usage(begun), name="data")
 
 
-async def rerank(request: Request) -> Response:
+async def rerank(request: Request, service: Service, asked: RerankRequest) -> Response:
     """Order documents by the cosines of their embeddings and a query's."""
-    service: Service = request.app.state.service
-    asked = await read(request, RerankRequest, service.settings.body_bytes)
     text = await derived(request, partial(asked.texts, service.settings.name))
 
     def vector(begun: GenerationRequest, index: int, result: Generation[Embedding]) -> Embedding:

@@ -1,9 +1,8 @@
-"""What llama.cpp and SGLang have of their own: texts in their words, tokens, and what the server is."""
+"""Endpoints of llama.cpp and SGLang alone: texts in their words, tokens, and what the server is."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -12,29 +11,27 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...engine.handle import Piece
 from ...engine.results import Generation
-from ..bodies import derived, read
+from ..bodies import derived
 from ..errors import ApiError
 from ..generation import GenerationRequest
 from ..requests.fields import RequestBase
 from ..requests.native import LlamaRequest, SglangRequest
 from ..service import Service
 from ..tool_calls.formats import template_of
-from .answers import DONE, Answer, EventStream, LargeAnswer, event, extension_of, while_connected, whole, written
+from .answers import DONE, Answer, LargeAnswer, Stream, event, extension_of, streamed, while_connected, whole, written
 from .completion import begin_text
 from .scores import of_chat, scores_of
 
 
-async def llama(request: Request) -> Response:
-    """Continue texts as llama.cpp's /completion does."""
-    service: Service = request.app.state.service
-    asked = await read(request, LlamaRequest, service.settings.body_bytes)
+async def llama(request: Request, service: Service, asked: LlamaRequest) -> Response:
+    """Continue texts as llama.cpp's server does."""
     text = await derived(request, partial(asked.text, service.settings.name))
     if asked.stream:
         if len(text.prompts) > 1:
             raise ApiError("several prompts have no stream; leave it out", ("stream",))
-        begun = await while_connected(request, begin_text(request, text)())
-        return EventStream(_llama_events(begun), begun.end)
+        return await streamed(request, begin_text(request, text), _llama_stream)
     begun, several = await whole(request, begin_text(request, text), _llama_text)
     found = [{"index": index, **said, **_llama_counts(begun, index)} for index, said in enumerate(several)]
     answer: Any = found[0] if isinstance(asked.prompt, str) or isinstance(asked.prompt[0], int) else found
@@ -42,7 +39,7 @@ async def llama(request: Request) -> Response:
 
 
 def _llama_text(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
-    """What there is to say of a text that has ended."""
+    """The fields of a text that has ended."""
     kind = {"length": "limit", "stop": "word", "complete": "eos"}[result.finish_reason]
     said: dict[str, Any] = {"content": result.text, "tokens": list(result.token_ids), "stop": True, "stop_type": kind}
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)
@@ -62,28 +59,23 @@ def _llama_counts(begun: GenerationRequest, index: int) -> dict[str, Any]:
     }
 
 
-async def _llama_events(begun: GenerationRequest) -> AsyncIterator[bytes]:
-    try:
-        async for pieces in begun.pieces():
-            for piece in pieces:
-                if piece.text:
-                    yield event({"index": 0, "content": piece.text, "stop": False})
-                if piece.result is not None:
-                    last = {**_llama_text(begun, 0, piece.result), "content": "", "tokens": list[int]()}
-                    yield event({"index": 0, **last, **_llama_counts(begun, 0)})
-    except Exception as error:  # what went wrong with this request is its own
-        yield event(begun.failed(error).body)
+def _llama_stream(begun: GenerationRequest) -> Stream:
+    def written(piece: Piece) -> bytes:
+        said = event({"index": 0, "content": piece.text, "stop": False}) if piece.text else b""
+        if piece.result is None:
+            return said
+        last = {**_llama_text(begun, 0, piece.result), "content": "", "tokens": list[int]()}
+        return said + event({"index": 0, **last, **_llama_counts(begun, 0)})
+
+    return Stream(written)
 
 
-async def sglang(request: Request) -> Response:
-    """Continue texts as SGLang's /generate does."""
-    service: Service = request.app.state.service
-    asked = await read(request, SglangRequest, service.settings.body_bytes)
+async def sglang(request: Request, service: Service, asked: SglangRequest) -> Response:
+    """Continue texts as SGLang does."""
     text = await derived(request, partial(asked.texts, service.settings.name))
     if asked.stream:
-        begun = await while_connected(request, begin_text(request, text)())
-        return EventStream(_sglang_events(begun, is_single=asked.is_single), begun.end)
-    begun, several = await whole(request, begin_text(request, text), _sglang_text)
+        return await streamed(request, begin_text(request, text), partial(_sglang_stream, asked.is_single))
+    _, several = await whole(request, begin_text(request, text), _sglang_text)
     return LargeAnswer(list(written(several[0] if asked.is_single else several)))
 
 
@@ -106,25 +98,24 @@ def _meta(begun: GenerationRequest, index: int, size: int, finish: dict[str, Any
     }
 
 
-async def _sglang_events(begun: GenerationRequest, *, is_single: bool) -> AsyncIterator[bytes]:
-    """Each event has the whole text so far."""
+def _sglang_stream(is_single: bool, begun: GenerationRequest) -> Stream:
+    """Events of which each has the whole text so far."""
     texts, sizes = [""] * begun.choices, [0] * begun.choices
-    try:
-        async for pieces in begun.pieces():
-            for piece in pieces:
-                index = begun.index_of(piece)
-                texts[index] += piece.text
-                sizes[index] += len(piece.token_ids)
-                told = {} if is_single else {"index": index}
-                if piece.result is not None:
-                    yield event(_sglang_text(begun, index, piece.result) | told)
-                elif piece.text:
-                    said = {"text": texts[index], "meta_info": _meta(begun, index, sizes[index], None)}
-                    yield event(said | told)
-    except Exception as error:  # what went wrong with this request is its own
-        yield event(begun.failed(error).body)
-        return
-    yield DONE
+
+    def written(piece: Piece) -> bytes:
+        index = begun.index_of(piece)
+        texts[index] += piece.text
+        sizes[index] += len(piece.token_ids)
+        told = {} if is_single else {"index": index}
+        if piece.result is not None:
+            return event(_sglang_text(begun, index, piece.result) | told)
+        meta = _meta(begun, index, sizes[index], None)
+        return event({"text": texts[index], "meta_info": meta} | told) if piece.text else b""
+
+    async def end() -> bytes:
+        return DONE
+
+    return Stream(written, end=end)
 
 
 class DetokenizeRequest(RequestBase, title="Detokenize"):
@@ -134,10 +125,8 @@ class DetokenizeRequest(RequestBase, title="Detokenize"):
     tokens: list[int] = Field(max_length=1 << 20, fail_fast=True)
 
 
-async def detokenize(request: Request) -> Response:
-    """The text of tokens; bytes that are none of UTF-8 are told as such."""
-    service: Service = request.app.state.service
-    asked = await read(request, DetokenizeRequest, service.settings.body_bytes)
+async def detokenize(request: Request, service: Service, asked: DetokenizeRequest) -> Response:
+    """Write tokens as text; bytes that are none of UTF-8 are told as such."""
     service.check(asked.model)
     vocabulary = service.model.vocabulary
     service.check_tokens(asked.tokens, ("tokens",))
@@ -150,12 +139,12 @@ async def detokenize(request: Request) -> Response:
 
 
 async def told_version(request: Request) -> Response:
-    """The version of the server."""
+    """Tell the version of the server."""
     return Answer({"version": version("trellm")})
 
 
 async def props(request: Request) -> Response:
-    """What llama.cpp's server says of itself, as far as there is the same here."""
+    """Tell what the server is, as llama.cpp's does, as far as there is the same here."""
     service: Service = request.app.state.service
     said: dict[str, Any] = {
         "default_generation_settings": {"n_ctx": service.model.context, "params": {}},

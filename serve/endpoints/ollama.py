@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -13,14 +14,14 @@ from starlette.responses import Response
 
 from ...engine.handle import Piece
 from ...engine.results import Generation
-from ..bodies import derived, read
+from ..bodies import derived
 from ..generation import Beginning, GenerationRequest, message_of
 from ..requests.chat import ChatRequest
 from ..requests.ollama import LATEST, OllamaChat, OllamaGenerate, OllamaName
 from ..service import Service
 from ..tool_calls import AnswerReader, ContentDelta, ParsedMessage, ReasoningDelta
 from ..tool_calls.formats import template_of
-from .answers import Answer, EventStream, extension_of, while_connected, whole
+from .answers import Answer, Stream, extension_of, streamed, whole
 from .chat import begin_chat, finish_of
 from .completion import begin_text
 from .scores import of_chat, scores_in, scores_of
@@ -28,19 +29,15 @@ from .scores import of_chat, scores_in, scores_of
 LINES = "application/x-ndjson"
 
 
-async def chat(request: Request) -> Response:
-    """Answer a chat."""
-    service: Service = request.app.state.service
-    asked = await read(request, OllamaChat, service.settings.body_bytes)
+async def chat(request: Request, service: Service, asked: OllamaChat) -> Response:
+    """Answer a chat as Ollama does."""
     if not asked.messages:
         return _loaded(service, asked.model, {"message": {"role": "assistant", "content": ""}})
     return await _answer(request, await derived(request, asked.chat), "message")
 
 
-async def generate(request: Request) -> Response:
-    """Answer what a user says, or continue a text."""
-    service: Service = request.app.state.service
-    asked = await read(request, OllamaGenerate, service.settings.body_bytes)
+async def generate(request: Request, service: Service, asked: OllamaGenerate) -> Response:
+    """Answer what a user says as Ollama does, or continue a text."""
     if not asked.prompt:
         return _loaded(service, asked.model, {"response": ""})
     if not asked.raw:
@@ -56,10 +53,7 @@ async def _answer(request: Request, chat: ChatRequest, name: str) -> Response:
 async def _run(request: Request, beginning: Beginning, name: str, *, streams: bool) -> Response:
     """The answer, at once or line by line. name: "message" or "response", what has the text"""
     if streams:
-        begun = await while_connected(request, beginning())
-        answer = EventStream(_lines(begun, name), begun.end)
-        answer.headers["Content-Type"] = LINES
-        return answer
+        return await streamed(request, beginning, partial(_stream, name), LINES)
 
     def make(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
         message = begun.read(result)
@@ -99,7 +93,7 @@ def _last(begun: GenerationRequest, message: ParsedMessage, result: Generation[A
 
 
 def _counted(begun: GenerationRequest) -> dict[str, Any]:
-    """How many tokens there were, and how long it took, in nanoseconds."""
+    """Numbers of tokens, and the time that it took, in nanoseconds."""
     return {
         "total_duration": int(1e9 * (time.perf_counter() - begun.since)),
         "load_duration": 0,
@@ -108,33 +102,32 @@ def _counted(begun: GenerationRequest) -> dict[str, Any]:
     }
 
 
-async def _lines(begun: GenerationRequest, name: str) -> AsyncIterator[bytes]:
-    """What comes, line by line, each call whole; or what went wrong on the way."""
+def _stream(name: str, begun: GenerationRequest) -> Stream:
+    """Lines of what comes, each call whole."""
     reader = begun.reader()
-    first = None
-    try:
-        async for pieces in begun.pieces():
-            first = time.perf_counter() if first is None else first
-            for piece in pieces:
-                for said in _new(begun, name, piece, reader):
-                    yield _line(said)
-                if piece.result is not None:
-                    message = message_of(reader, piece.result)
-                    calls = ParsedMessage("", None, message.calls)
-                    timed = {
-                        "prompt_eval_duration": int(1e9 * (first - begun.since)),
-                        "eval_duration": int(1e9 * (time.perf_counter() - first)),
-                    }
-                    if message.calls:
-                        yield _line(_said(begun, name, calls))
-                    end = _said(begun, name, ParsedMessage("", None, ()))
-                    yield _line(end | _last(begun, message, piece.result) | _counted(begun) | timed)
-    except Exception as error:  # what went wrong with this request is its own
-        yield _line(begun.failed(error).as_ollama())
+    first = math.inf
+
+    def lines(piece: Piece) -> bytes:
+        nonlocal first
+        first = min(first, time.perf_counter())
+        said = _new(begun, name, piece, reader)
+        if piece.result is not None:
+            message = message_of(reader, piece.result)
+            if message.calls:
+                said.append(_said(begun, name, ParsedMessage("", None, message.calls)))
+            timed = {
+                "prompt_eval_duration": int(1e9 * (first - begun.since)),
+                "eval_duration": int(1e9 * (time.perf_counter() - first)),
+            }
+            end = _said(begun, name, ParsedMessage("", None, ()))
+            said.append(end | _last(begun, message, piece.result) | _counted(begun) | timed)
+        return b"".join(map(_line, said))
+
+    return Stream(lines, failed=lambda error: _line(error.as_ollama()))
 
 
 def _new(begun: GenerationRequest, name: str, piece: Piece, reader: AnswerReader | None) -> list[dict[str, Any]]:
-    """What a piece adds to content and thinking."""
+    """Messages of what a piece adds to content and thinking."""
     scores = of_chat(scores_in(piece), begun.service.model.vocabulary)
     found: list[dict[str, Any]] = []
     for delta in begun.deltas(piece, reader):
@@ -159,19 +152,19 @@ def _written(seconds: float) -> str:
 
 
 def _loaded(service: Service, name: str, said: dict[str, Any]) -> Response:
-    """What is said to a request without a prompt, which asks for the model to be there."""
+    """The answer to a request without a prompt, which asks for the model to be there."""
     service.check(name.removesuffix(LATEST))
     return Answer({"model": name, "created_at": _written(time.time()), **said, "done": True, "done_reason": "load"})
 
 
 async def tags(request: Request) -> Response:
-    """The one model, under its names."""
+    """List the model under its names, as Ollama does."""
     service: Service = request.app.state.service
     return Answer({"models": [_model(service, name) for name in service.settings.names]})
 
 
 async def running(request: Request) -> Response:
-    """The same: it is in memory as long as the server runs."""
+    """List the model as Ollama lists those in memory, where it is as long as the server runs."""
     service: Service = request.app.state.service
     return Answer({"models": [_model(service, service.settings.name) | {"size_vram": 0}]})
 
@@ -198,10 +191,8 @@ def _details() -> dict[str, Any]:
     }
 
 
-async def show(request: Request) -> Response:
-    """What the model can do."""
-    service: Service = request.app.state.service
-    asked = await read(request, OllamaName, service.settings.body_bytes)
+async def show(request: Request, service: Service, asked: OllamaName) -> Response:
+    """Tell what the model can do, as Ollama does."""
     service.check((asked.model or asked.name or "").removesuffix(LATEST))
     thinks = ["thinking"] if service.form.thinks else []
     return Answer(

@@ -17,7 +17,7 @@ from ...engine.prompts.encoding import ids_of
 from ...engine.prompts.given import Prompt
 from ...errors import TrellmError
 from ...guides.explain.expectation import expected
-from ..bodies import derived, read
+from ..bodies import derived
 from ..errors import ApiError, of_constraint, of_request
 from ..requests.chat import ChatMessage
 from ..requests.fields import ConstraintFields, RequestBase
@@ -36,13 +36,13 @@ class TokenizeRequest(RequestBase, title="Tokenize"):
 
 
 async def models(request: Request) -> Response:
-    """The one model, under its names."""
+    """List the model under its names."""
     service: Service = request.app.state.service
     return Answer({"object": "list", "data": [_model(service, name) for name in service.settings.names]})
 
 
 async def model(request: Request) -> Response:
-    """A model by its name."""
+    """Describe the model by one of its names."""
     service: Service = request.app.state.service
     name = request.path_params["name"]
     service.check_model(name)
@@ -54,10 +54,8 @@ def _model(service: Service, name: str) -> dict[str, Any]:
     return said | {"max_model_len": service.model.context}
 
 
-async def tokenize(request: Request) -> Response:
-    """The tokens of a prompt."""
-    service: Service = request.app.state.service
-    asked = await read(request, TokenizeRequest, service.settings.body_bytes)
+async def tokenize(request: Request, service: Service, asked: TokenizeRequest) -> Response:
+    """Make tokens of a prompt or of a chat."""
     service.check(asked.model)
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError("give prompt or messages, one of the two", ("prompt",))
@@ -96,7 +94,7 @@ async def ready(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """Counters and gauges, for Prometheus."""
+    """Write counters, gauges and histograms for Prometheus."""
     service: Service = request.app.state.service
     counted, engine = service.metrics, service.engine
     counted.waiting.set(service.dispatcher.waiting)
@@ -141,10 +139,8 @@ class ConstraintRequest(ConstraintFields, title="Check"):
     model: str
 
 
-async def constraint(request: Request) -> Response:
-    """Compile a constraint: how its texts begin, in words, and the fewest tokens of one. Or the error that it has."""
-    service: Service = request.app.state.service
-    asked = await read(request, ConstraintRequest, service.settings.body_bytes)
+async def constraint(request: Request, service: Service, asked: ConstraintRequest) -> Response:
+    """Compile a constraint: how its texts begin, in words, and the fewest tokens of one; or the error that it has."""
     service.check(asked.model)
     try:
         made = await derived(request, asked.constraint)

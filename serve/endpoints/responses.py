@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
+from itertools import count
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ...engine.decode.randomness import fresh_bits
+from ...engine.handle import Piece
 from ...engine.results import Generation
 from ..bodies import LARGE as LARGE_BODY
-from ..bodies import derived, read
+from ..bodies import derived
+from ..errors import ApiError, unsupported
 from ..generation import REASONS, GenerationRequest, message_of
 from ..requests.responses import ResponsesRequest
 from ..service import Service
 from ..tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ParsedMessage, ReasoningDelta
-from .answers import Answer, EventStream, event, extension_of, while_connected, whole
+from .answers import Answer, Stream, event, extension_of, streamed, whole
 from .chat import begin_chat, finish_of
 
 Told = tuple[str, dict[str, Any]]
@@ -127,10 +130,8 @@ class ResponseItems:
         return "response.output_item.added", {"output_index": len(self.found) - 1, "item": shown}
 
 
-async def responses(request: Request) -> Response:
-    """Answer, at once or event by event."""
-    service: Service = request.app.state.service
-    asked = await read(request, ResponsesRequest, service.settings.body_bytes)
+async def responses(request: Request, service: Service, asked: ResponsesRequest) -> Response:
+    """Answer in items; with stream: true as server-sent events."""
     before: list[dict[str, Any]] = []
     if asked.previous_response_id is not None:
         conversation = service.responses.conversation(asked.previous_response_id)
@@ -147,8 +148,7 @@ async def responses(request: Request) -> Response:
     chat = await derived(request, partial(asked.chat, before))
     beginning = begin_chat(request, chat)
     if asked.stream:
-        begun = await while_connected(request, beginning())
-        return EventStream(_events(begun, asked, keep), begun.end)
+        return await streamed(request, beginning, partial(_stream, asked, keep))
     begun, (result,) = await whole(request, beginning, lambda begun, index, result: result)
     message = begun.read(result)
     items, is_cut = ResponseItems(), _is_cut(begun, message, result)
@@ -163,9 +163,15 @@ def _keep(service: Service, asked: ResponsesRequest, before: list[dict[str, Any]
 
 
 async def kept(request: Request) -> Response:
-    """A response that was kept; with DELETE it is kept no longer."""
+    """Answer with a response that was kept; with DELETE keep it no longer."""
     service: Service = request.app.state.service
     key = str(request.path_params["key"])
+    for name, value in request.query_params.multi_items():
+        if name == "stream" and value != "false":
+            raise unsupported((name,), "what was kept is told whole")
+        if name != "stream":
+            said = f"unknown parameter {name[:200]!r} of the query: a response that was kept is told as it is"
+            raise ApiError(said, (name[:200],), code="unknown_parameter")
     if request.method != "DELETE":
         return Answer(service.responses.response(key))
     service.responses.forget(key)
@@ -229,36 +235,33 @@ def _ended(
     return said | extension_of(result)
 
 
-async def _events(
-    begun: GenerationRequest, asked: ResponsesRequest, keep: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-) -> AsyncIterator[bytes]:
+def _stream(
+    asked: ResponsesRequest, keep: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], begun: GenerationRequest
+) -> Stream:
     """All events, numbered: the response, its items with their parts as they grow, and the response at its end."""
-    head = _head(begun, asked)
-    reader = begun.reader()
-    items = ResponseItems()
-    number = 0
+    ended = head = _head(begun, asked)
+    items, reader, numbers = ResponseItems(), begun.reader(), count()
 
-    def numbered(kind: str, fields: dict[str, Any]) -> bytes:
-        nonlocal number
-        number += 1
-        return event({"type": kind, "sequence_number": number - 1} | fields, kind)
+    def written(several: Iterable[Told]) -> bytes:
+        numbered = ((kind, {"type": kind, "sequence_number": next(numbers)} | fields) for kind, fields in several)
+        return b"".join(event(fields, kind) for kind, fields in numbered)
 
-    yield numbered("response.created", {"response": head}) + numbered("response.in_progress", {"response": head})
-    try:
-        async for pieces in begun.pieces():
-            found: list[tuple[str, dict[str, Any]]] = []
-            for piece in pieces:
-                for delta in begun.deltas(piece, reader):
-                    found += items.add(delta)
-                if piece.result is not None:
-                    is_cut = _is_cut(begun, message_of(reader, piece.result), piece.result)
-                    found += items.last(is_cut=is_cut)
-                    ended = _ended(head, begun, items, piece.result, is_cut=is_cut)
-                    found.append((f"response.{ended['status']}", {"response": await keep(ended)}))
-            if found:
-                yield b"".join(numbered(*each) for each in found)
-    except Exception as error:  # what went wrong with this request is its own
-        refused = begun.failed(error).renamed(asked.names)
-        said = refused.error
-        failed = head | {"status": "failed", "error": {"code": said["code"], "message": said["message"]}}
-        yield numbered("response.failed", {"response": failed})
+    def piece(piece: Piece) -> bytes:
+        nonlocal ended
+        told = [each for delta in begun.deltas(piece, reader) for each in items.add(delta)]
+        if piece.result is not None:
+            is_cut = _is_cut(begun, message_of(reader, piece.result), piece.result)
+            told += items.last(is_cut=is_cut)
+            ended = _ended(head, begun, items, piece.result, is_cut=is_cut)
+        return written(told)
+
+    async def end() -> bytes:
+        response = await keep(ended)
+        return written([(f"response.{response['status']}", {"response": response})])
+
+    def failed(error: ApiError) -> bytes:
+        said = {name: error.error[name] for name in ("code", "message")}
+        return written([("response.failed", {"response": head | {"status": "failed", "error": said}})])
+
+    begin = written((f"response.{kind}", {"response": head}) for kind in ("created", "in_progress"))
+    return Stream(piece, begin, end, failed)

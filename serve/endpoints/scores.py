@@ -41,7 +41,7 @@ def of_chat(scores: Scores | None, vocabulary: Vocabulary) -> dict[str, Any] | N
 
 
 class Offsets:
-    """Where in a text its tokens begin, in characters, one after the other: one may begin within a character.
+    """Places in a text where its tokens begin, in characters, one after the other: one may begin within a character.
 
     overlap: how many bytes of the first token lie before the text
     """

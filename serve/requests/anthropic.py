@@ -13,6 +13,8 @@ from .fields import ConstraintFields, EchoBase, RequestBase, Schema, Tokens, by_
 
 Cached = dict[str, Any] | None
 """Where a client asks for a prompt to be kept: prompts that begin alike share their memory anyway."""
+FAILED = "Error"
+"""Word before the result of a call that failed."""
 
 
 class TextBlock(EchoBase):
@@ -43,13 +45,19 @@ class ToolUseBlock(EchoBase):
 
 
 class ToolResultBlock(EchoBase):
-    """The result of a call."""
+    """The result of a call. is_error: whether the call failed, which chat templates know no field for"""
 
     type: Literal["tool_result"]
     tool_use_id: str
     content: str | Annotated[list[TextBlock], Field(max_length=4096, fail_fast=True)] | None = None
     is_error: bool | None = None
     cache_control: Cached = None
+
+    @property
+    def told(self) -> str:
+        """The text that a model reads."""
+        text = _text(self.content)
+        return f"{FAILED}: {text}" if self.is_error and text else FAILED if self.is_error else text
 
 
 Block = Annotated[
@@ -78,7 +86,7 @@ class MessageTurn(RequestBase, title="MessagesTurn"):
         texts = [each.text for each in blocks if isinstance(each, TextBlock)]
         if self.role == "user":
             found = [
-                {"role": "tool", "tool_call_id": each.tool_use_id, "content": _text(each.content)}
+                {"role": "tool", "tool_call_id": each.tool_use_id, "content": each.told}
                 for each in blocks
                 if isinstance(each, ToolResultBlock)
             ]
@@ -110,7 +118,7 @@ class MessagesTool(RequestBase):
 
 
 class MessagesToolChoice(RequestBase):
-    """Which tools are called."""
+    """Choice of the tools that are called."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None

@@ -219,7 +219,7 @@ class ChatRequest(TextRequest, title="Chat"):
 
     @property
     def effort(self) -> str | None:
-        """How much the model is to think. Raises ApiError where two fields say different things."""
+        """Amount of thinking that is asked for. Raises ApiError where two fields say different things."""
         said = {self.reasoning_effort, None if self.reasoning is None else self.reasoning.effort} - {None}
         if len(said) > 1:
             raise ApiError("reasoning_effort and reasoning.effort differ; give one of them", ("reasoning_effort",))
@@ -227,7 +227,7 @@ class ChatRequest(TextRequest, title="Chat"):
 
     @property
     def template_options(self) -> dict[str, Any]:
-        """What the template is given by name besides messages and tools. Raises ApiError."""
+        """Values that the template is given by name besides messages and tools. Raises ApiError."""
         said: dict[str, Any] = {} if self.effort in (None, "none") else {"reasoning_effort": self.effort}
         if self.continue_final_message:
             said["continue_final_message"] = True
@@ -239,7 +239,7 @@ class ChatRequest(TextRequest, title="Chat"):
 
     @property
     def thought(self) -> tuple[Thinking, int | None]:
-        """Whether the model thinks, and in how many tokens at most, where the request says so. Raises ApiError."""
+        """Thinking, and the most tokens of it, where the request says so. Raises ApiError."""
         ours, reasoning, effort = self.trellm, self.reasoning, self.effort
         thinking, budget = ours.thinking, ours.thinking_budget
         if thinking == "auto" and (effort == "none" or (reasoning is not None and reasoning.enabled is False)):
@@ -275,7 +275,7 @@ class ChatRequest(TextRequest, title="Chat"):
 
     @property
     def budget_field(self) -> str:
-        """Which field says that."""
+        """The field that says that."""
         return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
 
     @property
@@ -311,12 +311,12 @@ class CompletionRequest(TextRequest, title="Completion"):
 
     @property
     def texts(self) -> int:
-        """How many texts are generated for a prompt, of which n are told."""
+        """Number of texts that are generated for a prompt, of which n are told."""
         return self.best_of or super().texts
 
     @property
     def told(self) -> int | None:
-        """How many texts of those of a prompt are told, the likeliest ones; None for all."""
+        """Number of texts of a prompt that are told, the likeliest ones; None for all."""
         return super().texts if self.texts > super().texts else None
 
     @property
@@ -326,7 +326,7 @@ class CompletionRequest(TextRequest, title="Completion"):
 
     @property
     def prompt_scores(self) -> int | bool | None:
-        """Which log-probabilities of the prompt are asked for: as many of the likeliest tokens as by either field."""
+        """Log-probabilities of the prompt that are asked for: of as many of the likeliest tokens as by either field."""
         asked = {self.prompt_logprobs, self.logprobs if self.echo else None} - {None}
         return max(filter(None, asked), default=True) if asked else None
 
@@ -349,7 +349,7 @@ class CompletionRequest(TextRequest, title="Completion"):
 
     @property
     def budget_field(self) -> str:
-        """Which field says that."""
+        """The field that says that."""
         return "max_tokens"
 
     @property

@@ -45,7 +45,7 @@ class RequestBase(BaseModel):
 
 
 def by_type(*types: str, usual: str | None = None) -> Discriminator:
-    """Which of several shapes a value has, by its `type`; their tags are `tag_of` that.
+    """A discriminator of several shapes by a value's `type`; their tags are `tag_of` that.
 
     Tags are no names of members, as types are: in the place of an error none is taken for another. usual: the type of
     values that have none
@@ -180,7 +180,7 @@ class SamplingFields(CommonFields):
 
     @property
     def texts(self) -> int:
-        """How many texts there are for a prompt."""
+        """Number of texts for a prompt."""
         return self.n or 1
 
     @property
@@ -214,7 +214,7 @@ class SamplingFields(CommonFields):
 
     @property
     def scores(self) -> int | bool | None:
-        """Which log-probabilities are asked for: True for those of tokens, a number for the likeliest ones too."""
+        """Log-probabilities that are asked for: True for those of tokens, a number for the likeliest ones too."""
         return None
 
     @property
@@ -242,7 +242,7 @@ class SamplingFields(CommonFields):
         return {name: value for name, value in named.items() if value is not None}
 
     def search(self, beams: Beams | None) -> Search | Beam:
-        """How tokens are chosen: at temperature 1 as in OpenAI's API, the likeliest at 0."""
+        """The search for tokens: random at temperature 1 as in OpenAI's API, the likeliest at 0."""
         if beams is not None:
             for name in ("temperature", "top_p", "top_k", "min_p"):
                 if getattr(self, name) is not None and not (name == "temperature" and self.temperature == 0):
@@ -285,7 +285,7 @@ class GapField(RequestBase):
 
 
 class GapBounds(RequestBase):
-    """How much a gap may have."""
+    """Bounds of a gap."""
 
     min_words: Annotated[int, Field(ge=0)] = 0
     max_words: Annotated[int, Field(ge=0)] | None = None
@@ -371,6 +371,7 @@ def goals_in(fields: list[GoalField] | None) -> tuple[Goal, ...]:
 Schema = dict[str, Any] | bool
 SchemaText = dict[str, Any] | bool | str
 Choices = Annotated[list[str], Field(min_length=1, max_length=65536, fail_fast=True)]
+Words = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=65536, fail_fast=True)]
 _OBJECT = {"type": "object"}
 
 
@@ -454,7 +455,7 @@ _NO_OUTPUTS = StructuredOutputs.model_construct()
 
 
 class JsonField(RequestBase):
-    """How JSON is written; unenforced: "allow" keywords that cannot be enforced, which are looked at in the end."""
+    """Spellings of JSON; unenforced: "allow" keywords that cannot be enforced, which are looked at in the end."""
 
     order: Literal["schema", "any"] = "schema"
     whitespace: Literal["flexible", "compact", "pretty", "any"] = "flexible"
@@ -516,7 +517,7 @@ class ConstraintFields(RequestBase):
     guided_regex: str | None = None
     guided_choice: Choices | None = None
     guided_grammar: str | None = None
-    bad_words: Choices | None = None
+    bad_words: Words | None = None
     regex: str | None = None
     ebnf: str | None = None
     json_schema: SchemaText | None = None

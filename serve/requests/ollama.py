@@ -102,7 +102,7 @@ class OllamaBase(ConstraintFields):
         )
 
     def _said(self) -> dict[str, Any]:
-        """What is the same in chats and texts, as requests here have it."""
+        """Fields that chats and texts share, as requests here have them."""
         said = self.constraint_fields() | (self.options or OllamaOptions()).said()
         said |= {"model": self.model.removesuffix(LATEST), "stream": self.stream}
         if self.format:

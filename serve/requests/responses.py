@@ -117,7 +117,7 @@ class ResponseTextFormat(RequestBase, title="Format"):
 
 
 class ResponseText(RequestBase, title="Text"):
-    """How the text is."""
+    """Options of the text."""
 
     format: ResponseTextFormat | None = None
 

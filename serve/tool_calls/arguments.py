@@ -57,7 +57,7 @@ _SPECIAL = re.compile(r"([\\^$.*+?()\[\]{}|/])")
 
 
 class ParameterValue(NamedTuple):
-    """How a parameter's value is written: as JSON of a guide, or as it is, a string; one of them may be None."""
+    """Spellings of a parameter's value: as JSON of a guide, or as it is, a string; one of them may be None."""
 
     as_json: JSONGuide | None
     as_text: Piece | None
@@ -104,7 +104,7 @@ def _followed(root: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Values:
-    """Values of a tool's parameters, and of what is within them where a form writes that one by one."""
+    """Spellings of the values of a tool's parameters, and of what is within them where a form writes that one by one."""
 
     def __init__(
         self, tool: Tool, form: Parameters, spelling: Spelling, limits: Limits | None, any_order: bool

@@ -1,4 +1,4 @@
-"""How families of models write tool calls and thinking, as data, and how a tokenizer spells their markers.
+"""Formats of tool calls and thinking by families of models, as data, and the spelling of their markers.
 
 A format is one entry of `FORMATS`. Of it follow the guide that holds answers to it (`grammar.py`), and what a reader
 makes of them (`reader.py`).
@@ -333,7 +333,7 @@ NAMES = tuple(sorted(FORMATS))
 
 
 class Spelling:
-    """How texts with markers are spelled.
+    """Spelling of texts with markers.
 
     tokens: those of the markers that are special tokens, by their text; such that end texts are not among them
     ends: those that end texts

@@ -1,4 +1,4 @@
-"""How an answer is written in a format: thinking, content, calls, an answer that a schema asks for."""
+"""Grammar of an answer in a format: thinking, content, calls, an answer that a schema asks for."""
 
 from __future__ import annotations
 

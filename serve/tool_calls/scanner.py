@@ -39,7 +39,7 @@ class Scanner:
             yield
 
     def match(self, options: Iterable[bytes]) -> Generator[None, None, bytes | None]:
-        """Which of some texts comes next, none of which begins another; it is taken out. None if none does."""
+        """Take out the one of some texts that comes next, none of which begins another; None if none does."""
         listed = list(options)
         while True:
             data = bytes(self.data)
@@ -124,7 +124,7 @@ class _Strings:
 
 
 def _begun(data: bytearray, stop: bytes) -> int:
-    """How many bytes of the end are the beginning of a text, and not all of it."""
+    """Count bytes of the end that are the beginning of a text, and not all of it."""
     for size in range(min(len(stop) - 1, len(data)), 0, -1):
         if data.endswith(stop[:size]):
             return size

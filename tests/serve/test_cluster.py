@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import logging
 import os
 import re
 import types
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -129,7 +131,8 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(model: Any, body: Any, ways: Any = (), *, path: str = "/v1/completions", tries: int = 3,
-          leave_after: int | None = None) -> tuple[int, dict[str, str], bytes, Handle]:  # fmt: skip
+          leave_after: int | None = None, settings: Settings = SETTINGS,
+          ) -> tuple[int, dict[str, str], bytes, Handle]:  # fmt: skip
     """The status, headers and body that a door answers a request with, in an event loop of its own."""
 
     async def run() -> tuple[int, dict[str, str], bytes, Handle]:
@@ -138,7 +141,7 @@ def asked(model: Any, body: Any, ways: Any = (), *, path: str = "/v1/completions
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         scope: dict[str, Any] = {
             "type": "http", "method": "POST", "path": path, "query_string": b"", "scheme": "http",
-            "server": ("localhost", 80),
+            "server": ("localhost", 80), "client": ["192.0.2.1", 4711],
             "headers": [(b"content-type", b"application/json"), (b"connection", b"keep-alive")],
         }  # fmt: skip
         sent: list[Any] = []
@@ -151,7 +154,7 @@ def asked(model: Any, body: Any, ways: Any = (), *, path: str = "/v1/completions
             if leave_after is not None and len(sent) > leave_after:
                 raise asyncio.CancelledError
 
-        answer = await router.Router(handle, SETTINGS, tries)(Request(scope, receive))
+        answer = await router.Router(handle, settings, tries)(Request(scope, receive))
         try:
             await answer(scope, receive, send)
         except asyncio.CancelledError:
@@ -294,6 +297,36 @@ def test_in_the_end_a_request_is_given_up(model: Any) -> None:
     assert json.loads(body)["error"]["code"] == "replica_lost"
     status, headers, body, handle = asked(model, PLAIN, [full])
     assert status == 429 and headers["retry-after"] and len(handle.asked) == 1
+
+
+@pytest.fixture
+def settings_that_log() -> Iterator[Settings]:
+    access = logging.getLogger("trellm.serve.access")
+    yield replace(SETTINGS, access_log=True)
+    access.handlers.clear()
+    access.setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize(
+    ("body", "ways", "status"),
+    [(PLAIN, [], 200), (STREAM, [], 200), (PLAIN, [full], 429), (PLAIN, [dead], 503), (b"[" * 3000, [], 413)],
+    ids=["whole", "stream", "full", "lost", "large"],
+)
+def test_a_door_writes_a_line_about_each_request(
+    model: Any, settings_that_log: Settings, body: Any, ways: Any, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once: replicas, which do not know who asked, write none."""
+    assert asked(model, body, ways, tries=1, settings=settings_that_log)[0] == status
+    lines = [line for line in capsys.readouterr().err.splitlines() if "POST" in line]
+    assert [re.sub(r"^\S+ \S+ |[0-9.]+ ms$", "", line) for line in lines if "192.0.2.1" in line] == [
+        f'192.0.2.1 "POST /v1/completions" {status} '
+    ]
+
+
+def test_replicas_leave_the_lines_to_doors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(public, "ray", {"ray.serve": types.SimpleNamespace(deployment=Deployed)}.__getitem__)
+    replica, settings, _ = deployment(settings=Settings(access_log=True)).arguments
+    assert settings.access_log and not replica.arguments[1].access_log
 
 
 def test_a_client_that_goes_away_frees_its_rows(model: Any) -> None:

@@ -26,6 +26,7 @@ def test_serving_until_sigterm(tmp_path: Path) -> None:
     keys = tmp_path / "keys.txt"
     keys.write_text("secret-one\n")
     command = [sys.executable, "-m", "trellm", "serve", "--port", "0", "--name", "tiny", "--api-key-file", str(keys)]
+    command.append("--access-log")
     # A process that it starts is to find the package where this one has it.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) as process:
@@ -47,6 +48,8 @@ def test_serving_until_sigterm(tmp_path: Path) -> None:
         rest = process.stderr.read()
         assert process.wait(HANGS) == 143
     assert "Traceback" not in rest and "secret" not in said + rest
+    lines = re.findall(r'127\.0\.0\.1 ("\w+ \S+" \d+) [0-9.]+ ms\n', rest)
+    assert lines == ['"POST /v1/completions" 200', '"POST /v1/completions" 401', '"GET /v1/models" 403']
 
 
 STREAMS = 100
@@ -210,11 +213,12 @@ def test_by_ray(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     monkeypatch.setattr("trellm.serve.ray.deployment", lambda *each, **options: given.append((each, options)) or "made")
     monkeypatch.setattr("trellm.serve.ray.run", lambda made, **where: given.append((made, where)))
     assert (
-        main(["serve", "org/model", "--ray", "--replicas", "1-8", "--cpus", "0.25", "--gpus", "0.5", "--port", "8123"])
+        main(["serve", "org/model", "--ray", "--replicas", "1-8", "--cpus", "0.25", "--gpus", "0.5", "--port", "8123",
+              "--access-log"])
         == 0
-    )
+    )  # fmt: skip
     (model, settings), options = given[0]
-    assert model == settings.name == "org/model"
+    assert model == settings.name == "org/model" and settings.access_log
     assert {"replicas": (1, 8), "cpus": 0.25, "gpus": 0.5, "queued": settings.texts}.items() <= options.items()
     assert given[1] == ("made", {"host": "127.0.0.1", "port": 8123})
     assert "org/model at http://127.0.0.1:8123/v1, as soon as replicas are ready" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Connections, by both parsers: what comes one behind the other, in pieces, broken off or never ends."""
+"""Connections: what comes one behind the other, in pieces, broken off or never ends."""
 
 import asyncio
 import contextlib
@@ -7,18 +7,18 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 import uvicorn
 from starlette.requests import Request
 from trellm.serve.bodies import whole
+from trellm.serve.connection import Connection
 from trellm.serve.endpoints import answers as answering
 from trellm.serve.endpoints.answers import refused
 from trellm.serve.errors import ApiError
 from trellm.serve.guard import HEADER_BYTES, Guard
-from trellm.serve.server import connection_of, listen
+from trellm.serve.server import listen
 from trellm.serve.telemetry import Metrics
 
 from .conftest import HANGS, until
@@ -66,18 +66,11 @@ class Echo:
 class Asking:
     """A server on a port of its own."""
 
-    def __init__(self, parser: str) -> None:
-        self.kind: Any = connection_of(HANGS, parser)
+    def __init__(self) -> None:
+        self.kind: Any = type("Connection", (Connection,), {"seconds": HANGS})
         self.echo = Echo(self.kind)
         guard = Guard(self.echo, (), (), Metrics())
-        config = uvicorn.Config(
-            guard,
-            http=self.kind,
-            ws="none",
-            lifespan="off",
-            log_level="error",
-            h11_max_incomplete_event_size=HEADER_BYTES,
-        )
+        config = uvicorn.Config(guard, http=self.kind, ws="none", lifespan="off", log_level="error")
         self._server = uvicorn.Server(config)
         self._listening = listen("127.0.0.1", 0)
         self.port = self._listening.getsockname()[1]
@@ -98,11 +91,9 @@ class Asking:
         assert not self._thread.is_alive()
 
 
-@pytest.fixture(params=["h11", "httptools"])
-def asking(request: pytest.FixtureRequest) -> Iterator[Asking]:
-    if find_spec(request.param) is None:
-        pytest.skip(f"{request.param} is not installed")
-    made = Asking(request.param)
+@pytest.fixture
+def asking() -> Iterator[Asking]:
+    made = Asking()
     yield made
     made.close()
 

@@ -91,6 +91,33 @@ def test_messages_with_tools(server: Running) -> None:
     assert several[-2]["delta"]["stop_reason"] == "tool_use"
 
 
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        ({"content": "no paint", "is_error": True}, "Error: no paint"),
+        ({"content": [{"type": "text", "text": "no paint"}], "is_error": True}, "Error: no paint"),
+        ({"is_error": True}, "Error"),
+        ({"content": "done", "is_error": False}, "done"),
+    ],
+)
+def test_a_model_reads_that_a_call_failed(server: Running, result: dict[str, Any], told: str) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "paint", "input": {"colour": "red"}}
+    turns = [
+        *TURN,
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", **result}]},
+    ]
+    counted = said(server, "/v1/messages/count_tokens", model="small", messages=turns, tools=[PAINT])["input_tokens"]
+    called = {"id": "toolu_1", "function": {"name": "paint", "arguments": json.dumps(call["input"])}}
+    plain = [
+        *TURN,
+        {"role": "assistant", "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": "toolu_1", "content": told},
+    ]
+    body = {"model": "small", "messages": plain, "tools": [OLLAMA_TOOL], "max_tokens": 1}
+    assert counted == said(server, "/v1/chat/completions", **body)["usage"]["prompt_tokens"]
+
+
 def test_messages_as_events(server: Running) -> None:
     body: dict[str, Any] = {"model": "small", "max_tokens": 30, "temperature": 0, "messages": TURN}
     several = events(server, "/v1/messages", **body)

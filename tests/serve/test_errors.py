@@ -262,7 +262,20 @@ def test_the_document_describes_the_fields(server: Running) -> None:
     document = server.http.get("/openapi.json").json()
     fields = document["components"]["schemas"]["Chat"]["properties"]
     assert {"messages", "response_format", "structured_outputs", "trellm", "stop"} <= fields.keys()
-    assert "/v1/completions" in document["paths"]
+    shape = document["paths"]["/api/show"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert shape == {"$ref": "#/components/schemas/OllamaName"}
+    (key,) = document["paths"]["/v1/responses/{key}"]["delete"]["parameters"]
+    assert (key["name"], key["in"], key["required"]) == ("key", "path", True)
+
+
+def test_the_document_has_every_address_of_the_page(server: Running) -> None:
+    paths = server.http.get("/openapi.json").json()["paths"]
+    page = (Path(trellm.__file__).parent / "docs" / "serve.md").read_text(encoding="utf-8")
+    table = page.partition("## What it answers")[2].partition("\n\n## ")[0].split("\n\nIn all of these")[0]
+    rows = [row.split("|")[1] for row in table.splitlines() if row.startswith(("| `GET", "| `POST"))]
+    told = {re.sub(r"\{\w+\}", "{}", path) for row in rows for path in re.findall(r"/[\w/{}.]*", row)}
+    assert len(told) > 20 and not told - {re.sub(r"\{\w+\}", "{}", path) for path in paths}
+    assert all(said["summary"] for methods in paths.values() for said in methods.values())
 
 
 def test_what_only_callers_of_python_can_set_is_not_named(server: Running) -> None:
@@ -305,9 +318,27 @@ def test_limits_are_named_as_the_server_has_them() -> None:
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"tools": 1}},
          "chat_template_kwargs", "an option of its own"),
         ("/v1/responses", {"input": "a", "stop": "b"}, "stop", "no stop strings"),
+        (TEXT, {"prompt": "a", "bad_words": ["b", ""]}, "bad_words[1]", "bad_words[1]='': string should have at least"),
+        (TEXT, {"prompt": "a", "regex": "[a-z]+", "allowed_token_ids": [5]}, "allowed_token_ids",
+         "allowed_token_ids: at step 0 of prompt 0 every token that the constraint"),
+        (TEXT, {"prompt": "a", "trellm": {"frame": ["", ""]}}, "trellm.frame", "trellm.frame of '' and '': a text"),
+        (TEXT, {"prompt": "a", "regex": "a", "trellm": {"frame": ["", ""]}}, "trellm.frame", "trellm.frame of"),
+        (TEXT, {"prompt": "a", "regex": "[a-z]+", "trellm": {"frame": ["a", "z"]}}, "trellm.frame", "mark 'z'"),
+        (TEXT, {"prompt": "a", "trellm": {"frame": "sentence"}}, "trellm.frame", "not for free text"),
+        (TEXT, {"prompt": "a", "regex": "frame=(", "trellm": {"frame": ["a", ""]}}, "regex", "frame=("),
+        (TEXT, {"prompt": "a", "regex": "a", "trellm": {"fields": True, "beams": 2}}, "trellm.fields",
+         "trellm.fields with trellm.beams: tokens are scored as they are chosen; leave trellm.beams out"),
+        (TEXT, {"prompt": "a", "regex": "a+", "trellm": {"fields": True, "include": ["aa"]}}, "trellm.fields",
+         "trellm.fields with trellm.include: what must be said"),
+        (TEXT, {"prompt": "a", "trellm": {"fields": True}}, "trellm.fields", "not for free text"),
+        (TEXT, {"prompt": "a", "prompt_logprobs": 1, "trellm": {"beams": 2}}, "prompt_logprobs",
+         "prompt_logprobs=1 with trellm.beams: leave trellm.beams out"),
+        (TEXT, {"prompt": [40, 41], "guided_json": {}, "trellm": {"describe": True}}, "prompt",
+         "trellm.describe writes the schema"),
     ],
     ids=lambda value: str(value)[:40],
 )  # fmt: skip
 def test_what_is_named(server: Running, path: str, body: dict[str, Any], param: str | None, said: str) -> None:
     error = server.error(path, {"model": "small", **body})
     assert error["param"] == param and said in error["message"], error
+    assert not re.search(r"=True|Greedy\(|Sample\(|Beam\(|logit_bias|None", error["message"]), "words of Python"

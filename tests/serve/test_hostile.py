@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from trellm.cli.serve import tuned_process
 from trellm.serve.bodies import MOST_MISTAKES, parse, place_in
+from trellm.serve.connection import Connection
 from trellm.serve.dispatcher import AT_ONCE, Arrivals
 from trellm.serve.errors import ApiError
 from trellm.serve.requests.chat import ChatRequest
-from trellm.serve.server import connection_of
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from .conftest import HANGS, Running, turned
@@ -191,7 +191,7 @@ def test_clients_that_read_nothing_are_not_waited_for(left: tuple[int, ...], res
     unread = Unread(*left)
 
     async def watch() -> None:
-        kind = connection_of(0.01)
+        kind = type("Connection", (Connection,), {"seconds": 0.01})
         connection: Any = object.__new__(kind)
         connection.loop, connection.transport = asyncio.get_running_loop(), unread
         connection.flow = FlowControl(unread)  # type: ignore[arg-type]

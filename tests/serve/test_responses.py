@@ -289,6 +289,24 @@ def test_responses_are_there_until_they_are_deleted(server: Running) -> None:
     assert server.http.get(f"/v1/responses/{unkept.json()['id']}").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("stream=true", "unsupported_parameter"),
+        ("starting_after=3", "unknown_parameter"),
+        ("include[]=message.output_text.logprobs", "unknown_parameter"),
+        ("stream=false&nonsense=", "unknown_parameter"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_the_query_of_a_kept_response_is_read(server: Running, method: str, query: str, code: str) -> None:
+    made = server.post("/v1/responses", {"model": "small", "input": "a", "max_output_tokens": 1}).json()
+    answer = server.http.request(method, f"/v1/responses/{made['id']}?{query}")
+    assert answer.status_code == 400 and answer.json()["error"]["code"] == code
+    assert answer.json()["error"]["param"] in query
+    assert server.http.get(f"/v1/responses/{made['id']}?stream=false").json() == made
+
+
 def test_the_responses_used_last_are_kept() -> None:
     made = [{"id": f"resp_{number}", "output": []} for number in range(8)]
     size = len(json.dumps(made[0])) + len(json.dumps([{"text": "a" * 100}])) + 256
