@@ -116,24 +116,24 @@ class Engine:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is running."""
+        """True if anything is running."""
         if any(not call.is_cancelled for call in list(self._entering)):
             return True
         return any(call.groups or call.is_waiting for call in list(self._loop.calls))
 
     @property
     def held_bytes(self) -> int:
-        """How much memory the sequences running hold, what several share counted once."""
+        """Bytes that the sequences running hold, what several share counted once."""
         return self._loop.held_blocks * self.model.block_bytes + self._loop.held_slots * self.model.state_bytes
 
     @property
     def kept_bytes(self) -> int:
-        """How much memory holds what no text running has, and a text to come may begin with."""
+        """Bytes of what no text running has, and a text to come may begin with."""
         return self._loop.kept_blocks * self.model.block_bytes
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory there is for keys, values and states."""
+        """Bytes for keys, values and states."""
         return self._blocks * self.model.block_bytes + self._slots * self.model.state_bytes
 
     def start(self) -> Engine:
@@ -235,7 +235,7 @@ class Engine:
 
     @property
     def is_started(self) -> bool:
-        """Whether a thread of its own takes the steps."""
+        """True if a thread of its own takes the steps."""
         return self._thread is not None and self._thread.is_alive()
 
     def tell(self) -> None:
@@ -268,7 +268,7 @@ class Engine:
 
     @property
     def _is_stepping(self) -> bool:
-        """Whether this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
+        """True if this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
         return self._lock._is_owned() or threading.current_thread() in (self._thread, self._preparer)
 
     def _certain(self, call: Call) -> dict[int, CommittedPrefix]:
@@ -316,7 +316,7 @@ class Engine:
             self.tell()
 
     def _is_over(self, call: Call) -> bool:
-        """Whether who waits for a call has something to look at."""
+        """True if who waits for a call has something to look at."""
         return bool(call.outcomes) or call.done or self._is_closed
 
     def _help_step(self, call: Call, seen: int | None) -> None:
@@ -354,7 +354,7 @@ class Engine:
             self.tell()
 
     def _prepare_all(self) -> None:
-        """What the engine's other thread does: it finds out what texts wait for, the first of them first."""
+        """Loop of the engine's other thread: it finds out what texts wait for, the first of them first."""
         while True:
             with self._work:
                 self._work.wait_for(lambda: self._is_closed or self._loop.to_prepare())
@@ -365,11 +365,11 @@ class Engine:
                 preparation.run()
 
     def _is_wanted(self) -> bool:
-        """Whether there is something to do that the step under way does not know of."""
+        """True if there is something to do that the step under way does not know of."""
         return self._is_closed or bool(self._entering) or any(call.is_cancelled for call in self._loop.calls)
 
     def _serve(self) -> None:
-        """What the engine's own thread does."""
+        """Loop of the engine's own thread."""
         while True:
             with self._news:
                 self._news.wait_for(lambda: self._is_closed or self.is_busy)
@@ -389,7 +389,7 @@ class Engine:
             self.step_seconds = perf_counter() - begin
 
     def _fail_all(self, error: BaseException) -> None:
-        """What ended a step of the engine's thread, and is nobody's in particular, is everybody's."""
+        """Let an error that ended a step of the engine's thread, and is nobody's in particular, be everybody's."""
         with self._lock:
             for call in self._loop.calls:
                 cause = error if isinstance(error, Exception) else ModelError(f"{type(error).__name__}: {error}")
@@ -403,7 +403,7 @@ def _none() -> None:
 
 
 def _conditions() -> tuple[threading.Condition, threading.Condition]:
-    """What callers and the engine's thread wait for, and what the thread of constraints does, under one lock."""
+    """Conditions of callers and the engine's thread, and of the thread of constraints, under one lock."""
     lock = new_lock()
     return threading.Condition(lock), threading.Condition(lock)
 

@@ -59,7 +59,7 @@ class BeamSearch:
         return replace(group, readers=readers)
 
     def certain(self, group: BeamGroup) -> CommittedPrefix:
-        """What the prompt's text will begin with, whichever hypothesis wins."""
+        """The beginning that the prompt's text has, whichever hypothesis wins."""
         running = [beam.text[: group.request.safe(beam.text)] for beam in group.beams]
         texts = [*running, *(one.text[: group.request.safe(one.text)] for _, one in group.finished.best)]
         least, most = min(texts), max(texts)  # all others lie between them
@@ -107,7 +107,7 @@ class BeamSearch:
             return []
 
     def _mask(self, group: BeamGroup, beam: Hypothesis) -> Mask | None:
-        """What the beam may go on with; near the end of the budget only what leaves room to finish."""
+        """Tokens that the beam may go on with; near the end of the budget only those that leave room to finish."""
         guide_cache = group.request.guide_cache(beam.state)
         if guide_cache is not None and guide_cache.tight(beam.state, group.left(beam)):
             return self._closing_mask(group, beam)
@@ -387,7 +387,7 @@ def _changed(groups: Sequence[BeamGroup], logits: Tensor) -> Tensor:
 
 
 def _kind(group: BeamGroup) -> tuple[Any, ...]:
-    """What groups must have in common to be continued by one choice of candidates."""
+    """The key of groups that can be continued by one choice of candidates."""
     return len(group.beams), group.search, group.has_goals, group.request.changes_scores
 
 
@@ -443,17 +443,17 @@ class BeamGroup:
 
     @property
     def done(self) -> bool:
-        """Whether it goes on no more."""
+        """True if it goes on no more."""
         return self.settled or self.error is not None
 
     @property
     def has_goals(self) -> bool:
-        """Whether the constraint has goals to meet."""
+        """True if the constraint has goals to meet."""
         guide_cache = self.request.start.guide_cache
         return guide_cache is not None and guide_cache.goals is not None
 
     def progress(self, one: Candidate) -> int:
-        """How far a candidate is with the goals."""
+        """Progress of a candidate with the goals."""
         guide_cache, parent = self.request.start.guide_cache, self.beams[one.beam]
         if guide_cache is None:
             return 0
@@ -462,12 +462,12 @@ class BeamGroup:
         return guide_cache.progress_after(parent.state, one.token)
 
     def left(self, beam: Hypothesis) -> int:
-        """How many more tokens a beam's output may get."""
+        """Number of tokens that a beam's output may still get."""
         return self.request.budget - len(beam.tokens) + beam.inside
 
 
 def common(left: Sequence[int], right: Sequence[int]) -> int:
-    """How long the longest common beginning is: by halving, since slices compare fast."""
+    """Length of the longest common beginning: by halving, since slices compare fast."""
     low, high = 0, min(len(left), len(right))
     while low < high:
         middle = (low + high + 1) // 2

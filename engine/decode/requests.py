@@ -140,7 +140,7 @@ def _is_free(job: Job) -> bool:
 
 
 def _start(model: Model, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
-    """Where a prompt's text begins, healed where it is to be and there is room for that, and its budget."""
+    """The beginning of a prompt's text, healed where it is to be and there is room for that, and its budget."""
     if conforms(model, SourceModel):
         if job.lead:
             raise OptionError(
@@ -169,7 +169,7 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
 
 
 def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
-    """Where the output of an encoder-decoder model begins: a constraint's text behind the model's lead."""
+    """The beginning of an encoder-decoder model's output: a constraint's text behind the model's lead."""
     source, limit = job.encoded(model, options, number), model.source_context
     guide_cache, tail = job.guide_cache, 0
     if not source:
@@ -207,14 +207,14 @@ def _encode(model: Model, job: Job, options: Options, number: int, least: int = 
 
 
 def _more(job: Job) -> int:
-    """How many tokens more than the shortest output are in the default budget, with free text that may come first."""
+    """Number of tokens that the default budget has beyond the shortest output, with free text that may come first."""
     guide = None if job.guide_cache is None else job.guide_cache.guide
     most = job.frame.most if isinstance(job.frame, Sentence) else DEFAULT_TOKENS
     return most + (guide.free_tokens if isinstance(guide, AfterGuide) else 0)
 
 
 def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int, more: int) -> int:
-    """How many tokens the output may take: what was asked for, or the default, within the context.
+    """Number of tokens that the output may take: what was asked for, or the default, within the context.
 
     more: than the shortest output needs, in the default
     """

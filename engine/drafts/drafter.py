@@ -50,7 +50,7 @@ class Drafted:
 
     @property
     def count(self) -> int:
-        """How many guesses there are."""
+        """Number of guesses."""
         return sum(map(len, self.tokens.values()))
 
     def read(self, model: Any, readers: Sequence[Any], chunks: Sequence[Chunk], memory: Memory) -> Hidden:
@@ -60,7 +60,7 @@ class Drafted:
         return model.forward_ends(wider, self.ends(readers), memory)
 
     def ends(self, readers: Sequence[Any]) -> list[int]:
-        """How many of its last tokens are wanted of each reader."""
+        """Number of last tokens that are wanted of each reader."""
         return [1 + len(self.tokens.get(reader, ())) for reader in readers]
 
     def places(self, sequences: Sequence[SequenceState], first: Sequence[int]) -> dict[int, list[int]]:
@@ -88,11 +88,11 @@ class Drafter:
 
     @staticmethod
     def suits(model: Model, pool: BlockPool) -> bool:
-        """Whether a model can say what follows several of the last tokens, and forget some of them."""
+        """True if a model can say what follows several of the last tokens, and forget some of them."""
         return pool.slots is None and isinstance(model, DraftedModel) and model.reads_drafts
 
     def guess(self, sequences: Sequence[SequenceState], tokens: int) -> Drafted | None:
-        """What some of the sequences, all of which read to their ends, shall read besides; None if there is nothing.
+        """Guesses that some of the sequences, all of which read to their ends, read besides; None without any.
 
         tokens: how many the step has without
         """
@@ -165,7 +165,7 @@ class Drafter:
                 second.keep(set(sequences))
 
     def _trail(self, sequence: SequenceState) -> DraftHistory:
-        """What is known of a sequence's text, brought up to date."""
+        """The history of a sequence's text, brought up to date."""
         if sequence.trail is None:
             sequence.trail = DraftHistory([*sequence.request.start.prompt, *sequence.tokens], self._odds)
         else:
@@ -242,7 +242,7 @@ class Drafter:
                 tokens += len(found.tokens.get(each.sequence, ()))
 
     def _second(self, model: Model) -> DraftModel:
-        """What a smaller model has read."""
+        """The smaller model, with what it has read."""
         found = self._seconds.get(id(model))
         if found is None:
             size, free = model.block_bytes, free_bytes(getattr(model, "device", None))
@@ -251,7 +251,7 @@ class Drafter:
         return found
 
     def _is_of_use(self, sequence: SequenceState) -> Callable[[int], bool]:
-        """Whether guesses of a kind pay for a sequence, or it is time to see whether they would."""
+        """True if guesses of a kind pay for a sequence, or it is time to see whether they would."""
         trail, is_due = sequence.trail, len(sequence.tokens) % SELDOM == 0
         assert trail is not None
         return lambda kind: is_due or self.costs.pays(trail.odds.of(kind), 1, 1)

@@ -25,7 +25,7 @@ CATCH_UP = 256
 
 
 class DraftModel:
-    """What it has read of each sequence, in memory of its own.
+    """A smaller model, and what it has read of each sequence, in memory of its own.
 
     blocks: of that memory; a sequence for which there is none left gets no guesses
     seconds: about how long it takes to guess a token
@@ -91,7 +91,7 @@ class DraftModel:
         return alive
 
     def _has_room(self, table: BlockTable, end: int) -> bool:
-        """Whether there are blocks for a text up to `end`, and no others."""
+        """True if there are blocks for a text up to `end`, and no others."""
         pool = self._pool
         if isinstance(pool, TokenPool):
             return True

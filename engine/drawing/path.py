@@ -44,7 +44,7 @@ class SampledPath:
 
 
 class Walk:
-    """How the texts of a request go on.
+    """Continuation of the texts of a request.
 
     A text ends with EOS, of which the model is asked also where nothing else may follow; where it is free but for
     goals, its budget ends it too, provided that the goals are met.
@@ -60,7 +60,7 @@ class Walk:
         return SampledPath((), b"", self.request.first_state)
 
     def left(self, path: SampledPath) -> int:
-        """How many more tokens the output may have."""
+        """Number of tokens that the output may still have."""
         return self.request.budget - len(path.tokens) + path.inside
 
     def mask(self, path: SampledPath) -> Mask | None:
@@ -108,7 +108,7 @@ class Walk:
         return replace(found, finish="length") if request.may_be_cut else found
 
     def unusable(self, path: SampledPath) -> ModelError:
-        """What is wrong where the model's logits are no distribution."""
+        """The error of logits that are no distribution."""
         place = f"step {len(path.tokens)} of prompt {self.request.number}"
         return ModelError(f"the model's logits at {place} are NaN or infinite, or give every token the probability 0")
 
@@ -116,7 +116,7 @@ class Walk:
 MOST_WEIGHTS = 1 << 21
 """So much a trie keeps, in probabilities of 20 bytes; what does not fit is asked of the model again."""
 A_NODE = 50
-"""What a node takes besides, about a kilobyte, and its text a probability for each token."""
+"""Probabilities that a node counts as besides, about a kilobyte; its text counts as one for each token."""
 MOST_TRIES = 8
 
 
@@ -188,7 +188,7 @@ class PathTrie:
         return found
 
     def has_room(self, node: PathNode) -> bool:
-        """Whether what a node has learnt may stay, and is counted; the root's always may."""
+        """True if what a node has learnt may stay, and is counted; the root's always may."""
         is_apart = node.parent is None or self.size + len(node.chances) > MOST_WEIGHTS
         if is_apart and node is not self.root:
             return False
@@ -197,7 +197,7 @@ class PathTrie:
 
 
 def trie_of(guide_cache: GuideCache, key: Hashable, first: SampledPath) -> PathTrie:
-    """What earlier calls learnt of a prompt under a constraint, and further ones will; of the last few prompts."""
+    """The trie of what earlier calls learnt of a prompt under a constraint; of the last few prompts."""
     known = _TRIES.setdefault(guide_cache, OrderedDict())
     found = known.pop(key, None) or PathTrie(first)
     known[key] = found

@@ -32,12 +32,12 @@ class Population(Protocol):
 
     @property
     def readers(self) -> Sequence[KVSequence]:
-        """What the model reads; those that have nothing pending are kept for others to go on from."""
+        """The sequences that the model reads; those that have nothing pending are kept for others to go on from."""
         ...
 
     @property
     def done(self) -> bool:
-        """Whether it goes on no more."""
+        """True if it goes on no more."""
         ...
 
     def again(self, first: KVSequence) -> None:
@@ -45,7 +45,7 @@ class Population(Protocol):
         ...
 
     def ask(self, rows: Mapping[int, int]) -> Question:
-        """What it is to be told. rows: of its readers that have just read, by their identity, the rows of logits."""
+        """Its question. rows: of its readers that have just read, by their identity, the rows of logits."""
         ...
 
     def answer(self, found: Distribution, first: int) -> list[Draw]:
@@ -145,7 +145,7 @@ class Populations:
 
 @contextmanager
 def _blaming(population: Population) -> Generator[None]:
-    """What goes wrong in the block is the population's error."""
+    """Note what goes wrong in the block as the population's error."""
     try:
         yield
     except Exception as error:
@@ -153,14 +153,14 @@ def _blaming(population: Population) -> Generator[None]:
 
 
 def _target(request: Request) -> Hashable:
-    """What the distributions of a request depend on beside the model."""
+    """The key of what the distributions of a request depend on beside the model."""
     search = request.search
     assert isinstance(search, Target)
     return search.temperature, search.top_k, search.top_p, search.min_p
 
 
 def _trie(weights: Weights, request: Request, walk: Walk) -> PathTrie:
-    """What is known of the request's texts; nothing where a seed is to repeat, or where there is no constraint.
+    """The trie of the request's texts; empty where a seed is to repeat, or where there is no constraint.
 
     Of a model that torch holds it is forgotten when its weights have changed.
     """

@@ -1,4 +1,4 @@
-"""Where the values of a JSON text stand that hold no others, by their JSON pointers."""
+"""Places of the values of a JSON text that hold no others, by their JSON pointers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def places_in(text: bytes) -> Iterator[Place]:
 
 
 def literal_at(text: bytes, place: int) -> int | None:
-    """Where the value ends that begins at a place of a text; None where it is not there in full.
+    """End of the value that begins at a place of a text; None where it is not there in full.
 
     A number is there in full where something follows that is not of one, or the text ends.
     """
@@ -57,7 +57,7 @@ def literal_at(text: bytes, place: int) -> int | None:
 
 
 def is_decided(text: bytes) -> bool:
-    """Whether a value is there in full, whatever follows the text."""
+    """True if a value is there in full, whatever follows the text."""
     end = literal_at(text, 0)
     return end is not None and (text[end - 1] not in _NUMBER_BYTES or end < len(text) or text[:1].isalpha())
 

@@ -117,7 +117,7 @@ class _Skeleton:
         return _either([self._typed(schema, str(kind), depth) for kind in several])
 
     def _all(self, own: dict[str, Any], parts: Sequence[Any], depth: int) -> str:
-        """What satisfies several subschemas, one of which may be what is being written."""
+        """A schema of several subschemas together, one of which may be what is being written."""
         resolved = [self._resolved(part) for part in parts]
         if any(id(part) in self._open for part in resolved if not isinstance(part, bool)):
             return CUT
@@ -183,7 +183,7 @@ class _Skeleton:
         return ""
 
     def _resolved(self, schema: Any) -> Any:
-        """What a schema refers to, where it does nothing else."""
+        """The schema that a reference leads to; any other schema as it is."""
         for _ in range(MOST_DEPTH):
             if not isinstance(schema, dict) or not isinstance(reference := schema.get("$ref"), str):  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
                 break

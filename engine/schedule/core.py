@@ -71,22 +71,22 @@ class EngineCore:
 
     @property
     def tables(self) -> list[BlockTable]:
-        """What is held in memory."""
+        """Block tables of what is held in memory."""
         return [reader.table for group in self._scheduler.running for reader in group.work.readers]
 
     @property
     def held_blocks(self) -> int:
-        """How many blocks the sequences running hold."""
+        """Number of blocks that the sequences running hold."""
         return self._pool.held
 
     @property
     def kept_blocks(self) -> int:
-        """How many blocks nobody holds, and texts may begin with."""
+        """Number of blocks that nobody holds, and texts may begin with."""
         return self._pool.kept
 
     @property
     def held_slots(self) -> int:
-        """How many states the sequences running have."""
+        """Number of states that the sequences running have."""
         return 0 if self._pool.slots is None else self._pool.slots.held
 
     @torch.inference_mode()
@@ -133,7 +133,7 @@ class EngineCore:
         self._memory = self.model.make_memory(0)
 
     def to_prepare(self) -> Preparation | None:
-        """What a text waits for, and nobody is at; from any thread."""
+        """A preparation that a text waits for, and nobody is at; from any thread."""
         found = (call.to_prepare() for call in list(self.calls))
         return next((each for each in found if each is not None), None)
 
@@ -152,7 +152,7 @@ class EngineCore:
                 group.preparation = None
 
     def certain(self, group: SequenceGroup) -> CommittedPrefix:
-        """What the text of a request will begin with, whatever comes."""
+        """The beginning of a request's text that is certain, whatever comes."""
         work = group.work
         if isinstance(work, BeamGroup):
             return self._beams.certain(work)
@@ -175,7 +175,7 @@ class EngineCore:
         self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._again)
 
     def _make_lanes(self) -> DeviceBatch | None:
-        """What lets sequences go on by themselves, where the model's device can do that."""
+        """The device batch, in which sequences go on by themselves, where the model's device can do that."""
         if not isinstance(self._pool, BlockPool):
             return None
         records = DeviceStateTable(LANES, self.model.vocabulary.size)
@@ -183,7 +183,7 @@ class EngineCore:
         return None if backend is None else DeviceBatch(self._sampler, self._pool, backend, records, self.model)
 
     def _make_drafter(self) -> Drafter | None:
-        """What guesses how sequences go on, where the model can read guesses."""
+        """The drafter, where the model can read guesses."""
         if not isinstance(self._pool, BlockPool) or not Drafter.suits(self.model, self._pool):
             return None
         costs = None if self._drafter is None else self._drafter.costs
@@ -244,7 +244,7 @@ class EngineCore:
         return group
 
     def _may_wait(self, call: Call, joining: int = 0) -> bool:
-        """Whether sequences of a call may sit out steps; where they go on by themselves they pause instead."""
+        """True if sequences of a call may sit out steps; where they go on by themselves they pause instead."""
         running = len(self._scheduler.running) + joining
         return self._lanes is None and self.waiting.may_wait(call, len(self.calls), running)
 
@@ -349,7 +349,7 @@ class EngineCore:
                 places[id(reader)] += len(chunk.tokens) - 1
 
     def _guess(self, plan: StepPlan) -> Drafted | None:
-        """How sequences that are being written may go on, to be read along, where that is likely to save steps."""
+        """Guesses of how sequences that are being written go on, read along where that is likely to save steps."""
         # Where memory has run out steps are kept small.
         if self._drafter is None or plan.followers or self._config is not self._full_config:
             return None
@@ -448,7 +448,7 @@ class EngineCore:
 
 
 def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What goes to each target, where one that was given up was taken again."""
+    """The last source of each target, where one that was given up was taken again."""
     return [(source, target) for target, source in {target: source for source, target in pairs}.items()]
 
 

@@ -13,7 +13,7 @@ class Living(Protocol):
 
     @property
     def is_started(self) -> bool:
-        """Whether a thread of its own takes the steps."""
+        """True if a thread of its own takes the steps."""
         ...
 
     def tell(self) -> None:

@@ -50,7 +50,7 @@ class Beam:
             raise OptionError(f'early_stopping={self.early_stopping!r}: False, True or "never"')
 
     def score(self, total: float, length: int) -> float:
-        """What a text of `length` tokens with log-probability `total` is ranked by."""
+        """The score by which a text of `length` tokens with log-probability `total` is ranked."""
         return total / length**self.length_penalty
 
 
@@ -102,7 +102,7 @@ class FinishedBeams:
         self.best = ranked[: self._search.width]
 
     def settled(self, leader: Hypothesis) -> bool:
-        """Whether the search ends although `leader`, the best of the running beams, could go on."""
+        """True if the search ends although `leader`, the best of the running beams, could go on."""
         search = self._search
         if len(self.best) < search.width:
             return False

@@ -1,4 +1,4 @@
-"""How the next token is chosen."""
+"""Protocols of searches, which choose the next token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Search(Protocol):
 
     @property
     def n(self) -> int:
-        """How many texts each prompt gets."""
+        """Number of texts for each prompt."""
         ...
 
     def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:

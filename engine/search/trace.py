@@ -1,4 +1,4 @@
-"""What a beam search did, step by step: a record of its beams, as text and as a picture."""
+"""Traces of beam searches, step by step: a record of their beams, as text and as a picture."""
 
 from __future__ import annotations
 
@@ -136,14 +136,14 @@ def _name(beam: TracedBeam) -> str:
 
 
 def _cells(beam: TracedBeam) -> list[str]:
-    """What a beam's row says after the first two columns."""
+    """Cells of a beam's row after the first two columns."""
     parent, bank = ("" if value is None else str(value) for value in (beam.parent, beam.bank))
     score = "" if beam.finish_reason is None else f"{beam.score:.3f}"
     return [parent, _name(beam), f"{beam.logprob:.3f}", bank, beam.finish_reason or "", score]
 
 
 def _note(beam: TracedBeam) -> str:
-    """What stands under a node."""
+    """The note under a node."""
     parts = [f"{beam.logprob:.2f}"]
     if beam.bank is not None:
         parts.append(f"bank {beam.bank}")
