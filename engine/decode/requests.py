@@ -70,15 +70,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
     forces_end: bool = getattr(model, "forces_end", False)
     is_listed = not isinstance(options.prompt_logprobs, bool)
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
-        if not _is_free(job) and (stops or stop_ids):
-            raise OptionError(
-                "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
-                "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
-            )
-        if job.pools:
-            options.check_pools()
-        if options.prompt_logprobs is not False:
-            _check_scores(model, options)
+        _check(model, job, options)
         start, budget = _start(model, job, options, number)
         if options.min_tokens > budget:
             raise OptionError(
@@ -122,6 +114,19 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 priority=options.priority,
                 pools=job.pools,
             )
+
+
+def _check(model: Model, job: Job, options: Options) -> None:
+    """Raise OptionError for options that have no meaning for a job."""
+    if not _is_free(job) and (options.stop or options.stop_ids):
+        raise OptionError(
+            "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
+            "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
+        )
+    if job.pools:
+        options.check_pools()
+    if options.prompt_logprobs is not False:
+        _check_scores(model, options)
 
 
 def _check_scores(model: Model, options: Options) -> None:

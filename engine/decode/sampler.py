@@ -287,7 +287,7 @@ class Sampler:
         for i, token in tokens.items():
             if token == UNUSABLE:
                 sequence = reading.texts[i]
-                sequence.error = unusable(sequence)
+                sequence.error = unusable(place_of(sequence))
         return tokens
 
     def _score(
@@ -438,10 +438,10 @@ def place_of(sequence: SequenceState) -> str:
     return f"step {len(sequence.tokens)} of prompt {sequence.request.number}"
 
 
-def unusable(sequence: SequenceState) -> ModelError:
-    """The error of a sequence for which no token can be chosen."""
+def unusable(place: str) -> ModelError:
+    """The error of a place where no token can be chosen."""
     return ModelError(
-        f"the model's logits at {place_of(sequence)} are NaN or infinite, or give every allowed token the probability 0"
+        f"the model's logits at {place} are NaN or infinite, or give every allowed token the probability 0"
     )
 
 

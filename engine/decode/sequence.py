@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from ..models.generation_config import NOTHING, Suppressed
 from ..models.protocol import BEGIN, Model
 from ..scores import Ranked, TokenScore, Trace
 from ..search import Beam, Sample, Search, Target
+from ..search.protocol import Hypothesis
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
 from .bias import NO_BIAS, TokenBias
@@ -29,6 +30,7 @@ from .healing import HealedPrompt
 from .repetition import Controls, full_mask
 
 _NONE = frozenset[str]()
+Text = TypeVar("Text", bound=Hypothesis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,26 @@ class Request:
         """To which tokens biases apply in a state; None for all."""
         return None if state >= self.start.tail else partial(self.is_output, state)
 
+    def left(self, text: Hypothesis) -> int:
+        """Number of tokens that the output may still have."""
+        return self.budget - len(text.tokens) + text.inside
+
+    def extended(self, text: Text, token: int, vocabulary: Vocabulary) -> Text:
+        """A text with one more token, finished behind EOS and a stop id, which are no part of it, and a stop string."""
+        if token in vocabulary.eos_ids or self.stops(text.state, token):
+            return replace(text, finish="complete" if token in vocabulary.eos_ids else "stop")
+        longer = text.text + self.output(text.state, vocabulary.tokens[token] or b"")
+        cut = self.stop.find(longer, len(text.text))
+        guide_cache = self.guide_cache(text.state)
+        return replace(
+            text,
+            tokens=(*text.tokens, token),
+            text=longer if cut < 0 else longer[:cut],
+            state=text.state if guide_cache is None else guide_cache.guide.advance(text.state, token),
+            inside=text.inside + (not self.is_output(text.state, token)),
+            finish=None if cut < 0 else "stop",
+        )
+
     def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
         """The controls that a token breaks after an output so far."""
         if not self.controls.may_break(len(tokens), ends):
@@ -295,6 +317,13 @@ class SequenceState(KVSequence):
     embedding: NDArray[np.float32] | None = None
     finish: FinishReason | None = None
     error: Exception | None = None
+
+    @classmethod
+    def of(cls, request: Request, text: Hypothesis, sample: int, siblings: int) -> SequenceState:
+        """A finished text of a search by several, one of so many of its prompt."""
+        found = cls(BlockTable(), [], replace(request, sample=sample), text.state, list(text.tokens), text.inside)
+        found.text, found.finish, found.siblings = bytearray(text.text), text.finish, siblings
+        return found
 
     @property
     def readers(self) -> Sequence[KVSequence]:

@@ -111,7 +111,8 @@ class Particles:
                 raise walk.unusable(path)
             closing = walk.closing(path)
             if found.masses[row] == -math.inf:
-                cause = "max_tokens" if walk.left(path) == 0 else "the model, which gives 0 to all that is allowed"
+                is_over = self.request.left(path) == 0
+                cause = "max_tokens" if is_over else "the model, which gives 0 to all that is allowed"
                 self._kill(group, cause)
             elif closing is None and (self._potentials is None or self._potentials.accepts is None):
                 self._plain += [(row, found.masses[row], particle) for particle in group]

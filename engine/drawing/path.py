@@ -19,22 +19,13 @@ from ..decode.guide_cache import GuideCache
 from ..decode.sequence import KVSequence, Request
 from ..importance import places_of
 from ..memory.pool import Pool
-from ..stopping import FinishReason
+from ..search.protocol import Hypothesis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SampledPath:
-    """A beginning of a text, or a finished one.
+class SampledPath(Hypothesis):
+    """A drawn one. is_dead: whether its budget is used up and it is no text of the constraint"""
 
-    inside: how many of the tokens lie within the end of a prompt that is healed
-    is_dead: whether its budget is used up and it is no text of the constraint
-    """
-
-    tokens: tuple[int, ...]
-    text: bytes
-    state: int
-    inside: int = 0
-    finish: FinishReason | None = None
     is_dead: bool = False
 
     @property
@@ -59,17 +50,13 @@ class Walk:
         """The beginning of all texts."""
         return SampledPath((), b"", self.request.first_state)
 
-    def left(self, path: SampledPath) -> int:
-        """Number of tokens that the output may still have."""
-        return self.request.budget - len(path.tokens) + path.inside
-
     def mask(self, path: SampledPath) -> Mask | None:
         """The tokens that may follow; None if all may.
 
         Whether the rest would fit into the budget is told here of the last token only, since distances may be more
         than it takes.
         """
-        guide_cache, left = self.request.guide_cache(path.state), self.left(path)
+        guide_cache, left = self.request.guide_cache(path.state), self.request.left(path)
         if guide_cache is None:
             return None
         if left == 0:
@@ -81,7 +68,7 @@ class Walk:
 
     def closing(self, path: SampledPath) -> Mask | None:
         """Of what may follow, the tokens after which the rest surely fits; None where that is no question."""
-        guide_cache, left = self.request.guide_cache(path.state), self.left(path)
+        guide_cache, left = self.request.guide_cache(path.state), self.request.left(path)
         if guide_cache is None or left < 2 or not guide_cache.tight(path.state, left):
             return None
         return guide_cache.mask(path.state, self.request.stop_ids, left)
@@ -89,21 +76,11 @@ class Walk:
     def after(self, path: SampledPath, token: int) -> SampledPath:
         """The text with one more token that may follow."""
         request = self.request
-        if token in self._eos:
-            return replace(path, finish="complete")
-        if request.stops(path.state, token):
-            return replace(path, finish="stop")
-        text = path.text + request.output(path.state, self._vocabulary.tokens[token] or b"")
-        inside = path.inside + (not request.is_output(path.state, token))
-        guide_cache = request.guide_cache(path.state)
-        state = path.state if guide_cache is None else guide_cache.guide.advance(path.state, token)
-        found = SampledPath((*path.tokens, token), text, state, inside)
-        if request.stop and (at := request.stop.find(text, len(path.text))) >= 0:
-            return replace(found, text=text[:at], finish="stop")
-        if self.left(found) > 0:
+        found = request.extended(path, token, self._vocabulary)
+        if found.finish is not None or request.left(found) > 0:
             return found
-        behind = request.guide_cache(state)
-        if behind is not None and not behind.guide.is_accepting(state):
+        behind = request.guide_cache(found.state)
+        if behind is not None and not behind.guide.is_accepting(found.state):
             return replace(found, is_dead=True)
         return replace(found, finish="length") if request.may_be_cut else found
 

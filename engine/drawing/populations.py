@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -128,18 +127,8 @@ class Populations:
         found = population.results()
         rows: list[SequenceState] = []
         for sample, (path, drawn) in enumerate(found):
-            row = SequenceState(
-                BlockTable(),
-                [],
-                replace(population.request, sample=sample),
-                path.state,
-                siblings=len(found),
-                drawn=drawn,
-            )
-            row.tokens, row.text, row.finish, row.inside = (
-                list(path.tokens), bytearray(path.text), path.finish, path.inside,
-            )  # fmt: skip
-            rows.append(row)
+            rows.append(SequenceState.of(population.request, path, sample, len(found)))
+            rows[-1].drawn = drawn
         return rows
 
 

@@ -10,7 +10,7 @@ from ...guides.explain.expectation import visible
 from ...guides.pictures import Arrow, Picture, PictureNode
 from ...tokenizers_adapter import Vocabulary
 from ..stopping import FinishReason
-from .beam import Beam, Hypothesis
+from .beam import Beam, BeamHypothesis
 
 COLUMNS = ("step", "beam", "parent", "token", "logprob", "bank", "finished", "score")
 _LEFT = [column in ("token", "finished") for column in COLUMNS]
@@ -95,9 +95,9 @@ class Recorder:
         self._vocabulary = vocabulary
         self._steps: list[tuple[TracedBeam, ...]] = []
         self._numbers: dict[int, int] = {}  # of the beams of the last step, by their identity
-        self._finished: list[tuple[Hypothesis, int, int]] = []
+        self._finished: list[tuple[BeamHypothesis, int, int]] = []
 
-    def add(self, taken: Iterable[tuple[Hypothesis, int, Hypothesis, int | None]]) -> None:
+    def add(self, taken: Iterable[tuple[BeamHypothesis, int, BeamHypothesis, int | None]]) -> None:
         """Enter a step: of each hypothesis its parent, its last token, itself, and its bank; those that go on first."""
         step = len(self._steps)
         beams: list[TracedBeam] = []
@@ -123,7 +123,7 @@ class Recorder:
         self._steps.append(tuple(beams))
         self._numbers = numbers
 
-    def trace(self, best: Sequence[Hypothesis]) -> SearchTrace:
+    def trace(self, best: Sequence[BeamHypothesis]) -> SearchTrace:
         """The record of a search that came to these results."""
         places = {id(one): (step, number) for one, step, number in self._finished}
         return SearchTrace(tuple(self._steps), tuple(places[id(one)] for one in best))
