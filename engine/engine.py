@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +25,6 @@ from .schedule.budget import LEAST, LONGEST, chunk_or_gap
 from .schedule.call import Call, RequestOutput
 from .schedule.core import EngineCore
 from .schedule.fits import blocks_for, check_fits, slots_for
-from .schedule.process import live
 from .schedule.scheduler import SchedulerConfig
 
 AHEAD, AHEAD_STARTED = 32, 8
@@ -77,7 +79,7 @@ class Engine:
         self._watchers: list[Callable[[], None]] = []
         self._is_closed = False
         self.step_seconds = 0.0
-        live(self)
+        _ENGINES.add(self)
         before = _engine_of(model)
         if before is None or not before._is_stepping:
             if before is not None and before.is_busy:
@@ -410,6 +412,7 @@ def _conditions() -> tuple[threading.Condition, threading.Condition]:
 
 _NAME = "_trellm_engine"
 _MAKING = new_lock()
+_ENGINES: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def _engine_of(model: Model) -> Engine | None:
@@ -426,3 +429,28 @@ def _remember(model: Any, engine: Engine) -> None:
 def _forget(model: Any) -> None:
     if _NAME in getattr(model, "__dict__", {}):
         delattr(model, _NAME)
+
+
+def _tell_all() -> None:
+    """Let those look again who found the lock of steps taken by the thread that forked, and wait to be told."""
+    for engine in list(_ENGINES):
+        engine.tell()
+
+
+def _forget_threads() -> None:
+    """Begin anew in a forked process, whose engines' threads have stayed behind: whoever waits takes the steps."""
+    for engine in list(_ENGINES):
+        engine.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    # These run after those of `guides.locks`, which are registered before, and so find all locks free.
+    os.register_at_fork(after_in_parent=_tell_all, after_in_child=_forget_threads)
+
+
+@atexit.register
+def _end_threads() -> None:
+    """Close engines whose threads Python cannot end in the midst of a model's native code, which aborts the process."""
+    for engine in list(_ENGINES):
+        if engine.is_started:
+            engine.close()

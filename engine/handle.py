@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, I
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ..errors import Cancelled, OptionError
 from ..tokenizers_adapter.text_stream import TextStream
@@ -109,16 +109,8 @@ class Piece:
     overlap: int = 0
 
 
-class Grown(NamedTuple):
-    """Bytes that follow what was certain of a text, and how many tokens of its sequence spell all of them."""
-
-    data: bytes
-    sequence: SequenceState | None
-    tokens: int
-
-
-News = tuple[int, Grown | RequestOutput]
-"""The number of a request, and what has become of it."""
+News = tuple[int, CommittedPrefix | RequestOutput]
+"""The number of a request, and what has become of it; of the text that is certain, what is new."""
 
 
 class Handle:
@@ -354,7 +346,7 @@ class Cursor:
                     begin = self._lead(number, certain.text)
                 if begin is not None and len(certain.text) > begin:
                     self._collected[number] = len(certain.text)
-                    yield number, Grown(certain.text[begin:], certain.sequence, certain.tokens)
+                    yield number, certain._replace(text=certain.text[begin:])
         yield from handle.engine.outcomes(handle.call)
 
     def read(self, news: Iterable[News]) -> list[Piece]:
@@ -386,10 +378,10 @@ class Cursor:
             return None
         return len(prefix) if text.startswith(prefix) else 0
 
-    def _grown(self, request: Request, grown: Grown) -> Piece | None:
+    def _grown(self, request: Request, grown: CommittedPrefix) -> Piece | None:
         """The piece that some bytes complete; None within a character."""
         stream = self._streams.setdefault((request.number, request.sample), _Stream())
-        text = stream.decoder.push(grown.data)
+        text = stream.decoder.push(grown.text)
         if not text:
             return None
         stream.sent += len(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...guides.protocol import DEAD
 from ..decode.draft_history import SECOND, AcceptanceRates, DraftHistory
@@ -31,14 +31,8 @@ SELDOM = 32
 """Guesses that do not pay are made once in so many times, to see whether they have become better."""
 SHARE = 0.25
 """Of free memory, what a smaller model may take."""
-
-
-class Asking(NamedTuple):
-    """A sequence that has no guesses of its own, and the smaller model that it may ask."""
-
-    sequence: SequenceState
-    trail: DraftHistory
-    draft: Model
+Asking = tuple[SequenceState, DraftHistory, Model]
+"""A sequence that has no guesses of its own, and the smaller model that it may ask."""
 
 
 @dataclass(slots=True)
@@ -117,7 +111,7 @@ class Drafter:
             tokens += len(found.tokens.get(sequence, ()))
             useful += brings
             if not isinstance(draft, bool) and not brings:
-                asking.append(Asking(sequence, trail, draft))
+                asking.append((sequence, trail, draft))
             else:
                 trail.rest(brings > 0)
         if asking:
@@ -218,10 +212,10 @@ class Drafter:
 
     def _ask(self, asking: Sequence[Asking], tokens: int, useful: float, found: Drafted) -> None:
         """Let smaller models guess for sequences that have nothing else; now and then even where that does not pay."""
-        asked: dict[int, list[tuple[Asking, int]]] = {}
-        for each in asking:
-            sequence, second = each.sequence, self._second(each.draft)
-            likely, count, brings = each.trail.odds.of(SECOND), 0, 0.0
+        asked: dict[int, list[tuple[SequenceState, DraftHistory, int]]] = {}
+        for sequence, trail, draft in asking:
+            second = self._second(draft)
+            likely, count, brings = trail.odds.of(SECOND), 0, 0.0
             most = min(WIDEST - len(sequence.pending), sequence.left - 1)
             while count < most and self.costs.pays(
                 likely ** (count + 1), tokens + count, useful + brings, second.seconds
@@ -232,14 +226,14 @@ class Drafter:
             if count == 0 and self._asked % SELDOM == 0:
                 count = 1
             if count:
-                asked.setdefault(id(each.draft), []).append((each, count))
-            each.trail.rest(count > 0)
+                asked.setdefault(id(draft), []).append((sequence, trail, count))
+            trail.rest(count > 0)
         for key, several in asked.items():
-            guessed = self._seconds[key].guess([each.sequence for each, _ in several], [count for _, count in several])
-            for (each, _), guesses in zip(several, guessed, strict=True):
-                each.trail.ahead[SECOND] = guesses
-                useful += self._draft(each.sequence, each.trail, tokens, useful, found)
-                tokens += len(found.tokens.get(each.sequence, ()))
+            guessed = self._seconds[key].guess([each for each, _, _ in several], [count for _, _, count in several])
+            for (sequence, trail, _), guesses in zip(several, guessed, strict=True):
+                trail.ahead[SECOND] = guesses
+                useful += self._draft(sequence, trail, tokens, useful, found)
+                tokens += len(found.tokens.get(sequence, ()))
 
     def _second(self, model: Model) -> DraftModel:
         """The smaller model, with what it has read."""

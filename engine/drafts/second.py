@@ -52,7 +52,7 @@ class DraftModel:
         begin = perf_counter()
         found: list[list[int]] = [[] for _ in rows]
         try:
-            alive = self._caught_up(rows, most)
+            alive = self._caught_up(rows)
             states = [row.state for row in rows]
             while alive:
                 alive = [n for n in self._one_more(rows, alive, states, found) if len(found[n]) < most[n]]
@@ -65,7 +65,7 @@ class DraftModel:
             self.seconds += _NEWS * (each - self.seconds) if self.seconds else each
         return found
 
-    def _caught_up(self, rows: Sequence[SequenceState], most: Sequence[int]) -> list[int]:
+    def _caught_up(self, rows: Sequence[SequenceState]) -> list[int]:
         """Let it read what the sequences have; the numbers of those of which all but the last token was read."""
         left = CATCH_UP
         chunks: list[Chunk] = []

@@ -5,22 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from ...guides.json_schema.read.subschema import step_of
 
 LITERAL = re.compile(rb'"(?:[^"\\]|\\.)*"|true|false|null|-?[0-9][0-9.eE+-]*')
 _NUMBER_BYTES = b"0123456789.eE+-"
 
 
-class Place(NamedTuple):
-    """pointer: as RFC 6901 has it; begin, end: of the value's bytes in the text."""
+def places_in(text: bytes) -> Iterator[tuple[str, int, int]]:
+    """The places in a text that is JSON up to where it may be cut; of a value that is cut there is none.
 
-    pointer: str
-    begin: int
-    end: int
-
-
-def places_in(text: bytes) -> Iterator[Place]:
-    """The places in a text that is JSON up to where it may be cut; of a value that is cut there is none."""
+    Each is a pointer as RFC 6901 has it, and where the value's bytes begin and end.
+    """
     open_: list[list[str | int]] = []  # the place in each container: [name or index]
     place = 0
     while place < len(text):
@@ -39,7 +35,7 @@ def places_in(text: bytes) -> Iterator[Place]:
                 open_[-1][0] = _name(text[place:found])
                 place = colon.end()
                 continue
-            yield Place("".join(f"/{_escaped(step[0])}" for step in open_), place, found)
+            yield "".join(f"/{step_of(step[0])}" for step in open_), place, found
             place = found
         elif byte in b" \t\n\r,":
             place += 1
@@ -64,7 +60,3 @@ def is_decided(text: bytes) -> bool:
 
 def _name(literal: bytes) -> str:
     return str(json.loads(literal))
-
-
-def _escaped(step: str | int) -> str:
-    return str(step).replace("~", "~0").replace("/", "~1")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ...errors import OptionError
+from ...guides.json_schema.read.subschema import key_of
 from ...guides.json_schema.read.text import parsed
 from ..structures import structure_of
 from .given import Prompt, is_chat
@@ -196,7 +197,7 @@ class _Skeleton:
             return True
         found: Any = self._root
         for step in reference.removeprefix("#").split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
+            key = key_of(step)
             if isinstance(found, list):
                 items = cast("list[Any]", found)
                 found = items[int(key)] if key.isdecimal() and int(key) < len(items) else True

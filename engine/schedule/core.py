@@ -274,13 +274,7 @@ class EngineCore:
         if not plan.groups:
             self.waiting.pause(self._scheduler.running)
             return True
-        if self._pool.copies:
-            self._memory.copy(_last_of(self._pool.copies))
-            self._pool.copies = []
-        slots = self._pool.slots
-        if slots is not None and slots.copies:
-            self._memory.copy_states(_last_of(slots.copies))
-            slots.copies = []
+        self._copy()
         begin = perf_counter()
         if self._encoder is not None:
             self._encode(self._encoder, plan)
@@ -307,6 +301,23 @@ class EngineCore:
         if drafter is not None:
             tokens = sum(len(chunk.tokens) for chunk in plan.chunks)
             drafter.costs.note(tokens + (0 if drafted is None else drafted.count), perf_counter() - reading)
+        self._advance(plan, hidden, self._note_read(plan, hidden, place, scored), drafted)
+        if self._config.prefill_chunk_size is None:
+            self._budget.note(plan.written, plan.prompted, perf_counter() - begin)
+        return True
+
+    def _copy(self) -> None:
+        """Copy the blocks and states that are to be written to where others have them too."""
+        if self._pool.copies:
+            self._memory.copy(_last_of(self._pool.copies))
+            self._pool.copies = []
+        slots = self._pool.slots
+        if slots is not None and slots.copies:
+            self._memory.copy_states(_last_of(slots.copies))
+            slots.copies = []
+
+    def _note_read(self, plan: StepPlan, hidden: Hidden, place: Iterator[int], scored: bool) -> dict[int, int]:
+        """Note what was read, also for followers; where in `hidden` each reader's last token is, by its identity."""
         places: dict[int, int] = {}
         for reader, chunk in zip(plan.readers, plan.chunks, strict=True):
             reader.table.tokens += chunk.tokens
@@ -328,10 +339,7 @@ class EngineCore:
         if self.model.window is not None:
             for reader in plan.readers:
                 self._pool.trim(reader.table)
-        self._advance(plan, hidden, places, drafted)
-        if self._config.prefill_chunk_size is None:
-            self._budget.note(plan.written, plan.prompted, perf_counter() - begin)
-        return True
+        return places
 
     def _read_scored(self, plan: StepPlan) -> tuple[Hidden, Iterator[int]]:
         """Read a step with prompts whose tokens are scored; where what follows each reader's tokens begins."""
