@@ -17,6 +17,7 @@ from .checks import items_of, mapping_of, one_of, switch, text_in_file, text_of,
 from .engine.arguments import check_model
 from .engine.decode.after import After
 from .engine.decode.frames import FrameOption, frame_of
+from .engine.embedding import Embedder, Embedding
 from .engine.extraction import Extractor
 from .engine.formats import format_of, natural_of, values_by_text, values_of_type
 from .engine.generator import Generator, run_together, values_of
@@ -29,7 +30,6 @@ from .errors import OptionError, SchemaError, TrellmWarning
 from .guides.limits import Limits
 
 if TYPE_CHECKING:
-    from .engine.embedding import Embedding
     from .guides.grammar import Grammar
     from .guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
     from .guides.quoting.boundaries import Boundary
@@ -405,8 +405,6 @@ def embedding(model: Model, *, dimensions: int | None = None) -> Generator[Embed
     Raises OptionError for models without hidden states: functions, encoder-decoders, and those with a head that is not
     apart.
     """
-    from .engine.embedding import Embedder
-
     check_model(model, "generate.embedding", dimensions)
     return Embedder(model, dimensions=dimensions)
 

@@ -25,7 +25,7 @@ _OF_GUIDES = ("vocabulary", "start", "mask", "advance", "is_accepting", "distanc
 
 
 def is_model(value: Any) -> bool:
-    """Whether it has what the decode loop asks of a model."""
+    """True if it has what the decode loop asks of a model."""
     return not isinstance(value, type) and all(hasattr(value, name) for name in _OF_MODELS)
 
 
@@ -49,7 +49,7 @@ def check_guide(guide: object) -> None:
 
 
 def _to_model(value: Any) -> str:
-    """How a model is made of what was passed in its place."""
+    """Advice on how a model is made of what was passed in its place."""
     if isinstance(value, str) or hasattr(value, "__fspath__"):
         return f"load it: models.transformers({str(value)!r})"
     if isinstance(value, (Vocabulary, Guide)):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +25,6 @@ from .schedule.budget import LEAST, LONGEST, chunk_or_gap
 from .schedule.call import Call, RequestOutput
 from .schedule.core import EngineCore
 from .schedule.fits import blocks_for, check_fits, slots_for
-from .schedule.process import live
 from .schedule.scheduler import SchedulerConfig
 
 AHEAD, AHEAD_STARTED = 32, 8
@@ -77,7 +79,7 @@ class Engine:
         self._watchers: list[Callable[[], None]] = []
         self._is_closed = False
         self.step_seconds = 0.0
-        live(self)
+        _ENGINES.add(self)
         before = _engine_of(model)
         if before is None or not before._is_stepping:
             if before is not None and before.is_busy:
@@ -116,24 +118,24 @@ class Engine:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is running."""
+        """True if anything is running."""
         if any(not call.is_cancelled for call in list(self._entering)):
             return True
         return any(call.groups or call.is_waiting for call in list(self._loop.calls))
 
     @property
     def held_bytes(self) -> int:
-        """How much memory the sequences running hold, what several share counted once."""
+        """Bytes that the sequences running hold, what several share counted once."""
         return self._loop.held_blocks * self.model.block_bytes + self._loop.held_slots * self.model.state_bytes
 
     @property
     def kept_bytes(self) -> int:
-        """How much memory holds what no text running has, and a text to come may begin with."""
+        """Bytes of what no text running has, and a text to come may begin with."""
         return self._loop.kept_blocks * self.model.block_bytes
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory there is for keys, values and states."""
+        """Bytes for keys, values and states."""
         return self._blocks * self.model.block_bytes + self._slots * self.model.state_bytes
 
     def start(self) -> Engine:
@@ -235,7 +237,7 @@ class Engine:
 
     @property
     def is_started(self) -> bool:
-        """Whether a thread of its own takes the steps."""
+        """True if a thread of its own takes the steps."""
         return self._thread is not None and self._thread.is_alive()
 
     def tell(self) -> None:
@@ -268,7 +270,7 @@ class Engine:
 
     @property
     def _is_stepping(self) -> bool:
-        """Whether this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
+        """True if this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
         return self._lock._is_owned() or threading.current_thread() in (self._thread, self._preparer)
 
     def _certain(self, call: Call) -> dict[int, CommittedPrefix]:
@@ -316,7 +318,7 @@ class Engine:
             self.tell()
 
     def _is_over(self, call: Call) -> bool:
-        """Whether who waits for a call has something to look at."""
+        """True if who waits for a call has something to look at."""
         return bool(call.outcomes) or call.done or self._is_closed
 
     def _help_step(self, call: Call, seen: int | None) -> None:
@@ -354,7 +356,7 @@ class Engine:
             self.tell()
 
     def _prepare_all(self) -> None:
-        """What the engine's other thread does: it finds out what texts wait for, the first of them first."""
+        """Loop of the engine's other thread: it finds out what texts wait for, the first of them first."""
         while True:
             with self._work:
                 self._work.wait_for(lambda: self._is_closed or self._loop.to_prepare())
@@ -365,11 +367,11 @@ class Engine:
                 preparation.run()
 
     def _is_wanted(self) -> bool:
-        """Whether there is something to do that the step under way does not know of."""
+        """True if there is something to do that the step under way does not know of."""
         return self._is_closed or bool(self._entering) or any(call.is_cancelled for call in self._loop.calls)
 
     def _serve(self) -> None:
-        """What the engine's own thread does."""
+        """Loop of the engine's own thread."""
         while True:
             with self._news:
                 self._news.wait_for(lambda: self._is_closed or self.is_busy)
@@ -389,7 +391,7 @@ class Engine:
             self.step_seconds = perf_counter() - begin
 
     def _fail_all(self, error: BaseException) -> None:
-        """What ended a step of the engine's thread, and is nobody's in particular, is everybody's."""
+        """Let an error that ended a step of the engine's thread, and is nobody's in particular, be everybody's."""
         with self._lock:
             for call in self._loop.calls:
                 cause = error if isinstance(error, Exception) else ModelError(f"{type(error).__name__}: {error}")
@@ -403,13 +405,14 @@ def _none() -> None:
 
 
 def _conditions() -> tuple[threading.Condition, threading.Condition]:
-    """What callers and the engine's thread wait for, and what the thread of constraints does, under one lock."""
+    """Conditions of callers and the engine's thread, and of the thread of constraints, under one lock."""
     lock = new_lock()
     return threading.Condition(lock), threading.Condition(lock)
 
 
 _NAME = "_trellm_engine"
 _MAKING = new_lock()
+_ENGINES: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def _engine_of(model: Model) -> Engine | None:
@@ -426,3 +429,28 @@ def _remember(model: Any, engine: Engine) -> None:
 def _forget(model: Any) -> None:
     if _NAME in getattr(model, "__dict__", {}):
         delattr(model, _NAME)
+
+
+def _tell_all() -> None:
+    """Let those look again who found the lock of steps taken by the thread that forked, and wait to be told."""
+    for engine in list(_ENGINES):
+        engine.tell()
+
+
+def _forget_threads() -> None:
+    """Begin anew in a forked process, whose engines' threads have stayed behind: whoever waits takes the steps."""
+    for engine in list(_ENGINES):
+        engine.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    # These run after those of `guides.locks`, which are registered before, and so find all locks free.
+    os.register_at_fork(after_in_parent=_tell_all, after_in_child=_forget_threads)
+
+
+@atexit.register
+def _end_threads() -> None:
+    """Close engines whose threads Python cannot end in the midst of a model's native code, which aborts the process."""
+    for engine in list(_ENGINES):
+        if engine.is_started:
+            engine.close()

@@ -32,7 +32,7 @@ Order = Literal["document", "score"]
 
 NEARBY = 120
 WITHIN_CHATS = Beam(3, length_penalty=0.0)
-"""How quotations are found in answers to chats: greedily, a quotation begins with whatever the document has of what the
+"""The search for quotations in answers to chats. Greedily, one begins with whatever the document has of what the
 model would rather say, and goes on from there; by benchmarks/answers.py."""
 _WORD = re.compile(r"\w+")
 
@@ -141,7 +141,7 @@ class Extractor(Generator[Any]):
 
     @cached_property
     def _frequencies(self) -> Counter[str]:
-        """How often each word is in the documents."""
+        """Number of times that each word is in the documents."""
         return Counter(word for document in self._quotations.source.documents for word in _words_of(document))
 
 
@@ -195,7 +195,7 @@ class _Several:
             self._turn += 1
 
     def saved(self) -> list[Any]:
-        """What is there so far: as `Interrupted` says, a prompt that might have got more ending in None."""
+        """Results so far: as `Interrupted` says, a prompt that might have got more ending in None."""
         return [
             (None if not results else [*self._ordered(results), None]) if number in self.open else results
             for number, results in enumerate(self.found)

@@ -28,7 +28,7 @@ INTEGER = "-?(0|[1-9][0-9]*)"
 
 @dataclass(frozen=True)
 class Natural:
-    """How people write values within sentences.
+    """Spellings of values within sentences, as people write them.
 
     pattern: of such texts, each of which stands for a value; written: from one to how the format writes that value
     """
@@ -187,7 +187,7 @@ def _spelt(written: Callable[[str], str], spelt: Callable[[str], str], text: str
 
 
 def format_of(kind: Any) -> Format:
-    """How values of a Python type are written. Raises OptionError for a type that has no format here.
+    """The format of a Python type. Raises OptionError for a type that has none here.
 
     int, float: decimal; bool: True or False; date, time, datetime: ISO 8601; UUID: lower case with hyphens;
     Enum: `str` of each member's value; Literal: `str` of each value.
@@ -329,7 +329,7 @@ def _zoned(zone: bool | None) -> str:
 
 
 def compared(bound: str, above: bool) -> str:
-    """What begins with more or with less than `bound`, digit by digit; equal beginnings are neither."""
+    """Beginnings that are more or less than `bound`, digit by digit; equal ones are neither."""
     return f"^(?:{'|'.join(_beginnings(bound, above))})"
 
 

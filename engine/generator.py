@@ -1,4 +1,4 @@
-"""What `generate.X(model, ...)` returns: call it with prompts."""
+"""Generators, the results of `generate.X(model, ...)`: call them with prompts."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Generator(Copied, Generic[T]):
         )
 
     def _around(self, guide: Guide | None) -> Frame | Sentence | None:
-        """What all answers stand in. Raises OptionError, LimitError."""
+        """The frame of all answers. Raises OptionError, LimitError."""
         if self.frame == "sentence" or self.frame == "reasoning":
             return Sentence(guide, self._natural, self.limits, is_last=self.frame == "reasoning")
         return None if self.frame == "auto" else self.frame
@@ -252,13 +252,13 @@ class Generator(Copied, Generic[T]):
         return Handle(Engine.of(self.model), [(self, prompt) for prompt in prompts], options)
 
     def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
-        """What `run` gives for a list of prompts. told: learns of every text as soon as it is finished."""
+        """Results of `run` for a list of prompts. told: learns of every text as soon as it is finished."""
         if options.fields:
             return self.field_scorer(options).run(prompts, options, told)
         return run_together([(self, prompt) for prompt in prompts], options, told)
 
     def field_scorer(self, options: Options) -> FieldScorer:
-        """What runs this generator with `fields=True`, its answers alone. Raises OptionError."""
+        """The scorer that runs this generator with `fields=True`, its answers alone. Raises OptionError."""
         frame = self._frame if self._behind is None else "sentence"
         check_fields(self.model, self._inner, frame, options)
         return FieldScorer(self.alone, self.guide, cast("Frame | None", frame), self._convert)
@@ -275,7 +275,7 @@ class Generator(Copied, Generic[T]):
     if not TYPE_CHECKING:  # to which there would be no unknown attributes any more
 
         def __getattr__(self, name: str) -> Any:
-            """What a generator that was sent here, and has not been used, does not have yet."""
+            """An attribute of a generator that was sent here, and is made when the first one is asked for."""
             if name.startswith("__"):
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
             make_here(self)
@@ -357,7 +357,7 @@ class Generator(Copied, Generic[T]):
             return known
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[T]:
-        """What a finished sequence comes to."""
+        """The result of a finished sequence."""
         assert sequence.finish is not None
         logprobs = bool(options.logprobs) or options.fields
         scores = Scores.of(sequence, 0, len(sequence.tokens), self.model.vocabulary) if logprobs else None
@@ -420,7 +420,7 @@ class Generator(Copied, Generic[T]):
     def _looked_up(
         self, text: str, sequence: SequenceState
     ) -> tuple[Mapping[str, Span], Mapping[str, bool | None], TrellmError | None]:
-        """Where the quotations of a text stand, what of its schema was not enforced, and what was raised meanwhile."""
+        """Places of a text's quotations, what of its schema was not enforced, and what was raised meanwhile."""
         spans: Mapping[str, Span] = {}
         try:
             if self._spans is not None:

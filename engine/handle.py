@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, I
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ..errors import Cancelled, OptionError
 from ..tokenizers_adapter.text_stream import TextStream
@@ -29,7 +29,7 @@ QUICK = 512
 
 
 class Task(Protocol):
-    """What a prompt is run for: how it begins, and what its text comes to. A Generator is one."""
+    """A prompt's task: how its text begins, and what the text comes to. A Generator is one."""
 
     @property
     def model(self) -> Model:
@@ -38,7 +38,7 @@ class Task(Protocol):
 
     @property
     def text_prefix(self) -> bytes:
-        """What a free text begins with that is not a part of it."""
+        """The beginning of a free text that is no part of it."""
         ...
 
     def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
@@ -46,12 +46,12 @@ class Task(Protocol):
         ...
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[Any]:
-        """What a finished sequence comes to."""
+        """The result of a finished sequence."""
         ...
 
 
 class RequestRunner(Protocol):
-    """What runs requests: an `Engine`, which says what its methods do."""
+    """The runner of requests: an `Engine`, which says what its methods do."""
 
     @property
     def model(self) -> Model:
@@ -75,11 +75,11 @@ class RequestRunner(Protocol):
         ...
 
     def outcomes(self, call: Call) -> Iterator[tuple[int, RequestOutput]]:
-        """What has come of requests so far."""
+        """Outcomes of requests so far."""
         ...
 
     def certain(self, call: Call) -> dict[int, CommittedPrefix]:
-        """What texts on their way will begin with."""
+        """Certain beginnings of texts on their way."""
         ...
 
 
@@ -109,16 +109,8 @@ class Piece:
     overlap: int = 0
 
 
-class Grown(NamedTuple):
-    """Bytes that follow what was certain of a text, and how many tokens of its sequence spell all of them."""
-
-    data: bytes
-    sequence: SequenceState | None
-    tokens: int
-
-
-News = tuple[int, Grown | RequestOutput]
-"""The number of a request, and what has become of it."""
+News = tuple[int, CommittedPrefix | RequestOutput]
+"""The number of a request, and what has become of it; of the text that is certain, what is new."""
 
 
 class Handle:
@@ -171,7 +163,7 @@ class Handle:
 
     @property
     def done(self) -> bool:
-        """Whether nothing more will come."""
+        """True if nothing more will come."""
         return self.call.done
 
     def cancel(self) -> None:
@@ -222,7 +214,7 @@ class Handle:
             yield piece
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function gives that waits, in another thread; cancelled with the task, which could not end it."""
+        """The answer of a function that waits, in another thread; cancelled with the task, which could not end it."""
         try:
             return await asyncio.to_thread(function, *arguments)
         except asyncio.CancelledError:
@@ -237,7 +229,7 @@ class Handle:
         return [results[0] if self._samples == 1 else results for results in self._found]
 
     def saved(self) -> list[Any]:
-        """What is finished, also what had not been looked at: for each prompt as `Interrupted` says."""
+        """Results that are finished, also those that had not been looked at: for each prompt as `Interrupted` says."""
         with suppress(KeyboardInterrupt):  # pressed once more: what has been entered has to do
             for number, outcome in self.engine.outcomes(self.call):
                 self._enter(number, outcome)
@@ -342,7 +334,7 @@ class Cursor:
         self._check_all()
 
     def news(self) -> Iterator[News]:
-        """What has become of the texts since this was last asked; no step is taken meanwhile.
+        """News of the texts since this was last asked; no step is taken meanwhile.
 
         An outcome is gone when the one behind it is asked for, so that an interrupt loses none.
         """
@@ -354,7 +346,7 @@ class Cursor:
                     begin = self._lead(number, certain.text)
                 if begin is not None and len(certain.text) > begin:
                     self._collected[number] = len(certain.text)
-                    yield number, Grown(certain.text[begin:], certain.sequence, certain.tokens)
+                    yield number, certain._replace(text=certain.text[begin:])
         yield from handle.engine.outcomes(handle.call)
 
     def read(self, news: Iterable[News]) -> list[Piece]:
@@ -386,10 +378,10 @@ class Cursor:
             return None
         return len(prefix) if text.startswith(prefix) else 0
 
-    def _grown(self, request: Request, grown: Grown) -> Piece | None:
+    def _grown(self, request: Request, grown: CommittedPrefix) -> Piece | None:
         """The piece that some bytes complete; None within a character."""
         stream = self._streams.setdefault((request.number, request.sample), _Stream())
-        text = stream.decoder.push(grown.data)
+        text = stream.decoder.push(grown.text)
         if not text:
             return None
         stream.sent += len(text)

@@ -14,7 +14,7 @@ from .scores import as_list
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """How a text was drawn; see `Generation`, whose fields these are."""
+    """The draw of a text; see `Generation`, whose fields these are."""
 
     log_weight: float
     log_z: float
@@ -39,7 +39,7 @@ def shares(log_weights: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.f
 
 
 def effective(log_weights: Sequence[float]) -> float:
-    """How many texts of equal weight tell as much: 1 / sum of squared shares. Source: A. Kong (1992)."""
+    """Effective sample size of weighted texts: 1 / sum of squared shares. Source: A. Kong (1992)."""
     if max(log_weights) == -math.inf:
         return 0.0
     return float(1 / np.square(shares(log_weights)).sum())

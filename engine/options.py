@@ -1,4 +1,4 @@
-"""What a call may say beyond its prompts: every option is declared, documented and checked here, once."""
+"""Options of calls beyond prompts: each is declared, documented and checked here, once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_BEST = 1000
 MOST_PRIORITY = 1 << 31
 EXTRAS = ("tools", "documents")
 _OF_EMBEDDINGS = frozenset((*EXTRAS, "chat_template_kwargs", "cache_salt", "priority", "batch_size", "progress"))
-"""What is said of prompts, and of how they are run: all that embeddings take."""
+"""Options of prompts, and of how they are run: all that embeddings take."""
 
 
 class TextOptions(TypedDict, total=False):
@@ -263,7 +263,7 @@ class Options:
 
     @property
     def extras(self) -> Extras:
-        """What the templates of chats are given besides messages."""
+        """Variables of chat templates besides messages."""
         return self.chat_template_kwargs | {name: values for name in EXTRAS if (values := getattr(self, name))}
 
     @property

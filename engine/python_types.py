@@ -217,7 +217,7 @@ class ConvertibleSchemas(GenerateJsonSchema):
         return {**found, "propertyNames": names} if len(names) > (names.get("type") == "string") else found
 
     def chain_schema(self, schema: core_schema.ChainSchema) -> JsonSchemaValue:
-        """What is hashable is no array and no object."""
+        """Schemas of chains; values that are hashable are no arrays and no objects."""
         steps: list[Any] = schema["steps"]
         if any(step["type"] == "is-instance" and step["cls"] is Hashable for step in steps):
             return {"type": ["string", "number", "boolean", "null"]}

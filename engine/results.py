@@ -1,4 +1,4 @@
-"""What generation gives back."""
+"""Results of generation."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Alternative(NamedTuple):
 
 @dataclass(frozen=True)
 class Field:
-    """How likely one value of an answer is, given the prompt and the text before it.
+    """The probability of one value of an answer, given the prompt and the text before it.
 
     exact: whether the value is one of a list that the constraint leaves, each of which was scored, in all ways that
         tokens spell it, up to 0.0001 in all: constants, choices, enums, booleans, null, and few numbers or strings.
@@ -237,7 +237,7 @@ class Generation(Generic[T_co]):
 
     @property
     def warning(self) -> str | None:
-        """Where the constraint may have decided the text against the model, see `Diagnostics.warning`; None without."""
+        """A line on where the constraint may have decided against the model: see `Diagnostics.warning`; None else."""
         return None if self.diagnostics is None else self.diagnostics.warning
 
     def __repr__(self) -> str:
@@ -282,7 +282,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def finished_of(finished: Sequence[Any]) -> str:
-    """How much of what was asked for is there, in words."""
+    """The share of what was asked for that is there, in words."""
     done = sum(result is not None and not (isinstance(result, list) and None in result) for result in finished)
     return f"{done} of {len(finished)} prompts were finished"
 

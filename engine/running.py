@@ -16,7 +16,7 @@ from .prompts.given import Prompt
 from .results import Generation, keeping
 
 Told = Callable[[int, int, Generation[Any]], None]
-"""What is told of every text as it is finished: the number of its prompt, that of the sample, and the result."""
+"""A listener to every text that is finished: the number of its prompt, that of the sample, and the result."""
 
 
 def run_together(pairs: Pairs, options: Options, told: Told | None = None) -> list[Any]:

@@ -44,7 +44,7 @@ def log_probabilities(logits: Tensor, masks: Tensor | None, tokens: Sequence[int
 
 
 class TokenScore(NamedTuple):
-    """What a model says of a token: its log-probability, its rank among all, from 1, and the likeliest in its place."""
+    """A model's verdict on a token: its log-probability, its rank among all, from 1, and the likeliest in its place."""
 
     logprob: float
     rank: int

@@ -27,7 +27,7 @@ class StopStrings:
         return StopStrings([*(each.decode() for each in self.strings), string]) if string else self
 
     def find(self, text: bytes | bytearray, known: int) -> int:
-        """Where the first stop string in `text` begins, -1 if there is none.
+        """Place of the first stop string in `text`, -1 if there is none.
 
         The first `known` bytes hold no whole stop string.
         """
@@ -36,7 +36,7 @@ class StopStrings:
         return min(found, default=-1)
 
     def safe(self, text: bytes | bytearray) -> int:
-        """How many bytes of `text` come before anything that may yet grow into a stop string."""
+        """Number of bytes of `text` before anything that may yet grow into a stop string."""
         for begin in range(max(0, len(text) - self._longest + 1), len(text)):
             tail = bytes(text[begin:])
             if any(string.startswith(tail) for string in self.strings):

@@ -42,7 +42,7 @@ def _validation_of(kind: Any) -> Callable[[str], Any]:
 
 
 def structure_of(kind: Any) -> OutputType:
-    """What to write for a JSON Schema (dict, JSON text, True), a Python type, or the arguments of a function.
+    """The structure of a JSON Schema (dict, JSON text, True), a Python type, or the arguments of a function.
 
     Types are what pydantic knows: its models, dataclasses, TypedDicts, list[int] and so on; members that a type
     does not have are not written. Raises OptionError if pydantic is missing or cannot turn them into a schema.

@@ -36,7 +36,7 @@ class After:
 
     @classmethod
     def of(cls, marker: str | int | None, thinking: int | None) -> After | None:
-        """What the options of `generate.X` say. Raises OptionError."""
+        """The options of `generate.X` as one. Raises OptionError."""
         if marker is None:
             if thinking is not None:
                 raise OptionError(f"thinking={thinking!r} without after=, the marker up to which there is free text")

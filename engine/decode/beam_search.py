@@ -12,17 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import ModelError
 from ...guides.protocol import Mask
 from ...kernels.logits.select import NAN, logsumexp, masked_topk
 from ..memory.pool import Pool
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
 from ..scores import as_list, best_tokens, stack_masks, traces
-from ..search.beam import Beam, FinishedBeams, Hypothesis, round_robin
+from ..search.beam import Beam, BeamHypothesis, FinishedBeams, round_robin
 from ..search.trace import Recorder
 from .forward_output import ForwardOutput
-from .sampler import all_banned
+from .sampler import all_banned, unusable
 from .sequence import CommittedPrefix, KVSequence, Request, SequenceState
 
 
@@ -44,7 +43,7 @@ class BeamSearch:
             search, request.budget + request.forces_end + start.tail, by_text=start.guide_cache is not None
         )
         recorder = Recorder(search, self._vocabulary) if request.trace else None
-        beams = [Hypothesis((), b"", request.first_state)]
+        beams = [BeamHypothesis((), b"", request.first_state)]
         return BeamGroup(request, finished, beams, [KVSequence(table, list(start.prompt))], recorder)
 
     def restart(self, group: BeamGroup, table: BlockTable) -> BeamGroup:
@@ -59,7 +58,7 @@ class BeamSearch:
         return replace(group, readers=readers)
 
     def certain(self, group: BeamGroup) -> CommittedPrefix:
-        """What the prompt's text will begin with, whichever hypothesis wins."""
+        """The beginning that the prompt's text has, whichever hypothesis wins."""
         running = [beam.text[: group.request.safe(beam.text)] for beam in group.beams]
         texts = [*running, *(one.text[: group.request.safe(one.text)] for _, one in group.finished.best)]
         least, most = min(texts), max(texts)  # all others lie between them
@@ -106,21 +105,21 @@ class BeamSearch:
             group.error = error
             return []
 
-    def _mask(self, group: BeamGroup, beam: Hypothesis) -> Mask | None:
-        """What the beam may go on with; near the end of the budget only what leaves room to finish."""
+    def _mask(self, group: BeamGroup, beam: BeamHypothesis) -> Mask | None:
+        """Tokens that the beam may go on with; near the end of the budget only those that leave room to finish."""
         guide_cache = group.request.guide_cache(beam.state)
-        if guide_cache is not None and guide_cache.tight(beam.state, group.left(beam)):
+        if guide_cache is not None and guide_cache.tight(beam.state, group.request.left(beam)):
             return self._closing_mask(group, beam)
         mask = None if guide_cache is None else guide_cache.mask(beam.state, group.request.stop_ids)
         return self._narrowed(group, beam, mask)
 
-    def _closing_mask(self, group: BeamGroup, beam: Hypothesis) -> Mask | None:
+    def _closing_mask(self, group: BeamGroup, beam: BeamHypothesis) -> Mask | None:
         guide_cache = group.request.guide_cache(beam.state)
         assert guide_cache is not None
-        mask = guide_cache.mask(beam.state, group.request.stop_ids, group.left(beam))
+        mask = guide_cache.mask(beam.state, group.request.stop_ids, group.request.left(beam))
         return self._narrowed(group, beam, mask)
 
-    def _narrowed(self, group: BeamGroup, beam: Hypothesis, mask: Mask | None) -> Mask | None:
+    def _narrowed(self, group: BeamGroup, beam: BeamHypothesis, mask: Mask | None) -> Mask | None:
         size = self._vocabulary.size
         return group.request.withheld(mask, beam.tokens, size, self._eos, beam.state, beam.inside)
 
@@ -178,7 +177,7 @@ class BeamSearch:
         for number, status in enumerate(as_list(best.status)):
             if status == NAN:
                 group = groups[number // count]
-                group.error = _unusable(group)
+                group.error = unusable(place_of(group))
         found: list[list[Candidate]] = [[] for _ in groups]
         lists: Iterable[Any] = zip(as_list(best.scores), as_list(best.rows), as_list(best.tokens), strict=True)
         for one in lists:
@@ -211,14 +210,14 @@ class BeamSearch:
             group.recorder.add((group.beams[one.beam], one.token, after, bank) for one, after, bank in banked)
         running = [(one.beam, after) for one, after in taken if after.finish is None]
         if not running and not group.finished.best:
-            raise _unusable(group)
+            raise unusable(place_of(group))
         group.settled = not running or group.finished.settled(max((after for _, after in running), key=_total))
         group.readers = self._split(group, running)
         group.beams = [after for _, after in running]
 
     def _forced_to_end(
-        self, group: BeamGroup, taken: list[tuple[Candidate, Hypothesis]]
-    ) -> list[tuple[Candidate, Hypothesis]]:
+        self, group: BeamGroup, taken: list[tuple[Candidate, BeamHypothesis]]
+    ) -> list[tuple[Candidate, BeamHypothesis]]:
         """Candidates of which those at the end of the budget got the EOS that is forced there, and were entered.
 
         That is a further step of transformers, which may be at its end before.
@@ -228,7 +227,7 @@ class BeamSearch:
             return taken
         found = [
             (one, replace(after, length=after.length + 1, finish="length"))
-            if after.finish is None and group.left(after) == 0
+            if after.finish is None and group.request.left(after) == 0
             else (one, after)
             for one, after in taken
         ]
@@ -236,7 +235,7 @@ class BeamSearch:
         group.finished.add(cut)
         return found
 
-    def _split(self, group: BeamGroup, running: Sequence[tuple[int, Hypothesis]]) -> list[KVSequence]:
+    def _split(self, group: BeamGroup, running: Sequence[tuple[int, BeamHypothesis]]) -> list[KVSequence]:
         """Give each beam what its parent has read: to the first child of a parent its table, to others a fork."""
         taken: set[int] = set()
         readers: list[KVSequence] = []
@@ -249,11 +248,11 @@ class BeamSearch:
                 self._pool.release(reader.table)
         return readers
 
-    def _taken(self, group: BeamGroup, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
+    def _taken(self, group: BeamGroup, candidates: list[Candidate]) -> list[tuple[Candidate, BeamHypothesis]]:
         """The best `width` candidates that go on, and those of the best `width` of all that do not."""
         if group.has_goals:
             return self._taken_from_banks(group, candidates)
-        taken: list[tuple[Candidate, Hypothesis]] = []
+        taken: list[tuple[Candidate, BeamHypothesis]] = []
         running = 0
         for rank, one in enumerate(candidates):
             after = self._after(group, one)
@@ -265,11 +264,13 @@ class BeamSearch:
                 break
         return taken
 
-    def _taken_from_banks(self, group: BeamGroup, candidates: list[Candidate]) -> list[tuple[Candidate, Hypothesis]]:
+    def _taken_from_banks(
+        self, group: BeamGroup, candidates: list[Candidate]
+    ) -> list[tuple[Candidate, BeamHypothesis]]:
         """As `_taken`, the ones that go on picked from banks, and the others if they are among the best of theirs."""
         progress = [group.progress(one) for one in candidates]
         ranks: dict[int, int] = {}
-        taken: list[tuple[Candidate, Hypothesis]] = []
+        taken: list[tuple[Candidate, BeamHypothesis]] = []
         running = 0
         for place in round_robin(progress, len(candidates)):
             one, bank = candidates[place], progress[place]
@@ -285,51 +286,29 @@ class BeamSearch:
                 taken.append((one, after))
         return taken
 
-    def _after(self, group: BeamGroup, one: Candidate) -> Hypothesis:
+    def _after(self, group: BeamGroup, one: Candidate) -> BeamHypothesis:
         """A hypothesis with one more token, finished if that ends it."""
         parent, request = group.beams[one.beam], group.request
-        length = parent.length + 1
-        ends = one.token in self._eos or request.stops(parent.state, one.token)
-        overruled = parent.overruled | request.overruled(parent.tokens, one.token, ends)
-        if ends:
-            finish = "complete" if one.token in self._eos else "stop"
-            return replace(parent, total=one.total, length=length, finish=finish, overruled=overruled)
-        tokens = (*parent.tokens, one.token)
-        text = parent.text + request.output(parent.state, self._vocabulary.tokens[one.token] or b"")
-        inside = parent.inside + (not request.is_output(parent.state, one.token))
-        state, finish = parent.state, None
-        guide_cache = request.guide_cache(state)
-        if guide_cache is not None:
-            state = guide_cache.guide.advance(state, one.token)
-        if len(tokens) - inside == request.budget and not request.forces_end:
+        after = request.extended(parent, one.token, self._vocabulary)
+        finish, ends = after.finish, len(after.tokens) == len(parent.tokens)
+        if finish is None and request.left(after) == 0 and not request.forces_end:
             finish = "length" if request.may_be_cut else "complete"
-        if request.stop and (at := request.stop.find(text, len(parent.text))) >= 0:
-            text, finish = text[:at], "stop"
-        return replace(
-            parent,
-            tokens=tokens,
-            text=text,
-            state=state,
-            total=one.total,
-            length=length,
-            finish=finish,
-            inside=inside,
-            overruled=overruled,
-        )
+        overruled = parent.overruled | request.overruled(parent.tokens, one.token, ends)
+        return replace(after, total=one.total, length=parent.length + 1, finish=finish, overruled=overruled)
 
-    def _fits(self, group: BeamGroup, after: Hypothesis) -> bool:
+    def _fits(self, group: BeamGroup, after: BeamHypothesis) -> bool:
         guide_cache = group.request.guide_cache(after.state)
         ended = after.length > len(after.tokens)
-        return guide_cache is None or ended or guide_cache.fits(after.state, group.left(after))
+        return guide_cache is None or ended or guide_cache.fits(after.state, group.request.left(after))
 
     def _with_logprobs(
-        self, group: BeamGroup, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
-    ) -> list[tuple[Candidate, Hypothesis]]:
+        self, group: BeamGroup, taken: list[tuple[Candidate, BeamHypothesis]], logits: Tensor, masks: list[Mask | None]
+    ) -> list[tuple[Candidate, BeamHypothesis]]:
         stacked = stack_masks(masks, logits)
         sums, k = logsumexp(logits, stacked), group.request.best
         best = best_tokens(logits, stacked, k) if k else []
         gain = [raw - masked for raw, masked in zip(as_list(sums.raw), as_list(sums.masked), strict=True)]
-        found: list[tuple[Candidate, Hypothesis]] = []
+        found: list[tuple[Candidate, BeamHypothesis]] = []
         for one, after in taken:
             raw = float(logits[one.beam, one.token]) - as_list(sums.raw)[one.beam]
             pairs = (*after.logprobs, (raw + gain[one.beam], raw))
@@ -338,10 +317,10 @@ class BeamSearch:
         return self._with_traces(group, found, logits, masks) if group.request.diagnostics else found
 
     def _with_traces(
-        self, group: BeamGroup, taken: list[tuple[Candidate, Hypothesis]], logits: Tensor, masks: list[Mask | None]
-    ) -> list[tuple[Candidate, Hypothesis]]:
+        self, group: BeamGroup, taken: list[tuple[Candidate, BeamHypothesis]], logits: Tensor, masks: list[Mask | None]
+    ) -> list[tuple[Candidate, BeamHypothesis]]:
         rows = [one.beam for one, _ in taken]
-        places = [(group.beams[row].state, group.left(group.beams[row])) for row in rows]
+        places = [(group.beams[row].state, group.request.left(group.beams[row])) for row in rows]
         pairs = [after.logprobs[-1] for _, after in taken]
         found = traces(logits, masks, rows, places, [one.token for one, _ in taken], pairs)
         return [
@@ -355,11 +334,8 @@ class BeamSearch:
         trace = None if group.recorder is None else group.recorder.trace([one for _, one in best])
         rows: list[SequenceState] = []
         for sample, (score, one) in enumerate(best):
-            row = SequenceState(
-                BlockTable(), [], replace(group.request, sample=sample), one.state, siblings=len(best), score=score
-            )
-            row.tokens, row.text, row.finish = list(one.tokens), bytearray(one.text), one.finish
-            row.inside, row.overruled = one.inside, one.overruled
+            row = SequenceState.of(group.request, one, sample, len(best))
+            row.score, row.overruled = score, one.overruled
             logprobs = one.logprobs[: len(one.tokens)]
             row.scores, row.raw_scores = [masked for masked, _ in logprobs], [raw for _, raw in logprobs]
             row.best = list(one.best[: len(one.tokens)])
@@ -387,7 +363,7 @@ def _changed(groups: Sequence[BeamGroup], logits: Tensor) -> Tensor:
 
 
 def _kind(group: BeamGroup) -> tuple[Any, ...]:
-    """What groups must have in common to be continued by one choice of candidates."""
+    """The key of groups that can be continued by one choice of candidates."""
     return len(group.beams), group.search, group.has_goals, group.request.changes_scores
 
 
@@ -396,14 +372,8 @@ def _search_of(request: Request) -> Beam:
     return request.search
 
 
-def _total(one: Hypothesis) -> float:
+def _total(one: BeamHypothesis) -> float:
     return one.total
-
-
-def _unusable(group: BeamGroup) -> ModelError:
-    return ModelError(
-        f"the model's logits at {place_of(group)} are NaN or infinite, or give every allowed token the probability 0"
-    )
 
 
 def place_of(group: BeamGroup) -> str:
@@ -429,7 +399,7 @@ class BeamGroup:
 
     request: Request
     finished: FinishedBeams
-    beams: list[Hypothesis]
+    beams: list[BeamHypothesis]
     readers: list[KVSequence]
     recorder: Recorder | None = None
     settled: bool = False
@@ -443,17 +413,17 @@ class BeamGroup:
 
     @property
     def done(self) -> bool:
-        """Whether it goes on no more."""
+        """True if it goes on no more."""
         return self.settled or self.error is not None
 
     @property
     def has_goals(self) -> bool:
-        """Whether the constraint has goals to meet."""
+        """True if the constraint has goals to meet."""
         guide_cache = self.request.start.guide_cache
         return guide_cache is not None and guide_cache.goals is not None
 
     def progress(self, one: Candidate) -> int:
-        """How far a candidate is with the goals."""
+        """Progress of a candidate with the goals."""
         guide_cache, parent = self.request.start.guide_cache, self.beams[one.beam]
         if guide_cache is None:
             return 0
@@ -461,13 +431,9 @@ class BeamGroup:
             return guide_cache.progress(parent.state)
         return guide_cache.progress_after(parent.state, one.token)
 
-    def left(self, beam: Hypothesis) -> int:
-        """How many more tokens a beam's output may get."""
-        return self.request.budget - len(beam.tokens) + beam.inside
-
 
 def common(left: Sequence[int], right: Sequence[int]) -> int:
-    """How long the longest common beginning is: by halving, since slices compare fast."""
+    """Length of the longest common beginning: by halving, since slices compare fast."""
     low, high = 0, min(len(left), len(right))
     while low < high:
         middle = (low + high + 1) // 2

@@ -67,7 +67,7 @@ NO_BIAS = TokenBias({}, ())
 
 
 def biases_of(given: Any) -> Given:
-    """What a caller says of biases, checked as far as that goes without a model. Raises OptionError."""
+    """A caller's biases, checked as far as that goes without a model. Raises OptionError."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):

@@ -58,7 +58,7 @@ class DraftHistory:
 
     @property
     def is_sure(self) -> bool:
-        """Whether what the text repeats is as likely to be right as how a quotation goes on."""
+        """True if a repetition in the text is as likely to be right as a guess of how a quotation goes on."""
         return self._agreeing >= _SURE and self.odds.of(kind_of(self._agreeing)) >= self.odds.of(QUOTED)
 
     def guesses(self, most: int) -> list[tuple[int, int]]:
@@ -84,7 +84,7 @@ class DraftHistory:
             self._idle = _PATIENCE - _LOOK
 
     def _find(self) -> None:
-        """Where the last tokens came before, and how many of them agree."""
+        """The place where the last tokens came before, and how many of them agree."""
         tokens = self.tokens
         count = len(tokens)
         at = self._after_two.get(tokens[-2] << _PAIR | tokens[-1]) if count > 1 else None
@@ -113,7 +113,7 @@ QUOTED, SPELT, SECOND = range(len(LENGTHS), len(LENGTHS) + 3)
 """Guesses of how a quotation goes on, of how a text without alternative is spelt, and those of a smaller model."""
 _FIRST = (0.15, 0.4, 0.5, 0.6, 0.75, 0.85, 0.95, 0.9, 0.8, 0.6)
 _WEIGHT = 6.0
-"""What is known before counts as so many guesses."""
+"""Guesses that the knowledge of before counts as."""
 _KIND = [next(kind for kind in reversed(range(len(LENGTHS))) if LENGTHS[kind] <= max(n, 1)) for n in range(18)]
 
 
@@ -147,6 +147,6 @@ class AcceptanceRates:
             self._before.note(kind, is_right)
 
     def of(self, kind: int) -> float:
-        """How likely a guess of a kind is to be right."""
+        """Probability that a guess of a kind is right."""
         before = _FIRST[kind] if self._before is None else self._before.of(kind)
         return (self._right[kind] + _WEIGHT * before) / (self._tried[kind] + _WEIGHT)

@@ -1,4 +1,4 @@
-"""What a forward pass gave, and the logits that are asked of it."""
+"""The output of a forward pass, and the logits that are asked of it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ForwardOutput(Generic[T]):
         return cast("PoolingModel", self._model).pool(self._hidden, self._places).cpu().numpy()
 
     def pick_listed(self, pick: Pick, listed: Sequence[tuple[int, Tensor]], draws: Sequence[float]) -> list[int]:
-        """What is picked for texts, given by number, each with a few tokens to choose from: the places among these."""
+        """Picks for texts, given by number, each with a few tokens to choose from: the places among these."""
         found = self._listed(listed)
         if found is not None:
             return pick(*found, draws)
@@ -124,7 +124,7 @@ def alike(values: Iterable[T]) -> list[tuple[T, list[int]]]:
 
 
 Place = Callable[[int], str]
-"""What a place in `hidden` is the logits of: "step 3 of prompt 1"."""
+"""The name of a place in `hidden`, of which the logits are: "step 3 of prompt 1"."""
 
 
 def logits_of(model: Model, hidden: Hidden, rows: Sequence[int], ids: Tensor | None, place: Place) -> Tensor:

@@ -35,7 +35,7 @@ MOST_SENTENCE, MOST_REASONING = 48, 256
 """Tokens of sentences and of reasoning, more than the shortest answer takes, where `max_tokens` says nothing."""
 LEAD = "The answer is"
 SENTENCE_LEAD = "So the answer is"
-"""What stands before answers by default; from the best ones, by benchmarks/answers.py."""
+"""Texts before answers by default; from the best ones, by benchmarks/answers.py."""
 BLOCK = "```json\n"
 """Text before objects and arrays by default. These end by themselves, so that nothing has to close the block."""
 
@@ -80,7 +80,7 @@ class Frame:
         return AlignedGuide(_read_by_bytes(closed), self.before.encode(), limits=limits) if self.before else closed
 
     def safe(self, text: bytes | bytearray) -> int:
-        """How many bytes of a text come before anything that may yet turn out the closing mark."""
+        """Number of bytes of a text before anything that may yet turn out the closing mark."""
         mark = self.behind.encode()
         longest = min(len(mark), len(text))
         return len(text) - next((count for count in range(longest, 0, -1) if mark.startswith(text[-count:])), 0)
@@ -149,7 +149,7 @@ class Sentence:
 
 
 def frame_of(value: Any) -> Frame | FrameOption | None:
-    """What the option of `generate.X` says. Raises OptionError."""
+    """The frame that the option of `generate.X` names. Raises OptionError."""
     if value is None or value == "auto" or value in IN_FREE_TEXT:
         return value
     both = None if isinstance(value, str) else items_of(value)
@@ -162,7 +162,7 @@ def frame_of(value: Any) -> Frame | FrameOption | None:
 
 
 def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame | FrameOption | None:
-    """What stands around the answers to chats by default; None for nothing.
+    """The frame of answers to chats by default; None for none.
 
     Quotations stand in quotation marks, or in other marks where the documents have those: a chat model seldom ends
     right behind a fragment, and does behind a mark that closes it. Choices, patterns of one word that has a digit, and
@@ -187,7 +187,7 @@ def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame
 
 
 def _can_be_named(choices: Sequence[str]) -> bool:
-    """Whether a sentence can name each: not letters alone, one of which is an article, nor what has no letter or digit,
+    """True if a sentence can name each: not letters alone, one of which is an article, nor what has no letter or digit,
     or white space around it."""
     return len(choices) <= MOST_NAMED and all(
         choice.isprintable()
@@ -227,7 +227,7 @@ def _longest(dfa: Dfa) -> int:
 
 
 def _ends_without(dfa: Dfa, letters: bytes) -> bool:
-    """Whether a text has none of some bytes."""
+    """True if a text has none of some bytes."""
     transitions = dfa.transitions.copy()
     transitions[:, list(letters)] = DEAD
     reached, new = {dfa.start}, [dfa.start]

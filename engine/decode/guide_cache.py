@@ -34,7 +34,7 @@ _NO_STOPS: frozenset[int] = frozenset()
 
 
 class MaskTimer:
-    """What masks have taken in this process, over all guides.
+    """Counts of masks, and of the time that they have taken in this process, over all guides.
 
     Threads may count at once: what one of them adds in the midst of another's addition may be lost, which is rare.
     """
@@ -44,7 +44,7 @@ class MaskTimer:
 
     @classmethod
     def timed(cls, ask: Callable[[], T]) -> T:
-        """What a question about a mask comes to, counted."""
+        """The answer to a question about a mask, counted."""
         begin = perf_counter()
         found = ask()
         cls.seconds += perf_counter() - begin
@@ -96,7 +96,7 @@ class GuideCache:
         return self._distance
 
     def knows(self, tail: bytes) -> bool:
-        """Whether `behind` and the distance of that ask nothing of the guide, which another thread may be at."""
+        """True if `behind` and the distance of that ask nothing of the guide, which another thread may be at."""
         known = None if getattr(self.guide, "is_worn", False) else self._behind.get(tail) if tail else self
         return known is not None and known._distance is not None
 
@@ -185,7 +185,7 @@ class GuideCache:
         return found
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
-        """What a step may choose from, the caller's own: with `left` only tokens after which the rest still fits.
+        """Tokens that a step may choose from, the caller's own: with `left` only those after which the rest still fits.
 
         Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
         """
@@ -210,11 +210,11 @@ class GuideCache:
         return None if self._foreseeing is None else self._foreseeing.after_each_token(state)
 
     def progress(self, state: int) -> int:
-        """How far the text is with the goals; 0 if there are none."""
+        """Progress of the text with the goals; 0 if there are none."""
         return 0 if self.goals is None else self.goals.progress(state)
 
     def progress_after(self, state: int, token: int) -> int:
-        """How far it is after an allowed token."""
+        """Progress after an allowed token."""
         return 0 if self.goals is None else self.goals.progress_after(state, token)
 
     def advancing(self, state: int) -> NDArray[np.int32]:
@@ -231,7 +231,7 @@ class GuideCache:
         return np.zeros(0, np.int32) if self.goals is None else allowed_ids(self.goals.advancing(state))
 
     def listed(self, mask: Mask) -> Allowed:
-        """What a mask allows."""
+        """The tokens that a mask allows."""
         count = int.from_bytes(mask.tobytes(), "little").bit_count()
         if count > max(self.sparse_head_limit, len(self._eos)):
             return Allowed(mask=mask)
@@ -273,7 +273,7 @@ class GuideCache:
         return self.guide.distance(state) <= left
 
     def tight(self, state: int, left: int) -> bool:
-        """Whether so little is left that most tokens would not fit."""
+        """True if so little is left that most tokens would not fit."""
         return not self.fits(state, left - 2)
 
 
@@ -302,7 +302,7 @@ class HealedGuideCache(GuideCache):
         return found
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
-        """What a step may choose from; within the end of the prompt nothing stops."""
+        """Tokens that a step may choose from; within the end of the prompt nothing stops."""
         return super().mask(state, frozenset() if state < self._begin else stop_ids, left)
 
     def after_tokens(self, state: int) -> NDArray[np.int32] | None:
@@ -311,11 +311,11 @@ class HealedGuideCache(GuideCache):
         return None if after is None else np.where(after == DEAD, DEAD, after + self._begin).astype(np.int32)
 
     def progress(self, state: int) -> int:
-        """How far the text is with the goals, of which none begins within the prompt."""
+        """Progress of the text with the goals, of which none begins within the prompt."""
         return self._guide_cache.progress(max(state - self._begin, 0))
 
     def progress_after(self, state: int, token: int) -> int:
-        """How far it is after an allowed token."""
+        """Progress after an allowed token."""
         if state >= self._begin:
             return self._guide_cache.progress_after(state - self._begin, token)
         return self.progress(self.guide.advance(state, token))

@@ -15,7 +15,7 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class HealedPrompt:
-    """Where a text begins.
+    """The beginning of a text.
 
     prompt: what the model reads; constraint: what it then may say, None for anything
     tail: how many bytes of the prompt the constraint has before its own text
@@ -56,7 +56,7 @@ def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int 
 
 
 def is_known(model: Model, prompt: Ids, guide_cache: GuideCache, *, heal: bool) -> bool:
-    """Whether where a text begins, and how many tokens it takes, was found out before: see `GuideCache.knows`."""
+    """True if the beginning of a text, and its number of tokens, was found out before: see `GuideCache.knows`."""
     if getattr(model, "is_encoder_decoder", False):
         return False
     if not heal:
@@ -70,13 +70,13 @@ def is_known(model: Model, prompt: Ids, guide_cache: GuideCache, *, heal: bool) 
 
 
 def _tail(model: Model, prompt: Ids, kept: int) -> bytes:
-    """What is generated again where so many tokens of a prompt are kept, or its first where there is no BOS."""
+    """The end that is generated again where so many tokens of a prompt are kept, or its first where there is no BOS."""
     has_begin = getattr(model.tokenizer, "bos_token_id", None) is not None
     return model.vocabulary.decode(prompt[kept if kept or has_begin else 1 :])
 
 
 def _free(model: Model) -> GuideCache:
-    """What stands for no constraint: one for each model, so that what is known of prompts' ends is kept."""
+    """The cache that stands for no constraint: one for each model, so that what is known of prompts' ends is kept."""
     known = _FREE.get(model)
     if known is None:
         known = _FREE[model] = GuideCache(FreeGuide(model.vocabulary), model.sparse_head_limit)

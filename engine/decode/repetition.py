@@ -26,7 +26,7 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What `Options` says of them. The first three mean what they mean in transformers, which counts the prompt in
+    """Controls of `Options`. The first three mean what they mean in transformers, which counts the prompt in
     as well; the other two what they mean in OpenAI's interface, which counts the output alone.
     """
 
@@ -51,20 +51,20 @@ class Controls:
 
     @property
     def are_off(self) -> bool:
-        """Whether they change nothing."""
+        """True if they change nothing."""
         return self == _OFF
 
     def withholds(self, made: int) -> bool:
-        """Whether a token may be withheld after `made` tokens of output."""
+        """True if a token may be withheld after `made` tokens of output."""
         return self.no_repeat_ngram_size > 0 or made < self.min_tokens
 
     def may_break(self, made: int, ends: bool) -> bool:
-        """Whether a token may break one after `made` tokens of output."""
+        """True if a token may break one after `made` tokens of output."""
         return made < self.min_tokens if ends else self.no_repeat_ngram_size > 0
 
     @property
     def change_scores(self) -> bool:
-        """Whether tokens that were there already get other scores."""
+        """True if tokens that were there already get other scores."""
         return self.repetition_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
 
     def broken(self, ids: Sequence[int], made: int, token: int, ends: bool) -> frozenset[str]:

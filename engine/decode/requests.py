@@ -70,15 +70,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
     forces_end: bool = getattr(model, "forces_end", False)
     is_listed = not isinstance(options.prompt_logprobs, bool)
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
-        if not _is_free(job) and (stops or stop_ids):
-            raise OptionError(
-                "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
-                "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
-            )
-        if job.pools:
-            options.check_pools()
-        if options.prompt_logprobs is not False:
-            _check_scores(model, options)
+        _check(model, job, options)
         start, budget = _start(model, job, options, number)
         if options.min_tokens > budget:
             raise OptionError(
@@ -124,6 +116,19 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
             )
 
 
+def _check(model: Model, job: Job, options: Options) -> None:
+    """Raise OptionError for options that have no meaning for a job."""
+    if not _is_free(job) and (options.stop or options.stop_ids):
+        raise OptionError(
+            "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
+            "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
+        )
+    if job.pools:
+        options.check_pools()
+    if options.prompt_logprobs is not False:
+        _check_scores(model, options)
+
+
 def _check_scores(model: Model, options: Options) -> None:
     """Raise OptionError where the tokens of prompts have no log-probabilities."""
     what = f"prompt_logprobs={options.prompt_logprobs}"
@@ -140,7 +145,7 @@ def _is_free(job: Job) -> bool:
 
 
 def _start(model: Model, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
-    """Where a prompt's text begins, healed where it is to be and there is room for that, and its budget."""
+    """The beginning of a prompt's text, healed where it is to be and there is room for that, and its budget."""
     if conforms(model, SourceModel):
         if job.lead:
             raise OptionError(
@@ -169,7 +174,7 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
 
 
 def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
-    """Where the output of an encoder-decoder model begins: a constraint's text behind the model's lead."""
+    """The beginning of an encoder-decoder model's output: a constraint's text behind the model's lead."""
     source, limit = job.encoded(model, options, number), model.source_context
     guide_cache, tail = job.guide_cache, 0
     if not source:
@@ -207,14 +212,14 @@ def _encode(model: Model, job: Job, options: Options, number: int, least: int = 
 
 
 def _more(job: Job) -> int:
-    """How many tokens more than the shortest output are in the default budget, with free text that may come first."""
+    """Number of tokens that the default budget has beyond the shortest output, with free text that may come first."""
     guide = None if job.guide_cache is None else job.guide_cache.guide
     most = job.frame.most if isinstance(job.frame, Sentence) else DEFAULT_TOKENS
     return most + (guide.free_tokens if isinstance(guide, AfterGuide) else 0)
 
 
 def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int, more: int) -> int:
-    """How many tokens the output may take: what was asked for, or the default, within the context.
+    """Number of tokens that the output may take: what was asked for, or the default, within the context.
 
     more: than the shortest output needs, in the default
     """

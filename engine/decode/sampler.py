@@ -188,7 +188,7 @@ class Sampler:
             sequence.finish = "complete"
 
     def _guarded(self, sequence: SequenceState, question: Callable[[SequenceState], Allowed]) -> Allowed | None:
-        """What a sequence may choose from, by a question about it; None where that failed."""
+        """Tokens that a sequence may choose from, by a question about it; None where that failed."""
         try:
             return self._narrowed(sequence, question(sequence))
         except Exception as error:
@@ -204,13 +204,13 @@ class Sampler:
         return self._among_all(sequence, guide_cache, sequence.state)
 
     def _among_all(self, sequence: SequenceState, guide_cache: GuideCache, state: int) -> Allowed:
-        """What a sequence may choose from where there is plenty left."""
+        """Tokens that a sequence may choose from where there is plenty left."""
         stop_ids = sequence.request.stop_ids
         ids = None if sequence.request.scores or stop_ids else guide_cache.allowed(state).ids
         return Allowed(ids, guide_cache.mask(state, stop_ids) if ids is None else None)
 
     def _narrowed(self, sequence: SequenceState, allowed: Allowed) -> Allowed:
-        """What the controls of repetition and length, and bans, leave of it, as a mask. Raises OptionError."""
+        """Allowed tokens that controls of repetition and length, and bans, leave, as a mask. Raises OptionError."""
         if sequence.request.is_plain_after(len(sequence.tokens)):
             return allowed
         mask = allowed.mask
@@ -229,17 +229,17 @@ class Sampler:
         return Allowed(mask=mask) if sequence.request.scores or guide_cache is None else guide_cache.listed(mask)
 
     def is_tight(self, sequence: SequenceState) -> bool:
-        """Whether a sequence may choose only from what leaves room to finish."""
+        """True if a sequence may choose only from what leaves room to finish."""
         guide_cache = sequence.guide_cache
         return guide_cache is not None and guide_cache.tight(sequence.state, sequence.left)
 
     def closing_mask(self, sequence: SequenceState) -> Mask:
-        """What leaves room to finish, under the sequence's constraint."""
+        """Mask of the tokens that leave room to finish, under the sequence's constraint."""
         assert sequence.guide_cache is not None
         return sequence.guide_cache.mask(sequence.state, sequence.request.stop_ids, sequence.left)
 
     def fits(self, sequence: SequenceState, token: int) -> bool:
-        """Whether the text can be completed after a token."""
+        """True if the text can be completed after a token."""
         guide_cache = sequence.guide_cache
         if guide_cache is None or token in self._eos or sequence.request.stops(sequence.state, token):
             return True
@@ -287,7 +287,7 @@ class Sampler:
         for i, token in tokens.items():
             if token == UNUSABLE:
                 sequence = reading.texts[i]
-                sequence.error = unusable(sequence)
+                sequence.error = unusable(place_of(sequence))
         return tokens
 
     def _score(
@@ -434,19 +434,19 @@ class Sampler:
 
 
 def place_of(sequence: SequenceState) -> str:
-    """What a sequence is called in errors."""
+    """The name of a sequence in errors."""
     return f"step {len(sequence.tokens)} of prompt {sequence.request.number}"
 
 
-def unusable(sequence: SequenceState) -> ModelError:
-    """What is wrong where no token can be chosen."""
+def unusable(place: str) -> ModelError:
+    """The error of a place where no token can be chosen."""
     return ModelError(
-        f"the model's logits at {place_of(sequence)} are NaN or infinite, or give every allowed token the probability 0"
+        f"the model's logits at {place} are NaN or infinite, or give every allowed token the probability 0"
     )
 
 
 def all_banned(place: str) -> OptionError:
-    """What is wrong where nothing is allowed but banned tokens."""
+    """The error of a place where nothing is allowed but banned tokens."""
     return OptionError(
         f"logit_bias: at {place} every token that the constraint, and what is left of max_tokens, allow is banned by "
         "-inf; use a number such as -100, which leaves a token to be chosen where there is no other"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from ..models.generation_config import NOTHING, Suppressed
 from ..models.protocol import BEGIN, Model
 from ..scores import Ranked, TokenScore, Trace
 from ..search import Beam, Sample, Search, Target
+from ..search.protocol import Hypothesis
 from ..search.trace import SearchTrace
 from ..stopping import FinishReason, StopStrings
 from .bias import NO_BIAS, TokenBias
@@ -29,11 +30,12 @@ from .healing import HealedPrompt
 from .repetition import Controls, full_mask
 
 _NONE = frozenset[str]()
+Text = TypeVar("Text", bound=Hypothesis)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one sequence is to do.
+    """Work of one sequence.
 
     number: the prompt's place among the caller's; sample: which of its samples
     start: the prompt that the model reads, and the constraint
@@ -90,19 +92,19 @@ class Request:
 
     @property
     def width(self) -> int:
-        """How many sequences the model may read for it at once."""
+        """Number of sequences that the model may read for it at once."""
         if isinstance(self.search, Target):
             return self.search.rows
         return self.search.width if isinstance(self.search, Beam) else 1
 
     @property
     def is_plain(self) -> bool:
-        """Whether a sequence chooses by the model's own scores, from all that its constraint allows."""
+        """True if a sequence chooses by the model's own scores, from all that its constraint allows."""
         return self.controls.are_off and self.bias is NO_BIAS and self.suppressed == NOTHING
 
     @property
     def is_unwatched(self) -> bool:
-        """Whether nothing is asked of a sequence but its tokens, and nothing is looked for in its text."""
+        """True if nothing is asked of a sequence but its tokens, and nothing is looked for in its text."""
         return self.is_plain and not (self.scores or self.diagnostics or self.stop)
 
     @property
@@ -122,12 +124,12 @@ class Request:
 
     @property
     def changes_scores(self) -> bool:
-        """Whether penalties or biases change the model's scores."""
+        """True if penalties or biases change the model's scores."""
         return self.controls.change_scores or bool(self.bias.added)
 
     @property
     def is_changed(self) -> bool:
-        """Whether the model says other tokens than by its own scores, or leaves some out."""
+        """True if the model says other tokens than by its own scores, or leaves some out."""
         return self.changes_scores or bool(self.bias.banned) or self.suppressed != NOTHING
 
     def changed(self, scores: Tensor, tokens: Sequence[int], inside: int, state: int) -> None:
@@ -164,7 +166,7 @@ class Request:
         return controls.narrowed(mask, ids, len(tokens), size, eos | self.stop_ids)
 
     def bans(self, state: int, token: int) -> bool:
-        """Whether a token is never to be chosen."""
+        """True if a token is never to be chosen."""
         return token in self.bias.banned and self.is_output(state, token)
 
     def left_out(self, tokens: Sequence[int], inside: int, state: int) -> list[int]:
@@ -179,6 +181,26 @@ class Request:
         """To which tokens biases apply in a state; None for all."""
         return None if state >= self.start.tail else partial(self.is_output, state)
 
+    def left(self, text: Hypothesis) -> int:
+        """Number of tokens that the output may still have."""
+        return self.budget - len(text.tokens) + text.inside
+
+    def extended(self, text: Text, token: int, vocabulary: Vocabulary) -> Text:
+        """A text with one more token, finished behind EOS and a stop id, which are no part of it, and a stop string."""
+        if token in vocabulary.eos_ids or self.stops(text.state, token):
+            return replace(text, finish="complete" if token in vocabulary.eos_ids else "stop")
+        longer = text.text + self.output(text.state, vocabulary.tokens[token] or b"")
+        cut = self.stop.find(longer, len(text.text))
+        guide_cache = self.guide_cache(text.state)
+        return replace(
+            text,
+            tokens=(*text.tokens, token),
+            text=longer if cut < 0 else longer[:cut],
+            state=text.state if guide_cache is None else guide_cache.guide.advance(text.state, token),
+            inside=text.inside + (not self.is_output(text.state, token)),
+            finish=None if cut < 0 else "stop",
+        )
+
     def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
         """The controls that a token breaks after an output so far."""
         if not self.controls.may_break(len(tokens), ends):
@@ -186,7 +208,7 @@ class Request:
         return self.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
 
     def safe(self, text: bytes | bytearray) -> int:
-        """How many bytes of a text come before anything that may yet turn out a stop string or not of the answer."""
+        """Number of bytes of a text before anything that may yet turn out a stop string or not of the answer."""
         safe = self.stop.safe(text)
         return safe if self.frame is None else min(safe, self.frame.safe(text))
 
@@ -196,21 +218,21 @@ class Request:
         return 0 if self.start.guide_cache is None else self.start.guide_cache.guide.start
 
     def guide_cache(self, state: int) -> GuideCache | None:
-        """What holds in a state; None if anything may follow."""
+        """The constraint that holds in a state; None if anything may follow."""
         start = self.start
         return None if start.is_free and state >= start.tail else start.guide_cache
 
     @property
     def may_be_cut(self) -> bool:
-        """Whether the text is free, but for goals: its budget, stop strings and stop ids may end it."""
+        """True if the text is free, but for goals: its budget, stop strings and stop ids may end it."""
         return self.start.is_free or self.start.guide_cache is None or self.start.guide_cache.free
 
     def output(self, state: int, text: bytes) -> bytes:
-        """What of a token's bytes belongs to the output, rather than to the prompt's end."""
+        """Bytes of a token that belong to the output, rather than to the prompt's end."""
         return text[self.start.tail - state :] if state < self.start.tail else text
 
     def is_output(self, state: int, token: int) -> bool:
-        """Whether a token is one of the output's, rather than within the prompt's end."""
+        """True if a token is one of the output's, rather than within the prompt's end."""
         if state >= self.start.tail:
             return True
         assert self.start.guide_cache is not None
@@ -218,7 +240,7 @@ class Request:
         return len(text) > self.start.tail - state
 
     def stops(self, state: int, token: int) -> bool:
-        """Whether a token ends the text without being a part of it: as EOS does, where the text is complete."""
+        """True if a token ends the text without being a part of it: as EOS does, where the text is complete."""
         if token not in self.stop_ids or not self.is_output(state, token):
             return False
         guide_cache = self.guide_cache(state)
@@ -234,7 +256,7 @@ class KVSequence:
 
 
 class CommittedPrefix(NamedTuple):
-    """What a text begins with, whatever comes.
+    """The beginning of a text that is certain, whatever comes.
 
     sequence: its tokens and what is known of them, of which the first `tokens` of the output spell no more than the
         text; None where only the text is known
@@ -296,14 +318,21 @@ class SequenceState(KVSequence):
     finish: FinishReason | None = None
     error: Exception | None = None
 
+    @classmethod
+    def of(cls, request: Request, text: Hypothesis, sample: int, siblings: int) -> SequenceState:
+        """A finished text of a search by several, one of so many of its prompt."""
+        found = cls(BlockTable(), [], replace(request, sample=sample), text.state, list(text.tokens), text.inside)
+        found.text, found.finish, found.siblings = bytearray(text.text), text.finish, siblings
+        return found
+
     @property
     def readers(self) -> Sequence[KVSequence]:
-        """What the model reads for it."""
+        """The sequences that the model reads for it."""
         return (self,)
 
     @property
     def done(self) -> bool:
-        """Whether it goes on no more."""
+        """True if it goes on no more."""
         return self.finish is not None or self.error is not None
 
     @property
@@ -313,7 +342,7 @@ class SequenceState(KVSequence):
 
     @property
     def left(self) -> int:
-        """How many more tokens the output may have."""
+        """Number of tokens that the output may still have."""
         return self.request.budget - len(self.tokens) + self.inside
 
     def follow(self, token: int) -> bool:
@@ -335,11 +364,11 @@ class SequenceState(KVSequence):
         return True
 
     def overlap(self, vocabulary: Vocabulary) -> int:
-        """How many bytes of the first token of the output belong to the prompt."""
+        """Number of bytes of the output's first token that belong to the prompt."""
         within = len(vocabulary.decode(self.tokens[: self.inside]))
         return self.request.start.tail - within if len(self.tokens) > self.inside else 0
 
     @property
     def guide_cache(self) -> GuideCache | None:
-        """What holds now; None if anything may follow."""
+        """The constraint that holds now; None if anything may follow."""
         return self.request.guide_cache(self.state)

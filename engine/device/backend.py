@@ -12,7 +12,7 @@ from .state_table import DeviceStateTable, News
 
 LANES = 256
 WIDTHS = (1, 8)
-"""How many tokens a lane may read in a launch; more than one only where lanes are few."""
+"""Tokens that a lane may read in a launch; more than one only where lanes are few."""
 FEW = 4
 
 TEMPERATURE, TOP_K, TOP_P, MIN_P = range(4)
@@ -55,5 +55,5 @@ class DeviceBatchModel(Model, Protocol):
     """A model whose rows may go on by themselves."""
 
     def lanes(self, memory: Memory, records: DeviceStateTable) -> BatchBackend | None:
-        """What runs lanes whose texts lie in a memory; None if this device does not."""
+        """A backend for lanes whose texts lie in a memory; None if this device has none."""
         ...

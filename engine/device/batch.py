@@ -62,7 +62,7 @@ from .state_table import DeviceStateTable, FullError, StateKey
 AHEAD = 2
 """Launches under way at once: while one runs the host looks at the one before."""
 _MISSES = 0.25
-"""Where more than that share of choices leads to what is not known, slots wait for the host instead."""
+"""The share of choices that may lead to what is not known; of more, slots wait for the host instead."""
 _MEMORY = 0.05
 
 
@@ -82,7 +82,7 @@ class DeviceBatch:
         self._missing = 0.0
 
     def takes(self, works: Sequence[Any]) -> TypeGuard[Sequence[SequenceState]]:
-        """Whether these can run as slots: sequences of which nothing is asked but their tokens, with little to read."""
+        """True if these can run as slots: sequences of which nothing is asked but their tokens, with little to read."""
         return len(works) <= LANES and all(isinstance(work, SequenceState) and is_plain(work) for work in works)
 
     def run(self, works: Sequence[SequenceState], most: int, is_over: Callable[[], bool]) -> bool:
@@ -183,7 +183,7 @@ class DeviceBatch:
         return found
 
     def _is_wide(self) -> bool:
-        """Whether slots read several tokens in the next launch: where they are few, and one knows more than one token,
+        """True if slots read several tokens in the next launch: where they are few, and one knows more than one token,
         or some are forced behind the state it was in last, or were behind the next one."""
         if len(self._lanes) > FEW:
             return False
@@ -193,7 +193,7 @@ class DeviceBatch:
     def _told(
         self, told: list[list[int]], width: int, parts: Sequence[SlotStep], active: Numbers, limits: NDArray[np.int32]
     ) -> Launch:
-        """What a launch is told; from now on its parts, and what it reads for active slots, are under way."""
+        """The data of a launch; from now on its parts, and what it reads for active slots, are under way."""
         count = padded(len(self._lanes))
         longest = max([self._active.longest(active), *(len(part.lane.row.table.blocks) for part in parts)])
         first = HEADER + room_of(width)
@@ -402,7 +402,7 @@ class DeviceBatch:
             self._guesses.learn(row, row.tokens[count:], chain((is_chosen,), repeat(False)))
 
     def _may_ride(self, lane: BatchSlot) -> bool:
-        """Whether nothing is to be looked at but which tokens a slot chooses."""
+        """True if nothing is to be looked at but which tokens a slot chooses."""
         row = lane.row
         is_told = not lane.fresh and row.left > 3 and row.state >= row.request.start.tail
         return is_told and len(row.pending) == 1 and not row.request.stop and self._pool.can_cut
@@ -421,7 +421,7 @@ class DeviceBatch:
 
 
 def _waiting(lane: BatchSlot) -> int:
-    """How many tokens a slot has to read that the host knows, at least."""
+    """Number of tokens, at least, that a slot has to read and the host knows."""
     return len(lane.row.pending) - lane.sent
 
 
@@ -433,7 +433,7 @@ _KINDS = {torch.float32, torch.float16, torch.bfloat16}
 
 
 def backend_of(model: Model, memory: Memory, records: DeviceStateTable) -> BatchBackend | None:
-    """What runs slots whose texts lie in a model's memory; None where its device, or the model, does not.
+    """A backend for slots whose texts lie in a model's memory; None where its device, or the model, has none.
 
     On a GPU that Triton knows: decoders that read packed steps, keep keys and values only, and have a head apart, all
     of them on that device.

@@ -1,4 +1,4 @@
-"""What may not be captured in a CUDA graph: that the host waits for what the device finds out."""
+"""Refusal of what may not be captured in a CUDA graph: that the host waits for what the device finds out."""
 # torch's modes say little of their types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 

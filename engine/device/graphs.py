@@ -258,7 +258,7 @@ def _has_graphs(device: torch.device) -> bool:
 
 @cache
 def _trial_stream(device: torch.device) -> torch.cuda.Stream:
-    """Where launches are tried: one stream for a device, since cuBLAS keeps memory for each that it was used on."""
+    """The stream of trial launches: one for a device, since cuBLAS keeps memory for each that it was used on."""
     return torch.cuda.Stream(device)
 
 

@@ -1,4 +1,4 @@
-"""How texts in lanes are likely to go on: read with what is chosen, and known to the device before it comes to that.
+"""Guesses of how texts in lanes go on: read with what is chosen, and known to the device before it comes to that.
 
 A guess is only compared with what is chosen, by the logits at its own place and the sequence's own random number. Lanes
 that read several tokens are few, and what such a launch takes is reading the weights, so a guess is read wherever it is

@@ -112,7 +112,7 @@ class HostBackend:
 
 
 def _chunk(begun: LaunchState, lane: int, width: int) -> Chunk:
-    """What a lane reads, as the model takes it."""
+    """A lane's tokens, as the model takes them."""
     start, count = int(begun.starts[lane]), int(begun.widths[lane])
     table = BlockTable()
     table.tokens = [0] * start

@@ -102,11 +102,11 @@ class ActiveSlots:
 
     @property
     def is_near(self) -> bool:
-        """Whether a token is forced for one of them, or may soon be, as far as its last record is known."""
+        """True if a token is forced for one of them, or may soon be, as far as its last record is known."""
         return bool(self._records.near[self._last[self.is_active]].any())
 
     def guessed(self, most: int) -> dict[int, Guessed]:
-        """How their texts are likely to go on, with up to so many tokens."""
+        """Guesses of how their texts go on, with up to so many tokens."""
         found: dict[int, Guessed] = {}
         if self._guesses is not None:
             for number, row in self._rows.items():
@@ -229,7 +229,7 @@ class BatchSlot:
 
 @dataclass(slots=True)
 class SlotStep:
-    """What one slot does in a launch: how many tokens it reads, at most if it resumes; whether it chooses then, and out
+    """Work of one slot in a launch: how many tokens it reads, at most if it resumes; whether it chooses then, and out
     of which record.
 
     era: of the slot, which counts the times that what was under way for it became void
@@ -266,7 +266,7 @@ _SEARCHES = (Greedy, Sample)
 
 
 def is_plain(sequence: SequenceState) -> bool:
-    """Whether nothing is asked of a sequence but its tokens, one after the other."""
+    """True if nothing is asked of a sequence but its tokens, one after the other."""
     request: Request = sequence.request
     return (
         not (request.scores or request.diagnostics)
@@ -290,7 +290,7 @@ def key_of(sequence: SequenceState, is_closing: bool) -> StateKey | None:
 
 
 def always_told(sequence: SequenceState) -> tuple[int, ...]:
-    """What every launch is told of a sequence, from ORIGIN on."""
+    """Columns of a sequence, from ORIGIN on, that every launch is told."""
     low, high = np.array([sequence.request.key], np.uint64).view(np.int32).tolist()
     return len(sequence.request.start.prompt), 0, low, high
 
@@ -303,7 +303,7 @@ def greedily(size: int, *lanes: int) -> NDArray[np.float64]:
 
 
 def tell(choice: Any, search: Sample) -> None:
-    """How a sequence chooses, but for the draw."""
+    """Settings of a sequence's choice, but for the draw."""
     choice[TEMPERATURE], choice[TOP_P], choice[MIN_P] = search.temperature, search.top_p, search.min_p
     if search.top_k is not None:
         choice[TOP_K] = min(search.top_k, choice[TOP_K])

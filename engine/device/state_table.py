@@ -49,7 +49,7 @@ class FullError(Exception):
 
 
 class News(NamedTuple):
-    """What is to be written to the device before the next launch.
+    """Changes to be written to the device before the next launch.
 
     masks, loops: int64 [3], and forced: the one token that may follow, of records; transitions: place, key and value
     dense: of rows, the record, its classes uint8 [V] and their targets int32 [CLASSES]; targets: row, class and record,
@@ -98,7 +98,7 @@ class DeviceStateTable:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether little room is left, so that all should be forgotten before the next lanes begin."""
+        """True if little room is left, so that all should be forgotten before the next lanes begin."""
         return 2 * len(self._numbers) > self._room or 4 * self._used > self.capacity
 
     def forget(self) -> None:
@@ -154,7 +154,7 @@ class DeviceStateTable:
             self.enough[record] = min(self.enough[record], enough)
 
     def is_closing(self, record: int) -> bool:
-        """Whether a record's mask leaves room to finish with what is left."""
+        """True if a record's mask leaves room to finish with what is left."""
         return record != FREE and self._states[record].left is not None
 
     def once(self, lane: int, mask: Mask) -> int:
@@ -238,7 +238,7 @@ class DeviceStateTable:
         self._news.dense[row] = record, classes, targets
 
     def news(self) -> News:
-        """What was added since the last time."""
+        """Changes since the last time."""
         news, self._news = self._news, _nothing(forgotten=False)
         return news
 

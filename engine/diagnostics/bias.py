@@ -1,4 +1,4 @@
-"""How far sampling under masks is from the model's own distribution of a constraint's texts."""
+"""The distance of sampling under masks from the model's own distribution of a constraint's texts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTICLES = 64
 
 @dataclass(frozen=True)
 class Bias:
-    """What several texts of one prompt, sampled under masks, say of the distribution that they are drawn from.
+    """An estimate, by several texts of one prompt sampled under masks, of the distribution that they are drawn from.
 
     texts: how many
     distance: estimated total variation distance between masked sampling and the model's own distribution of texts,
@@ -55,7 +55,7 @@ class Bias:
 
     @property
     def is_far(self) -> bool:
-        """Whether the distance matters, and is not chance."""
+        """True if the distance matters, and is not chance."""
         return self.distance >= max(FAR, 2 * self.error)
 
     @property

@@ -24,7 +24,7 @@ WORST = 5
 
 @dataclass(frozen=True)
 class Summary:
-    """What the steps of a text come to.
+    """Totals of the steps of a text.
 
     tokens: how many there are, EOS included where it was chosen; forced: to how many there was no alternative
     logprob, raw_logprob: of the whole text, under the constraint step by step, and under the model alone
@@ -63,7 +63,7 @@ class Summary:
 
 @dataclass(frozen=True, repr=False)
 class Diagnostics(Sequence[Step]):
-    """What the constraint did to each token of one text: a sequence of `Step`, with an EOS that was chosen.
+    """Effects of the constraint on each token of one text: a sequence of `Step`, with an EOS that was chosen.
 
     `str` and `print` give a table, `show` a coloured one on a terminal, notebooks the page of `to_html`.
     """
@@ -115,7 +115,7 @@ class Diagnostics(Sequence[Step]):
 
     @cached_property
     def summary(self) -> Summary:
-        """What the steps come to."""
+        """Totals of the steps."""
         steps = self.steps
         low = sorted((step for step in steps if step.feasible_mass < LOW_MASS), key=lambda step: step.log_feasible_mass)
         return Summary(
@@ -132,7 +132,7 @@ class Diagnostics(Sequence[Step]):
 
     @cached_property
     def warning(self) -> str | None:
-        """Where the constraint may have decided the text against the model, what it wanted, and what helps, in a line.
+        """A line on where the constraint may have decided the text against the model, what it wanted, and what helps.
 
         None where it left the model at least a twentieth of its probability wherever there was a choice.
         """

@@ -74,7 +74,7 @@ class Hint:
 def hints(
     steps: Sequence[Step], guide: Guide | None, finish: FinishReason, bias: Bias | None = None
 ) -> tuple[Hint, ...]:
-    """What is recognised in a text; each step counts for one pattern, the most telling one.
+    """Patterns that are recognised in a text; each step counts for one, the most telling one.
 
     bias: of the texts that were sampled with it, which says more than its own steps do
     """
@@ -94,7 +94,7 @@ def hints(
 
 
 def warning(steps: Sequence[Step], guide: Guide | None) -> str | None:
-    """Where the constraint may have decided a text against the model, in a line; None where it did not.
+    """A line on where the constraint may have decided a text against the model; None where it did not.
 
     It is the step at which it left the least, among those where the model wanted something else, there was a choice,
     and what was left is below `LOST_MASS`; other white space alone decides nothing.
@@ -167,7 +167,7 @@ def _text(steps: Sequence[Step], guide: Guide) -> tuple[str, list[int]]:
 
 
 def _sampling(steps: Sequence[Step], bias: Bias | None) -> Iterator[Hint]:
-    """Whether sampling under masks is far from what the model would draw, as far as can be told."""
+    """True if sampling under masks is far from what the model would draw, as far as can be told."""
     found = late(steps)
     if found is None:
         return
@@ -195,7 +195,7 @@ def _kind(steps: Sequence[Step], step: Step, guide: Guide | None) -> Kind | None
 
 
 def _following(steps: Sequence[Step], step: Step, length: int) -> str:
-    """What was written in place of a wanted text of `length`, and some characters more."""
+    """Text that was written in place of a wanted text of `length`, and some characters more."""
     got = ""
     for later in steps[step.position :]:
         got += later.token or ""

@@ -21,7 +21,7 @@ END = "EOS"
 
 
 class Words:
-    """What a guide expects in its states, asked for when somebody wants to know, and once for each state."""
+    """Expectations of a guide in its states, in words; asked for when they are wanted, once for each state."""
 
     def __init__(self, guide: Guide | None) -> None:
         self.guide = guide
@@ -35,13 +35,13 @@ class Words:
         return self._known[state]
 
     def __getstate__(self) -> Mapping[str, Any]:
-        """What was asked for so far: a guide holds locks, and stays where it is."""
+        """The answers so far: a guide holds locks, and stays where it is."""
         return {"guide": None, "_known": self._known}
 
 
 @dataclass(frozen=True)
 class Step:
-    """What was chosen, what the model would have chosen freely, and what the constraint left to choose from.
+    """A choice: the token, what the model would have chosen freely, and what the constraint left to choose from.
 
     position: of the token, from 0; with a healed prompt the first tokens may still be within the end of that
     token, leading_token: their texts, None for those without, as EOS; bytes that are no text as \\xNN
@@ -122,12 +122,12 @@ class Step:
 
     @property
     def forced(self) -> bool:
-        """Whether a single token was allowed."""
+        """True if a single token was allowed."""
         return self.allowed == 1
 
     @property
     def expected(self) -> str:
-        """What the guide expected, in words."""
+        """The guide's expectation, in words."""
         return self._words(self.state)
 
     @property

@@ -43,7 +43,7 @@ def rich_table(steps: Sequence[Step], caption: str) -> Any:
 
 
 def cell(step: Step, column: str) -> str:
-    """What stands in a column for a step."""
+    """Text of a column for a step."""
     if column in _SPECIAL:
         return visible(_SPECIAL[column](step)).replace(" ", "␣")
     value: Any = getattr(step, column)

@@ -14,7 +14,7 @@ _HUB_FILE = re.compile(r"([\w.-]+/[\w.-]+):(.+\.gguf)")
 
 
 def place_of_model(model: RegisteredModel) -> Path:
-    """Where its file is kept; another version has another place."""
+    """The file's place; another version has another place."""
     return cache_folder("models") / f"{model.name}-{model.version}" / model.file
 
 

@@ -49,7 +49,7 @@ def cached_file(repository: str, file: str) -> str | None:
 
 
 def pull(repository: str, file: str | None, *, revision: str | None, force: bool, bars: bool) -> Path:
-    """Where a model is after what is missing of it was fetched: the folder of a snapshot, or one GGUF file of it.
+    """Fetch what is missing of a model: its place, the folder of a snapshot, or one GGUF file of it.
 
     file: a GGUF file; None for safetensors with configuration and tokenizer
     revision: a branch, a tag or a commit, by default the Hub's

@@ -1,4 +1,4 @@
-"""What it takes to read more tokens in a step, measured, and whether that pays."""
+"""Costs of reading more tokens in a step, measured, and whether that pays."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ForwardCosts:
             self._each = None
 
     def pays(self, probability: float, tokens: float, useful: float, besides: float = 0.0) -> bool:
-        """Whether to read one more token in a step of so many, of which so many are expected to be of use.
+        """True if one more token pays in a step of so many, of which so many are expected to be of use.
 
         That is where it brings more for its time than the step does as a whole. besides: seconds that it takes beside
         the step, to be guessed

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...guides.protocol import DEAD
 from ..decode.draft_history import SECOND, AcceptanceRates, DraftHistory
@@ -31,14 +31,8 @@ SELDOM = 32
 """Guesses that do not pay are made once in so many times, to see whether they have become better."""
 SHARE = 0.25
 """Of free memory, what a smaller model may take."""
-
-
-class Asking(NamedTuple):
-    """A sequence that has no guesses of its own, and the smaller model that it may ask."""
-
-    sequence: SequenceState
-    trail: DraftHistory
-    draft: Model
+Asking = tuple[SequenceState, DraftHistory, Model]
+"""A sequence that has no guesses of its own, and the smaller model that it may ask."""
 
 
 @dataclass(slots=True)
@@ -50,7 +44,7 @@ class Drafted:
 
     @property
     def count(self) -> int:
-        """How many guesses there are."""
+        """Number of guesses."""
         return sum(map(len, self.tokens.values()))
 
     def read(self, model: Any, readers: Sequence[Any], chunks: Sequence[Chunk], memory: Memory) -> Hidden:
@@ -60,7 +54,7 @@ class Drafted:
         return model.forward_ends(wider, self.ends(readers), memory)
 
     def ends(self, readers: Sequence[Any]) -> list[int]:
-        """How many of its last tokens are wanted of each reader."""
+        """Number of last tokens that are wanted of each reader."""
         return [1 + len(self.tokens.get(reader, ())) for reader in readers]
 
     def places(self, sequences: Sequence[SequenceState], first: Sequence[int]) -> dict[int, list[int]]:
@@ -88,11 +82,11 @@ class Drafter:
 
     @staticmethod
     def suits(model: Model, pool: BlockPool) -> bool:
-        """Whether a model can say what follows several of the last tokens, and forget some of them."""
+        """True if a model can say what follows several of the last tokens, and forget some of them."""
         return pool.slots is None and isinstance(model, DraftedModel) and model.reads_drafts
 
     def guess(self, sequences: Sequence[SequenceState], tokens: int) -> Drafted | None:
-        """What some of the sequences, all of which read to their ends, shall read besides; None if there is nothing.
+        """Guesses that some of the sequences, all of which read to their ends, read besides; None without any.
 
         tokens: how many the step has without
         """
@@ -117,7 +111,7 @@ class Drafter:
             tokens += len(found.tokens.get(sequence, ()))
             useful += brings
             if not isinstance(draft, bool) and not brings:
-                asking.append(Asking(sequence, trail, draft))
+                asking.append((sequence, trail, draft))
             else:
                 trail.rest(brings > 0)
         if asking:
@@ -165,7 +159,7 @@ class Drafter:
                 second.keep(set(sequences))
 
     def _trail(self, sequence: SequenceState) -> DraftHistory:
-        """What is known of a sequence's text, brought up to date."""
+        """The history of a sequence's text, brought up to date."""
         if sequence.trail is None:
             sequence.trail = DraftHistory([*sequence.request.start.prompt, *sequence.tokens], self._odds)
         else:
@@ -218,10 +212,10 @@ class Drafter:
 
     def _ask(self, asking: Sequence[Asking], tokens: int, useful: float, found: Drafted) -> None:
         """Let smaller models guess for sequences that have nothing else; now and then even where that does not pay."""
-        asked: dict[int, list[tuple[Asking, int]]] = {}
-        for each in asking:
-            sequence, second = each.sequence, self._second(each.draft)
-            likely, count, brings = each.trail.odds.of(SECOND), 0, 0.0
+        asked: dict[int, list[tuple[SequenceState, DraftHistory, int]]] = {}
+        for sequence, trail, draft in asking:
+            second = self._second(draft)
+            likely, count, brings = trail.odds.of(SECOND), 0, 0.0
             most = min(WIDEST - len(sequence.pending), sequence.left - 1)
             while count < most and self.costs.pays(
                 likely ** (count + 1), tokens + count, useful + brings, second.seconds
@@ -232,17 +226,17 @@ class Drafter:
             if count == 0 and self._asked % SELDOM == 0:
                 count = 1
             if count:
-                asked.setdefault(id(each.draft), []).append((each, count))
-            each.trail.rest(count > 0)
+                asked.setdefault(id(draft), []).append((sequence, trail, count))
+            trail.rest(count > 0)
         for key, several in asked.items():
-            guessed = self._seconds[key].guess([each.sequence for each, _ in several], [count for _, count in several])
-            for (each, _), guesses in zip(several, guessed, strict=True):
-                each.trail.ahead[SECOND] = guesses
-                useful += self._draft(each.sequence, each.trail, tokens, useful, found)
-                tokens += len(found.tokens.get(each.sequence, ()))
+            guessed = self._seconds[key].guess([each for each, _, _ in several], [count for _, _, count in several])
+            for (sequence, trail, _), guesses in zip(several, guessed, strict=True):
+                trail.ahead[SECOND] = guesses
+                useful += self._draft(sequence, trail, tokens, useful, found)
+                tokens += len(found.tokens.get(sequence, ()))
 
     def _second(self, model: Model) -> DraftModel:
-        """What a smaller model has read."""
+        """The smaller model, with what it has read."""
         found = self._seconds.get(id(model))
         if found is None:
             size, free = model.block_bytes, free_bytes(getattr(model, "device", None))
@@ -251,7 +245,7 @@ class Drafter:
         return found
 
     def _is_of_use(self, sequence: SequenceState) -> Callable[[int], bool]:
-        """Whether guesses of a kind pay for a sequence, or it is time to see whether they would."""
+        """True if guesses of a kind pay for a sequence, or it is time to see whether they would."""
         trail, is_due = sequence.trail, len(sequence.tokens) % SELDOM == 0
         assert trail is not None
         return lambda kind: is_due or self.costs.pays(trail.odds.of(kind), 1, 1)

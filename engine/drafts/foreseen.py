@@ -1,4 +1,4 @@
-"""How texts go on by what their constraints say: a quotation where it is, and what there is no alternative to."""
+"""Drafts by what constraints say: a quotation where it is, and what there is no alternative to."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def state_after_guess(sequence: SequenceState, state: int, token: int) -> int:
 
 
 def mask_of_guess(guide_cache: GuideCache, state: int, stop_ids: frozenset[int]) -> Mask | None:
-    """What a state allows; None where that cannot be told."""
+    """Mask of a state; None where that cannot be told."""
     try:
         return guide_cache.mask(state, stop_ids)
     except Exception:  # as above

@@ -25,7 +25,7 @@ CATCH_UP = 256
 
 
 class DraftModel:
-    """What it has read of each sequence, in memory of its own.
+    """A smaller model, and what it has read of each sequence, in memory of its own.
 
     blocks: of that memory; a sequence for which there is none left gets no guesses
     seconds: about how long it takes to guess a token
@@ -52,7 +52,7 @@ class DraftModel:
         begin = perf_counter()
         found: list[list[int]] = [[] for _ in rows]
         try:
-            alive = self._caught_up(rows, most)
+            alive = self._caught_up(rows)
             states = [row.state for row in rows]
             while alive:
                 alive = [n for n in self._one_more(rows, alive, states, found) if len(found[n]) < most[n]]
@@ -65,7 +65,7 @@ class DraftModel:
             self.seconds += _NEWS * (each - self.seconds) if self.seconds else each
         return found
 
-    def _caught_up(self, rows: Sequence[SequenceState], most: Sequence[int]) -> list[int]:
+    def _caught_up(self, rows: Sequence[SequenceState]) -> list[int]:
         """Let it read what the sequences have; the numbers of those of which all but the last token was read."""
         left = CATCH_UP
         chunks: list[Chunk] = []
@@ -91,7 +91,7 @@ class DraftModel:
         return alive
 
     def _has_room(self, table: BlockTable, end: int) -> bool:
-        """Whether there are blocks for a text up to `end`, and no others."""
+        """True if there are blocks for a text up to `end`, and no others."""
         pool = self._pool
         if isinstance(pool, TokenPool):
             return True

@@ -66,12 +66,12 @@ class Attempts:
 
     @property
     def readers(self) -> Sequence[KVSequence]:
-        """What the model reads."""
+        """The sequences that the model reads."""
         return self._readers.all if self._pilot is None else self._pilot.readers
 
     @property
     def done(self) -> bool:
-        """Whether it goes on no more."""
+        """True if it goes on no more."""
         return self.error is not None or len(self.texts) == self._search.n
 
     def again(self, first: KVSequence) -> None:
@@ -79,7 +79,7 @@ class Attempts:
         (self._readers if self._pilot is None else self._pilot).again(first)
 
     def ask(self, rows: Mapping[int, int]) -> Question:
-        """What it is to be told of the nodes that were read."""
+        """The question about the nodes that were read."""
         if self._pilot is not None:
             return self._pilot.ask(rows)
         root = self._trie.root

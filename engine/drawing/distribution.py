@@ -54,7 +54,7 @@ class Distribution(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a population is to be told: of which rows of the logits that were computed, under which masks."""
+    """A population's question: which rows of the logits that were computed, under which masks."""
 
     rows: list[int]
     paths: list[SampledPath]
@@ -155,5 +155,5 @@ def first_accepted(
 
 
 def _refused_before(rest: float, uniform: float) -> int:
-    """How many draws are of places known to be refused, before one of the others, which have this share."""
+    """Number of draws of places known to be refused, before one of the others, which have this share."""
     return 0 if rest >= 1 else math.floor(math.log1p(-uniform) / math.log1p(-rest))

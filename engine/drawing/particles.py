@@ -26,7 +26,7 @@ from .path import Readers, SampledPath, Walk
 from .potentials import Potentials
 
 OUTSIDE = 1 / 16
-"""How often a token is drawn after which the rest perhaps does not fit into the budget, where some surely do."""
+"""The share of draws of tokens after which the rest perhaps does not fit into the budget, where some surely do."""
 _RESAMPLING = 1 << 40
 
 
@@ -41,7 +41,7 @@ class Particle:
 
     @property
     def is_live(self) -> bool:
-        """Whether it is to be continued."""
+        """True if it is to be continued."""
         return self.path.finish is None and self.log_weight > -math.inf
 
 
@@ -67,12 +67,12 @@ class Particles:
 
     @property
     def readers(self) -> Sequence[KVSequence]:
-        """What the model reads."""
+        """The sequences that the model reads."""
         return self._readers.all
 
     @property
     def done(self) -> bool:
-        """Whether it goes on no more."""
+        """True if it goes on no more."""
         return self._is_finished or self.error is not None
 
     @property
@@ -89,7 +89,7 @@ class Particles:
         self._readers.again(first)
 
     def ask(self, rows: Mapping[int, int]) -> Question:
-        """What it is to be told of the texts that its particles have, each once."""
+        """The question about the texts that its particles have, each once."""
         groups: dict[tuple[int, ...], list[Particle]] = {}
         for particle in self._particles:
             if particle.is_live:
@@ -111,7 +111,8 @@ class Particles:
                 raise walk.unusable(path)
             closing = walk.closing(path)
             if found.masses[row] == -math.inf:
-                cause = "max_tokens" if walk.left(path) == 0 else "the model, which gives 0 to all that is allowed"
+                is_over = self.request.left(path) == 0
+                cause = "max_tokens" if is_over else "the model, which gives 0 to all that is allowed"
                 self._kill(group, cause)
             elif closing is None and (self._potentials is None or self._potentials.accepts is None):
                 self._plain += [(row, found.masses[row], particle) for particle in group]

@@ -19,22 +19,13 @@ from ..decode.guide_cache import GuideCache
 from ..decode.sequence import KVSequence, Request
 from ..importance import places_of
 from ..memory.pool import Pool
-from ..stopping import FinishReason
+from ..search.protocol import Hypothesis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SampledPath:
-    """A beginning of a text, or a finished one.
+class SampledPath(Hypothesis):
+    """A drawn one. is_dead: whether its budget is used up and it is no text of the constraint"""
 
-    inside: how many of the tokens lie within the end of a prompt that is healed
-    is_dead: whether its budget is used up and it is no text of the constraint
-    """
-
-    tokens: tuple[int, ...]
-    text: bytes
-    state: int
-    inside: int = 0
-    finish: FinishReason | None = None
     is_dead: bool = False
 
     @property
@@ -44,7 +35,7 @@ class SampledPath:
 
 
 class Walk:
-    """How the texts of a request go on.
+    """Continuation of the texts of a request.
 
     A text ends with EOS, of which the model is asked also where nothing else may follow; where it is free but for
     goals, its budget ends it too, provided that the goals are met.
@@ -59,17 +50,13 @@ class Walk:
         """The beginning of all texts."""
         return SampledPath((), b"", self.request.first_state)
 
-    def left(self, path: SampledPath) -> int:
-        """How many more tokens the output may have."""
-        return self.request.budget - len(path.tokens) + path.inside
-
     def mask(self, path: SampledPath) -> Mask | None:
         """The tokens that may follow; None if all may.
 
         Whether the rest would fit into the budget is told here of the last token only, since distances may be more
         than it takes.
         """
-        guide_cache, left = self.request.guide_cache(path.state), self.left(path)
+        guide_cache, left = self.request.guide_cache(path.state), self.request.left(path)
         if guide_cache is None:
             return None
         if left == 0:
@@ -81,7 +68,7 @@ class Walk:
 
     def closing(self, path: SampledPath) -> Mask | None:
         """Of what may follow, the tokens after which the rest surely fits; None where that is no question."""
-        guide_cache, left = self.request.guide_cache(path.state), self.left(path)
+        guide_cache, left = self.request.guide_cache(path.state), self.request.left(path)
         if guide_cache is None or left < 2 or not guide_cache.tight(path.state, left):
             return None
         return guide_cache.mask(path.state, self.request.stop_ids, left)
@@ -89,26 +76,16 @@ class Walk:
     def after(self, path: SampledPath, token: int) -> SampledPath:
         """The text with one more token that may follow."""
         request = self.request
-        if token in self._eos:
-            return replace(path, finish="complete")
-        if request.stops(path.state, token):
-            return replace(path, finish="stop")
-        text = path.text + request.output(path.state, self._vocabulary.tokens[token] or b"")
-        inside = path.inside + (not request.is_output(path.state, token))
-        guide_cache = request.guide_cache(path.state)
-        state = path.state if guide_cache is None else guide_cache.guide.advance(path.state, token)
-        found = SampledPath((*path.tokens, token), text, state, inside)
-        if request.stop and (at := request.stop.find(text, len(path.text))) >= 0:
-            return replace(found, text=text[:at], finish="stop")
-        if self.left(found) > 0:
+        found = request.extended(path, token, self._vocabulary)
+        if found.finish is not None or request.left(found) > 0:
             return found
-        behind = request.guide_cache(state)
-        if behind is not None and not behind.guide.is_accepting(state):
+        behind = request.guide_cache(found.state)
+        if behind is not None and not behind.guide.is_accepting(found.state):
             return replace(found, is_dead=True)
         return replace(found, finish="length") if request.may_be_cut else found
 
     def unusable(self, path: SampledPath) -> ModelError:
-        """What is wrong where the model's logits are no distribution."""
+        """The error of logits that are no distribution."""
         place = f"step {len(path.tokens)} of prompt {self.request.number}"
         return ModelError(f"the model's logits at {place} are NaN or infinite, or give every token the probability 0")
 
@@ -116,7 +93,7 @@ class Walk:
 MOST_WEIGHTS = 1 << 21
 """So much a trie keeps, in probabilities of 20 bytes; what does not fit is asked of the model again."""
 A_NODE = 50
-"""What a node takes besides, about a kilobyte, and its text a probability for each token."""
+"""Probabilities that a node counts as besides, about a kilobyte; its text counts as one for each token."""
 MOST_TRIES = 8
 
 
@@ -188,7 +165,7 @@ class PathTrie:
         return found
 
     def has_room(self, node: PathNode) -> bool:
-        """Whether what a node has learnt may stay, and is counted; the root's always may."""
+        """True if what a node has learnt may stay, and is counted; the root's always may."""
         is_apart = node.parent is None or self.size + len(node.chances) > MOST_WEIGHTS
         if is_apart and node is not self.root:
             return False
@@ -197,7 +174,7 @@ class PathTrie:
 
 
 def trie_of(guide_cache: GuideCache, key: Hashable, first: SampledPath) -> PathTrie:
-    """What earlier calls learnt of a prompt under a constraint, and further ones will; of the last few prompts."""
+    """The trie of what earlier calls learnt of a prompt under a constraint; of the last few prompts."""
     known = _TRIES.setdefault(guide_cache, OrderedDict())
     found = known.pop(key, None) or PathTrie(first)
     known[key] = found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -32,12 +31,12 @@ class Population(Protocol):
 
     @property
     def readers(self) -> Sequence[KVSequence]:
-        """What the model reads; those that have nothing pending are kept for others to go on from."""
+        """The sequences that the model reads; those that have nothing pending are kept for others to go on from."""
         ...
 
     @property
     def done(self) -> bool:
-        """Whether it goes on no more."""
+        """True if it goes on no more."""
         ...
 
     def again(self, first: KVSequence) -> None:
@@ -45,7 +44,7 @@ class Population(Protocol):
         ...
 
     def ask(self, rows: Mapping[int, int]) -> Question:
-        """What it is to be told. rows: of its readers that have just read, by their identity, the rows of logits."""
+        """Its question. rows: of its readers that have just read, by their identity, the rows of logits."""
         ...
 
     def answer(self, found: Distribution, first: int) -> list[Draw]:
@@ -128,24 +127,14 @@ class Populations:
         found = population.results()
         rows: list[SequenceState] = []
         for sample, (path, drawn) in enumerate(found):
-            row = SequenceState(
-                BlockTable(),
-                [],
-                replace(population.request, sample=sample),
-                path.state,
-                siblings=len(found),
-                drawn=drawn,
-            )
-            row.tokens, row.text, row.finish, row.inside = (
-                list(path.tokens), bytearray(path.text), path.finish, path.inside,
-            )  # fmt: skip
-            rows.append(row)
+            rows.append(SequenceState.of(population.request, path, sample, len(found)))
+            rows[-1].drawn = drawn
         return rows
 
 
 @contextmanager
 def _blaming(population: Population) -> Generator[None]:
-    """What goes wrong in the block is the population's error."""
+    """Note what goes wrong in the block as the population's error."""
     try:
         yield
     except Exception as error:
@@ -153,14 +142,14 @@ def _blaming(population: Population) -> Generator[None]:
 
 
 def _target(request: Request) -> Hashable:
-    """What the distributions of a request depend on beside the model."""
+    """The key of what the distributions of a request depend on beside the model."""
     search = request.search
     assert isinstance(search, Target)
     return search.temperature, search.top_k, search.top_p, search.min_p
 
 
 def _trie(weights: Weights, request: Request, walk: Walk) -> PathTrie:
-    """What is known of the request's texts; nothing where a seed is to repeat, or where there is no constraint.
+    """The trie of the request's texts; empty where a seed is to repeat, or where there is no constraint.
 
     Of a model that torch holds it is forgotten when its weights have changed.
     """

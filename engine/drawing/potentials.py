@@ -1,4 +1,4 @@
-"""What callers' functions say of texts, checked."""
+"""Potentials: callers' functions on texts, checked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Potentials:
         return self._last[1]
 
     def accepted(self, path: SampledPath) -> bool:
-        """Whether a text may be."""
+        """True if a text may be."""
         if path.is_dead:
             return False
         assert self.accepts is not None
@@ -59,5 +59,5 @@ def _log_weight(found: Any) -> float:
 
 
 def _is_boolean(found: Any) -> bool:
-    """Whether it is one of Python's or NumPy's."""
+    """True if it is one of Python's or NumPy's."""
     return isinstance(found, (bool, np.bool_))

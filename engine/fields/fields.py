@@ -62,7 +62,7 @@ class FieldScorer:
         self._convert = convert
 
     def run(self, prompts: Sequence[Prompt], options: Options, told: Told | None) -> list[Any]:
-        """What `run` gives for a list of prompts, with fields."""
+        """Results of `run` for a list of prompts, with fields."""
         scored: dict[tuple[int, int], Generation[Any]] = {}
 
         def keep(number: int, sample: int, result: Generation[Any]) -> None:

@@ -1,26 +1,22 @@
-"""Where the values of a JSON text stand that hold no others, by their JSON pointers."""
+"""Places of the values of a JSON text that hold no others, by their JSON pointers."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from ...guides.json_schema.read.subschema import step_of
 
 LITERAL = re.compile(rb'"(?:[^"\\]|\\.)*"|true|false|null|-?[0-9][0-9.eE+-]*')
 _NUMBER_BYTES = b"0123456789.eE+-"
 
 
-class Place(NamedTuple):
-    """pointer: as RFC 6901 has it; begin, end: of the value's bytes in the text."""
+def places_in(text: bytes) -> Iterator[tuple[str, int, int]]:
+    """The places in a text that is JSON up to where it may be cut; of a value that is cut there is none.
 
-    pointer: str
-    begin: int
-    end: int
-
-
-def places_in(text: bytes) -> Iterator[Place]:
-    """The places in a text that is JSON up to where it may be cut; of a value that is cut there is none."""
+    Each is a pointer as RFC 6901 has it, and where the value's bytes begin and end.
+    """
     open_: list[list[str | int]] = []  # the place in each container: [name or index]
     place = 0
     while place < len(text):
@@ -39,7 +35,7 @@ def places_in(text: bytes) -> Iterator[Place]:
                 open_[-1][0] = _name(text[place:found])
                 place = colon.end()
                 continue
-            yield Place("".join(f"/{_escaped(step[0])}" for step in open_), place, found)
+            yield "".join(f"/{step_of(step[0])}" for step in open_), place, found
             place = found
         elif byte in b" \t\n\r,":
             place += 1
@@ -48,7 +44,7 @@ def places_in(text: bytes) -> Iterator[Place]:
 
 
 def literal_at(text: bytes, place: int) -> int | None:
-    """Where the value ends that begins at a place of a text; None where it is not there in full.
+    """End of the value that begins at a place of a text; None where it is not there in full.
 
     A number is there in full where something follows that is not of one, or the text ends.
     """
@@ -57,14 +53,10 @@ def literal_at(text: bytes, place: int) -> int | None:
 
 
 def is_decided(text: bytes) -> bool:
-    """Whether a value is there in full, whatever follows the text."""
+    """True if a value is there in full, whatever follows the text."""
     end = literal_at(text, 0)
     return end is not None and (text[end - 1] not in _NUMBER_BYTES or end < len(text) or text[:1].isalpha())
 
 
 def _name(literal: bytes) -> str:
     return str(json.loads(literal))
-
-
-def _escaped(step: str | int) -> str:
-    return str(step).replace("~", "~0").replace("/", "~1")

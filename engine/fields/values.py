@@ -37,7 +37,7 @@ _NO_VALUE = b" \t\n\r]"
 
 
 class Place(NamedTuple):
-    """Where a value stands. prompt: the tokens before it that hold none of it; lead: bytes that come between
+    """The place of a value. prompt: the tokens before it that hold none of it; lead: bytes that come between
 
     guide, state: what may follow the lead; is_json: whether the value is a part of a JSON text, else the whole text
     """
@@ -49,7 +49,7 @@ class Place(NamedTuple):
     is_json: bool
 
     def is_full(self, text: bytes) -> bool:
-        """Whether the value is there in full, whatever follows."""
+        """True if the value is there in full, whatever follows."""
         return self.is_json and is_decided(text)
 
     def begins(self, text: bytes) -> bool:
@@ -229,7 +229,7 @@ class _OneToken:
         return 1 if state == 0 and token in self._allowed else DEAD
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text may end."""
+        """True if the text may end."""
         return state == 1 or (state == 0 and bool(self.ends))
 
     def distance(self, state: int) -> int:

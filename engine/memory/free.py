@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""The memory that is free."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _free_of_machine() -> int | None:
 
 
 def _free_of_group() -> int | None:
-    """What a container's limit leaves; pages of files that were read count as free."""
+    """Bytes that a container's limit leaves; pages of files that were read count as free."""
     try:
         limit = (_CGROUP / "memory.max").read_text().strip()
         used = int((_CGROUP / "memory.current").read_text())

@@ -10,7 +10,7 @@ from .slots import Slots
 from .tables import BLOCK, FREED, BlockTable
 
 Content = tuple[int, tuple[int, ...]]
-"""What a full block holds: the node of what stands before it, and its tokens."""
+"""Contents of a full block: the node of what stands before it, and its tokens."""
 
 
 class BlockPool:
@@ -42,17 +42,17 @@ class BlockPool:
 
     @property
     def available(self) -> int:
-        """How many blocks may be taken now."""
+        """Number of blocks that may be taken now."""
         return self.count - len(self._holders) + len(self._free) + len(self._kept)
 
     @property
     def held(self) -> int:
-        """How many blocks some table holds."""
+        """Number of blocks that some table holds."""
         return self.count - self.available
 
     @property
     def kept(self) -> int:
-        """How many blocks nobody holds, and are known by what stands in them."""
+        """Number of blocks that nobody holds, and are known by what stands in them."""
         return len(self._kept)
 
     def table(self, source: Any = None, key: Any = None) -> BlockTable:
@@ -85,12 +85,12 @@ class BlockPool:
         return taken
 
     def has_slack(self, table: BlockTable, count: int) -> bool:
-        """Whether so many tokens go into the table's last block, its own, without filling it: without `reserve`."""
+        """True if so many tokens go into the table's last block, its own, without filling it: without `reserve`."""
         last = len(table.tokens) % BLOCK
         return last > 0 and last + count < BLOCK and self._holders[table.blocks[-1]] == 1
 
     def missing(self, table: BlockTable, count: int) -> int:
-        """How many blocks `reserve` would take for `count` tokens."""
+        """Number of blocks that `reserve` would take for `count` tokens."""
         length = len(table.tokens)
         return -(-(length + count) // BLOCK) - len(table.blocks) + self._is_shared(table)
 
@@ -145,7 +145,7 @@ class BlockPool:
         return new
 
     def forget(self) -> None:
-        """What stands in blocks means nothing any more; while no table has tokens."""
+        """Forget what stands in blocks; while no table has tokens."""
         assert self.held == 0, "what texts have read is theirs until they give it back"
         self._free.extend(self._kept)
         self._kept.clear()
@@ -160,7 +160,7 @@ class BlockPool:
 
     @property
     def can_cut(self) -> bool:
-        """Whether a fork may be of a beginning: all that a model looks at from there is kept."""
+        """True if a fork may be of a beginning: all that a model looks at from there is kept."""
         return self.slots is None and self._window is None
 
     def fork(self, table: BlockTable, length: int | None = None) -> BlockTable:
@@ -235,7 +235,7 @@ class BlockPool:
         return self._new_node() if content is None else content[0]
 
     def _is_shared(self, table: BlockTable) -> bool:
-        """Whether further tokens would go into a block that another table holds too."""
+        """True if further tokens would go into a block that another table holds too."""
         return len(table.tokens) % BLOCK > 0 and self._holders[table.blocks[-1]] > 1
 
     def _take(self) -> int:

@@ -24,7 +24,7 @@ class Slots:
 
     @property
     def held(self) -> int:
-        """How many slots some table has."""
+        """Number of slots that some table has."""
         return len(self._holders) - len(self._free)
 
     def own(self, table: BlockTable) -> None:

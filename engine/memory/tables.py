@@ -11,7 +11,7 @@ BLOCK = 16
 
 
 class BlockTable:
-    """What is remembered of one text.
+    """The blocks of one text, and its state.
 
     tokens: that were read, in order
     blocks: int32 numbers of the pool's blocks, token i in block i // BLOCK; the last may have room for further tokens.
@@ -32,7 +32,7 @@ class BlockTable:
 
 
 class Chunk(NamedTuple):
-    """What is read of one text in a step: `tokens`, behind those of its table, whose blocks have room for them."""
+    """Tokens that are read of one text in a step, behind those of its table, whose blocks have room for them."""
 
     table: BlockTable
     tokens: Sequence[int]

@@ -1,4 +1,4 @@
-"""Whether a model's weights are still those that keys, values and probabilities were computed with."""
+"""Changes of weights: whether they are still those that keys, values and probabilities were computed with."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Weights:
 
 
 class Parts:
-    """What the modules of a network hold, looked up in their own dictionaries: iterating over modules takes longer."""
+    """Modules and tensors of a network, looked up in their own dictionaries: iterating over modules takes longer."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -105,7 +105,7 @@ class Parts:
         return map(_chosen, self._adapted)
 
     def baked(self) -> tuple[Any, ...]:
-        """What changes when a captured graph holds no longer: modules, adapters, and where parameters and buffers lie.
+        """A key of what a captured graph relies on: modules, adapters, and where parameters and buffers lie.
 
         What a module does by numbers of its own is not seen.
         """
@@ -123,7 +123,7 @@ class Seen:
         self._references: list[ReferenceType[Tensor]] = list(map(ref, tensors))
 
     def are(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether these are the same, in the same order."""
+        """True if these are the same, in the same order."""
         return len(tensors) == len(self._references) and all(
             was() is own for was, own in zip(self._references, tensors, strict=True)
         )
@@ -161,12 +161,12 @@ def kind_of(network: nn.Module) -> str | None:
 
 
 def _place(weights: Tensor) -> int:
-    """Where numbers lie; quantised ones have types of their own, and no such place."""
+    """The address of numbers; quantised ones have types of their own, and no such place."""
     return weights.data_ptr() if type(weights) in (nn.Parameter, Tensor) else id(weights)
 
 
 def _written(weights: Tensor) -> tuple[int, int]:
-    """Where numbers lie, and how often they were written."""
+    """The address of numbers, and how often they were written."""
     return _place(weights), _version(weights)
 
 

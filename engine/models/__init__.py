@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from ...checks import brief, switch
 from ...elsewhere import LOADING, MODELS, missing, unknown_argument
 from ...errors import OptionError
 from .protocol import Model, Tokenizer
@@ -75,8 +76,6 @@ def transformers(
     Raises OptionError for an architecture that cannot be run, and for what cannot be loaded, VocabularyError for a
     tokenizer.
     """
-    from ...checks import switch
-
     switch(cache, "cache")
     if others.keys() == {"torch_dtype"} and dtype is None:  # as transformers called it
         dtype = others.pop("torch_dtype")
@@ -127,8 +126,6 @@ def gguf(
     Raises ModelError, with the path, for a file that is not there, is damaged, or has another model than those that are
     read; OptionError for what is no path and where the package is absent, VocabularyError for a tokenizer.
     """
-    from ...checks import switch
-
     switch(cache, "cache")
     from .load_options import LoadOptions, path_of_file
     from .loading import loaded_gguf
@@ -155,8 +152,6 @@ def pulled(
 
     Raises ModelError for a model that has not been pulled, OptionError for a name that is none, and as `gguf` does.
     """
-    from ...checks import brief, switch
-
     switch(cache, "cache")
     from ..downloads.cache import pulled_file
     from ..downloads.registry import REGISTRY

@@ -120,7 +120,7 @@ class DecoderModel(HeadedModel, Sendable):
         return BodyRunner(partial(self._run, self._body), self.device, rows)
 
     def _choose(self, text: list[int], logits: Tensor) -> Runner:
-        """What runs the model with a cache: as its architecture is known to be run, or else as gives the same logits.
+        """The runner of the model with a cache: as its architecture is run, or else as gives the same logits.
 
         A model is known by what it is: a body that is described, or one that is of transformers' own modules, whose
         architecture and options were compared. Of any other a few tokens are read in two rows of different lengths, and
@@ -174,7 +174,7 @@ class DecoderModel(HeadedModel, Sendable):
         yield Way("equal")
 
     def _made(self, way: Way, described: DescribedDecoder | None = None) -> Runner:
-        """What runs the model in a way, by the body with quick parts if there is one."""
+        """The runner of the model in a way, by the body with quick parts if there is one."""
         body: Any = self._body if self._quick is None else self._quick.network
         run = partial(self._run, body)
         if way.rows == "packed":
@@ -310,7 +310,7 @@ class DecoderModel(HeadedModel, Sendable):
 
     @property
     def parts(self) -> tuple[PackedRunner, Head] | None:
-        """What reads packed steps, and the head, where they are apart, on one device, and not quantized."""
+        """The reader of packed steps, and the head, where they are apart, on one device, and not quantized."""
         head, runner = None if self._spread else self._head, self._now()
         return (runner, head) if isinstance(head, Head) and isinstance(runner, PackedRunner) else None
 

@@ -168,7 +168,7 @@ def _text_prefix(tokenizer: Any, vocabulary: Vocabulary) -> bytes:
 
 
 def _start_ids(model: Any) -> tuple[int, ...]:
-    """What the decoder starts from: its start token, and the first token where the model's settings force one."""
+    """The decoder's first tokens: its start token, and the first token where the model's settings force one."""
     settings = [model.generation_config, model.config]
     found = [next((i for s in settings if (i := getattr(s, name, None)) is not None), None)
              for name in ("decoder_start_token_id", "bos_token_id", "forced_bos_token_id")]  # fmt: skip

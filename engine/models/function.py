@@ -91,7 +91,7 @@ class RowError(ModelError):
 
 
 def _called(function: Callable[..., Any], text: Prefix, *more: Any) -> Any:
-    """What a function says of a text; what it raises of an empty one has a note."""
+    """The answer of a function to a text; what it raises of an empty one has a note."""
     try:
         return function(text, *more)
     except Exception as error:
@@ -101,7 +101,7 @@ def _called(function: Callable[..., Any], text: Prefix, *more: Any) -> Any:
 
 
 def _vector(values: Any, size: int, row: int) -> Tensor:
-    """What a function returned as float32 [size]."""
+    """The answer of a function as float32 [size]."""
     vector = values if isinstance(values, Tensor) else _array(values, row)
     kinds = {"a sparse tensor": vector.layout != torch.strided, "on the device 'meta'": vector.device.type == "meta",
              "complex numbers": vector.is_complex()}  # fmt: skip

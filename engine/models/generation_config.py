@@ -1,4 +1,4 @@
-"""What a transformers model's generation config says: tokens that are left out, and options that are the caller's here.
+"""Generation configs of transformers' models: tokens that are left out, and options that are the caller's here.
 
 docs/search.md has what becomes of each field.
 """
@@ -56,7 +56,7 @@ FIELDS = frozenset(
 )  # fmt: skip
 """The fields of which it is known what becomes of them. Any other that a config has is named."""
 _TOP_K = 50
-"""What transformers takes where a config asks for random choice and has no top_k."""
+"""The top_k of transformers where a config asks for random choice and has none."""
 
 
 def eos_ids(model: Any, tokenizer: Any) -> list[int] | None:
@@ -89,12 +89,12 @@ def begin_of(model: Any, size: int) -> int | None:
 
 
 def answers_bare(model: Any) -> bool:
-    """Whether the model was trained to answer chats with nothing but the answer, so that quotations need no frame."""
+    """True if the model was trained to answer chats with nothing but the answer, so that quotations need no frame."""
     return getattr(getattr(model, "generation_config", None), "answers_bare", None) is True
 
 
 def forces_end(model: Any, tokenizer: Any) -> bool:
-    """Whether the last token of a free text's budget is EOS, as the model's own `generate` has it."""
+    """True if the last token of a free text's budget is EOS, as the model's own `generate` has it."""
     forced = _listed(getattr(getattr(model, "generation_config", None), "forced_eos_token_id", None))
     ends = eos_ids(model, tokenizer) or _listed(getattr(tokenizer, "eos_token_id", None))
     return bool(forced) and set(forced) <= set(ends)

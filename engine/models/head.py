@@ -42,7 +42,7 @@ class Head:
 
     @property
     def baked(self) -> tuple[int, ...]:
-        """Where weights and bias lie."""
+        """Addresses of weights and bias."""
         return tuple(each.data_ptr() for each in (self._weight, self._bias) if each is not None)
 
     def raw(self, hidden: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | QuantizedHea
 
 
 def _finishes(config: Any) -> Sequence[Finish]:
-    """What architectures do to the output of their head, by the options that name it."""
+    """Changes that architectures make to the output of their head, by the options that name them."""
     finishes: list[Finish] = [lambda out: out]
     if cap := getattr(config, "final_logit_softcapping", None) or getattr(config, "logits_soft_cap", None):
         finishes.append(lambda out: torch.tanh(out / cap) * cap)

@@ -1,4 +1,4 @@
-"""What a caller says of how a model is to be loaded."""
+"""A caller's options of how a model is loaded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """How to load a model that is given by name; `models.transformers` says what each is.
+    """Options of a model that is given by name; `models.transformers` says what each is.
 
     Raises OptionError for values that are none, and for two that exclude each other.
     """
@@ -82,23 +82,23 @@ class LoadOptions:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What a caller gave, by name, for a process that may have another working directory."""
+        """A caller's options, by name, for a process that may have another working directory."""
         given = {name: getattr(self, name) for name in self.given}
         return given if self.adapter is None else given | {"adapter": lasting_place(self.adapter, "adapter")}
 
     @property
     def of_config(self) -> dict[str, Any]:
-        """What reading the configuration and the tokenizer takes of them."""
+        """Options for reading the configuration and the tokenizer."""
         return self._kept("revision") | {"trust_remote_code": self.trust_remote_code}
 
     @property
     def of_weights(self) -> dict[str, Any]:
-        """What reading the weights takes of them."""
+        """Options for reading the weights."""
         return self.of_config | self._kept("dtype", "device_map", "attn_implementation", "quantization_config")
 
     @property
     def of_model(self) -> dict[str, Any]:
-        """What making a model without weights takes of them."""
+        """Options for making a model without weights."""
         return {"trust_remote_code": self.trust_remote_code} | self._kept("attn_implementation")
 
     def _kept(self, *names: str) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def place_of(name: Any, what: str) -> str:
 
 
 def is_gguf(path: str) -> bool:
-    """Whether a path names a GGUF file."""
+    """True if a path names a GGUF file."""
     return path.endswith(".gguf")
 
 
@@ -221,7 +221,7 @@ def _check_quantization(given: Any) -> None:
 
 
 def _count(kind: str) -> int:
-    """How many devices there are of a kind."""
+    """Number of devices of a kind."""
     library: Any = getattr(torch, kind, None)
     if kind == "cpu" or library is None:
         return int(kind == "cpu")

@@ -25,7 +25,7 @@ from .quantized.loading import load_quantized, quantized_copy
 from .wrapped import is_absent, prompt_learned, unwrapped
 
 _REASON = 300
-"""How many characters of another library's message are told."""
+"""Characters of another library's message that are told."""
 _TOKENIZERS = frozenset(["vocab.json", "vocab.txt", "merges.txt", "bpe.codes", "tekken.json"])
 """Files of tokenizers that are not called so."""
 _WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json")

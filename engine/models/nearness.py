@@ -1,4 +1,4 @@
-"""Whether logits that were computed in two ways are the same but for rounding, and whether they are numbers."""
+"""Nearness of logits that were computed in two ways: whether they are the same but for rounding, and are numbers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TOLERANCES = {torch.float64: 1e-5, torch.float32: 1e-3, torch.float16: 1e-2, to
 """By how much of their spread they may differ, by the type of the model; some layers compute in float32."""
 _SHORT = (torch.float16, torch.bfloat16)
 _TIMES = 2
-"""How much farther they may be than rounding takes the model: that is measured once, and with one kind of noise."""
+"""Times that they may be farther than rounding takes the model: that is measured once, with one kind of noise."""
 
 
 def distance(found: Tensor, expected: Tensor) -> float:
-    """How far logits [rows, V] are from others, in parts of what these spread around each row's mean."""
+    """Distance of logits [rows, V] from others, in parts of what these spread around each row's mean."""
     expected = expected.double()
     far = (found.double() - expected).square().sum().sqrt().item()
     spread = (expected - expected.mean(-1, keepdim=True)).square().sum().sqrt().item()
@@ -27,7 +27,7 @@ def distance(found: Tensor, expected: Tensor) -> float:
 
 
 def tolerance(model: Any, dtype: torch.dtype) -> float:
-    """How far those of a model may be in any case, whose weights are of this type.
+    """Distance that logits may have in any case, of a model whose weights are of this type.
 
     Some quantized layers round what they multiply too, in one way for all rows that are multiplied at once.
     """
@@ -36,7 +36,7 @@ def tolerance(model: Any, dtype: torch.dtype) -> float:
 
 
 def is_rounding(far: float, model: Any, anew: Callable[[], float]) -> bool:
-    """Whether a distance may come of nothing but products that are rounded in another way.
+    """True if a distance may come of nothing but products that are rounded in another way.
 
     Such differences grow layer by layer, the more the wider and deeper a model of 16 bits is, so that no distance could
     be given that is right for all of them. anew: runs the model, and says how far it is from what it gave before
@@ -45,7 +45,7 @@ def is_rounding(far: float, model: Any, anew: Callable[[], float]) -> bool:
 
 
 def _rounded_anew(model: Any, anew: Callable[[], float]) -> float:
-    """How far a model gets from itself with noise as large as the rounding of each product."""
+    """Distance of a model from itself with noise as large as the rounding of each product."""
     noise = torch.Generator(device=model.device).manual_seed(0)
 
     def rounded(module: Any, given: Any, product: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the decode loop knows of a model."""
+"""Protocols of models, as the decode loop knows them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Model(Protocol):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What encodes prompts."""
+        """The encoder of prompts."""
         ...
 
     @property
@@ -82,7 +82,7 @@ class Model(Protocol):
 
     @property
     def state_bytes(self) -> int:
-        """What the model remembers of a text beside its keys and values, however long it is; 0 if nothing."""
+        """Bytes of a text's state beside its keys and values, however long it is; 0 if none."""
         ...
 
     @property
@@ -129,7 +129,7 @@ class DraftedModel(ScoringModel, Protocol):
 
     @property
     def reads_drafts(self) -> bool:
-        """Whether it can, as it is."""
+        """True if it can, as it is."""
         ...
 
 
@@ -174,7 +174,7 @@ class SourceModel(Model, Protocol):
 
     @property
     def text_prefix(self) -> bytes:
-        """What every output begins with, and what is not a part of it: a space, or nothing."""
+        """The beginning of every output that is not a part of it: a space, or nothing."""
         ...
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[Any]:
@@ -182,5 +182,5 @@ class SourceModel(Model, Protocol):
         ...
 
     def source_bytes(self, length: int) -> int:
-        """How much memory a source of so many tokens takes."""
+        """Bytes of a source of so many tokens."""
         ...

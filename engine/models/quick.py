@@ -44,13 +44,13 @@ class QuickBody:
 
     @staticmethod
     def suits(body: nn.Module) -> bool:
-        """Whether there are quick parts for a body of transformers: on a CPU, in a type that the kernels have."""
+        """True if there are quick parts for a body of transformers: on a CPU, in a type that the kernels have."""
         kinds = {(weights.device.type, weights.dtype) for weights in body.parameters()}
         return all(place == "cpu" and dtype in IN_PLACE for place, dtype in kinds)
 
     @property
     def is_intact(self) -> bool:
-        """Whether the body still is what this was made from."""
+        """True if the body still is what this was made from."""
         return self._links.are_intact and self._links.are_called_alike
 
 
@@ -62,7 +62,7 @@ def _shared_copy(body: nn.Module) -> nn.Module:
 
 
 def _quick_forward(module: Any) -> Any:
-    """What to call in place of a module's own `forward`; None where there is nothing quicker."""
+    """A quicker function in place of a module's own `forward`; None where there is none."""
     if type(module) is nn.Linear:
         return partial(_multiply, module.weight, module.bias)
     shift = norm_shift(module)
@@ -92,7 +92,7 @@ def _normalise(weight: Tensor, shift: float, eps: float, own: Any, hidden_states
 
 @torch.no_grad()
 def norm_shift(module: nn.Module) -> float | None:
-    """What a module that is a root mean square norm in float32 adds to its weights, 0 or 1; None if it is no such norm.
+    """Number that a root mean square norm in float32 adds to its weights, 0 or 1; None for another module.
 
     Known by its name, and by what it makes of random numbers.
     """
@@ -117,5 +117,5 @@ def norm_shift(module: nn.Module) -> float | None:
 
 
 def _eps(module: nn.Module) -> Any:
-    """What a norm adds to mean squares, under whichever name it has that."""
+    """Number that a norm adds to mean squares, under whichever name it has that."""
     return getattr(module, "variance_epsilon", getattr(module, "eps", None))

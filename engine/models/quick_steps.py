@@ -1,4 +1,4 @@
-"""How states go on with a single token, in place of the functions by which transformers' layers do it.
+"""Steps of states with a single token, in place of the functions by which transformers' layers do it.
 
 These functions are the same in all architectures, under the same names; what they are not asked in the form that is
 known here, or in another type, they do themselves.
@@ -127,12 +127,12 @@ def _delta(otherwise: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _packs(others: dict[str, Any]) -> bool:
-    """Whether several texts lie in a row; other arguments of the model mean nothing to these functions."""
+    """True if several texts lie in a row; other arguments of the model mean nothing to these functions."""
     return others.get("cu_seqlens") is not None or others.get("seq_idx") is not None
 
 
 def _alike(state: Any, *others: Tensor) -> bool:
-    """Whether all are of one type that the kernels have, and the state can be changed where it lies."""
+    """True if all are of one type that the kernels have, and the state can be changed where it lies."""
     return state.dtype in IN_PLACE and state.is_contiguous() and all(other.dtype == state.dtype for other in others)
 
 
@@ -141,7 +141,7 @@ def _arrays(*tensors: Tensor) -> list[Any]:
 
 
 def _behind(out: Tensor, hidden_states: Tensor, skip: Any, gate: Any) -> Tensor:
-    """What is added to the output of a state space, and multiplied with it."""
+    """Add to the output of a state space what goes past it, and multiply it with the gate."""
     if skip is not None:
         out = out + hidden_states * skip
     return out if gate is None else out * silu(gate)

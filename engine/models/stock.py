@@ -31,7 +31,7 @@ def cache_argument(network: Any) -> str | None:
 
 
 class Links:
-    """Where everything hangs that a network is made of: modules, parameters and buffers, and how it is called."""
+    """Links of a network to all that it is made of: modules, parameters and buffers, and how it is called."""
 
     def __init__(self, network: torch.nn.Module) -> None:
         links = list(_links_of(network))
@@ -42,13 +42,13 @@ class Links:
 
     @property
     def are_intact(self) -> bool:
-        """Whether all modules, parameters and buffers are the same."""
+        """True if all modules, parameters and buffers are the same."""
         found: Any = map(_get, self._holders, self._names)
         return all(map(is_, found, self._parts))
 
     @property
     def are_called_alike(self) -> bool:
-        """Whether hooks, modules in training, and modules with a forward of their own are as many as they were."""
+        """True if hooks, modules in training, and modules with a forward of their own are as many as they were."""
         return self._calls() == self._called
 
     def _calls(self) -> tuple[int, int, int]:
@@ -89,7 +89,7 @@ def strangeness_of(module: Any) -> str | None:
 
 
 def _is_own(kind: type[Any]) -> bool:
-    """Whether `forward` of a class, all that is wrapped around it, and the functions that it calls are its file's."""
+    """True if `forward` of a class, all that is wrapped around it, and the functions that it calls are its file's."""
     owner = next(each for each in kind.__mro__ if "forward" in vars(each))
     function: Any = vars(owner)["forward"]
     while isinstance(function, FunctionType) and _is_at_home(function):

@@ -27,7 +27,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def thread_count() -> int:
-    """How many threads a step may have: those of torch, and not more than there are cores for this process.
+    """Number of threads that a step may have: those of torch, and not more than there are cores for this process.
 
     Threads that wait for one another keep their cores busy meanwhile: more of them would be slower than fewer.
     """

@@ -1,4 +1,4 @@
-"""How decoders are run: by the type of their configuration, where its options are those that were compared.
+"""Ways to run decoders: by the type of their configuration, where its options are those that were compared.
 
 Compared with the whole text, without a cache, were all architectures of transformers with the options of their default
 configurations: tests/engine/models/test_ways.py does so again.
@@ -36,7 +36,7 @@ _HARMLESS = {
 
 @dataclass(frozen=True)
 class Way:
-    """How a decoder is run.
+    """A way to run a decoder.
 
     rows: "packed" steps, with attention over blocks; "states" of recurrent layers; or with attention of its own, rows
         that are "padded" under masks, "aligned" on the right, or "equal" in length and beginning
@@ -81,7 +81,7 @@ docs/models.md), and those that are decoders only where their configuration says
 
 
 def way_of(model: Any) -> Way | None:
-    """How a model is run that is, by its modules and its configuration, one of those above; None for any other.
+    """The way of a model, by its modules and its configuration, one of those above; None for any other.
 
     None for all with a version of transformers that is newer than what was compared.
     """
@@ -93,12 +93,12 @@ def way_of(model: Any) -> Way | None:
 
 
 def is_to_be_verified() -> bool:
-    """Whether logits are to be compared of known models too: TRELLM_VERIFY_MODELS=1 in the environment asks for it."""
+    """True if logits are to be compared of known models too: TRELLM_VERIFY_MODELS=1 in the environment asks for it."""
     return os.environ.get(_VERIFY, "") not in ("", "0")
 
 
 def _has_compared_options(config: Any) -> bool:
-    """Whether a configuration differs from the default one of its type in sizes only."""
+    """True if a configuration differs from the default one of its type in sizes only."""
     if config.get_text_config() is not config:
         return False
     try:
@@ -110,7 +110,7 @@ def _has_compared_options(config: Any) -> bool:
 
 
 def _kind(value: Any) -> frozenset[Any]:
-    """What is left of an option without its size."""
+    """An option without its size."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return frozenset({value})
     if isinstance(value, int | float):

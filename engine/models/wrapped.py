@@ -35,12 +35,12 @@ def prompt_learned(what: str, config: Any) -> str:
 
 
 def is_spread(model: torch.nn.Module) -> bool:
-    """Whether accelerate moves inputs and weights of the model's modules when they are called."""
+    """True if accelerate moves inputs and weights of the model's modules when they are called."""
     return any(_hooks(module) for module in model.modules())
 
 
 def is_absent(model: torch.nn.Module) -> bool:
-    """Whether the model has weights without values that nothing brings when they are used."""
+    """True if the model has weights without values that nothing brings when they are used."""
     return any(
         parameter.device.type == "meta"
         for module in model.modules()
@@ -50,7 +50,7 @@ def is_absent(model: torch.nn.Module) -> bool:
 
 
 def entry_device(model: Any) -> torch.device:
-    """Where a model takes its token ids. Weights that accelerate brings when they are used are on 'meta' meanwhile."""
+    """The device that takes a model's ids. Weights that accelerate brings when they are used are on 'meta' before."""
     device: torch.device = model.device
     if device.type != "meta":
         return device

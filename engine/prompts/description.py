@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ...errors import OptionError
+from ...guides.json_schema.read.subschema import key_of
 from ...guides.json_schema.read.text import parsed
 from ..structures import structure_of
 from .given import Prompt, is_chat
@@ -117,7 +118,7 @@ class _Skeleton:
         return _either([self._typed(schema, str(kind), depth) for kind in several])
 
     def _all(self, own: dict[str, Any], parts: Sequence[Any], depth: int) -> str:
-        """What satisfies several subschemas, one of which may be what is being written."""
+        """A schema of several subschemas together, one of which may be what is being written."""
         resolved = [self._resolved(part) for part in parts]
         if any(id(part) in self._open for part in resolved if not isinstance(part, bool)):
             return CUT
@@ -183,7 +184,7 @@ class _Skeleton:
         return ""
 
     def _resolved(self, schema: Any) -> Any:
-        """What a schema refers to, where it does nothing else."""
+        """The schema that a reference leads to; any other schema as it is."""
         for _ in range(MOST_DEPTH):
             if not isinstance(schema, dict) or not isinstance(reference := schema.get("$ref"), str):  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
                 break
@@ -196,7 +197,7 @@ class _Skeleton:
             return True
         found: Any = self._root
         for step in reference.removeprefix("#").split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
+            key = key_of(step)
             if isinstance(found, list):
                 items = cast("list[Any]", found)
                 found = items[int(key)] if key.isdecimal() and int(key) < len(items) else True

@@ -55,13 +55,13 @@ def continued(model: Model, text: str, number: int) -> Ids:
 
 
 def written(model: Model, messages: Any, number: int, extras: Extras) -> Any:
-    """What a chat's template writes, which is much faster to have than its tokens. Raises OptionError."""
+    """Text of a chat, by its template, which is much faster to have than its tokens. Raises OptionError."""
     what = f"prompt {number}"
     return _applied(_template_of(model.tokenizer, what), messages, what, extras, tokenize=False)
 
 
 def _checked(found: Any, what: str, model: Model, maker: str) -> Ids:
-    """What an encoding is, as a tuple. Raises OptionError for what is no list of the model's tokens."""
+    """An encoding as a tuple. Raises OptionError for what is no list of the model's tokens."""
     try:
         ids = tuple(index(token) for token in getattr(found, "ids", found))
     except TypeError:
@@ -90,7 +90,7 @@ def _without_second_bos(ids: Ids, text: str, tokenizer: Any) -> Ids:
 
 
 def _template_of(tokenizer: Any, what: str) -> Any:
-    """What renders chats. Raises OptionError where there is nothing."""
+    """The renderer of chats. Raises OptionError where there is none."""
     apply: Any = getattr(tokenizer, "apply_chat_template", None)
     if not callable(apply) or getattr(tokenizer, "chat_template", True) is None:
         raise OptionError(

@@ -1,4 +1,4 @@
-"""What a prompt may be: a text, token ids, or the messages of a chat; and how one is told from several."""
+"""Prompts: a text, token ids, or the messages of a chat; and how one is told from several."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHAT = '[{"role": "user", "content": "..."}]'
 
 
 class Prompts(NamedTuple):
-    """What a call was given: each prompt in its own form (see `prompt_of`), and whether it is one alone."""
+    """The prompts of a call, each in its own form (see `prompt_of`), and whether it is one alone."""
 
     items: list[Prompt]
     is_single: bool
@@ -83,7 +83,7 @@ def prompt_of(value: Any, what: str) -> Prompt:
 
 
 def is_chat(prompt: Prompt) -> bool:
-    """Whether a prompt, as `prompt_of` gives it, is messages."""
+    """True if a prompt, as `prompt_of` gives it, is messages."""
     return not isinstance(prompt, str) and isinstance(prompt[0], Mapping)
 
 
@@ -180,7 +180,7 @@ def _check_texts(value: Any, what: str) -> None:
 
 
 def held_by(value: Any) -> list[Any] | None:
-    """What a value is made of, keys and values of a mapping; None for what is one itself."""
+    """Parts of a value, keys and values of a mapping; None for one without."""
     if isinstance(value, Mapping):
         several = cast("Mapping[Any, Any]", value)
         return [*several.keys(), *several.values()]
@@ -192,19 +192,19 @@ _OPEN = 0
 
 
 def _is_message(value: Any) -> bool:
-    """Whether a value has fields by name: a mapping, or an object of a pydantic model (which is not imported here)."""
+    """True if a value has fields by name: a mapping, or an object of a pydantic model (which is not imported here)."""
     return isinstance(value, Mapping) or hasattr(cast("type[object]", type(value)), "model_dump")
 
 
 def _plain(value: Any) -> Any:
-    """What has fields by name as a dict, which is what templates know; anything else as it is."""
+    """A dict of a value that has fields by name, which is what templates know; anything else as it is."""
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     return value.model_dump(mode="json", exclude_none=True) if _is_message(value) else value
 
 
 def _is_id(value: Any) -> bool:
-    """Whether a value is a whole number; NumPy's and torch's are some too."""
+    """True if a value is a whole number; NumPy's and torch's are some too."""
     if isinstance(value, (str, bytes, bool)):
         return False
     try:

@@ -61,7 +61,7 @@ class Verbatim:
         return (*found, *self._usual(usual))
 
     def _is_named(self, value: Any) -> bool:
-        """Whether a special token is named in a text, however deep."""
+        """True if a special token is named in a text, however deep."""
         assert self._name is not None
         left = [value]
         while left:

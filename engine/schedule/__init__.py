@@ -1,1 +1,1 @@
-"""What runs: calls and their requests, who reads what in a step, and the loop that takes the steps."""
+"""Scheduling: calls and their requests, who reads what in a step, and the loop that takes the steps."""

@@ -39,11 +39,11 @@ class Budget:
         self._planned = 0
 
     def seconds(self, written: int, prompted: int) -> float:
-        """What a step is expected to take that continues so many sequences, and reads so many tokens of prompts."""
+        """Expected time of a step that continues so many sequences, and reads so many tokens of prompts."""
         return sum(self._parts(written, prompted))
 
     def prompt_tokens(self, written: int, waiting: int, gap: float, most: int) -> int:
-        """How many tokens of prompts to read beside sequences that are written: as many as fit into `gap` seconds.
+        """Number of tokens of prompts to read beside sequences that are written: as many as fit into `gap` seconds.
 
         waiting: how many requests have something of their prompts to read. Where the sequences take most of that time
         themselves they have to share: the more requests wait, the more, up to as much time as the sequences have, or
@@ -81,7 +81,7 @@ class Budget:
 
 
 def chunk_or_gap(model: Model, chunk: Any, max_gap_ms: Any) -> tuple[int | None, float]:
-    """How many tokens of prompts are read beside texts of other calls, None for what fits the gap; and the gap."""
+    """Number of tokens of prompts beside texts of other calls, None for what fits the gap; and the gap."""
     if chunk is not None and max_gap_ms is not None:
         raise OptionError(
             f"chunk={shown(chunk)} with max_gap_ms={shown(max_gap_ms)}: both say how much of a prompt is read beside "

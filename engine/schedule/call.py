@@ -43,25 +43,25 @@ class SequenceGroup:
 
     @property
     def width(self) -> int:
-        """How many sequences the model may read for it at once."""
+        """Number of sequences that the model may read for it at once."""
         return self.work.request.width
 
     @property
     def waits(self) -> bool:
-        """Whether it sits out steps until its constraint has found out what may follow."""
+        """True if it sits out steps until its constraint has found out what may follow."""
         return isinstance(self.work, SequenceState) and self.work.waits
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOutput:
-    """What has come of a request: its texts, or what went wrong."""
+    """The outcome of a request: its texts, or what went wrong."""
 
     sequences: Sequence[SequenceState]
     error: Exception | None = None
 
     @property
     def tokens(self) -> int:
-        """How many tokens its texts have."""
+        """Number of tokens of its texts."""
         return sum(len(each.tokens) for each in self.sequences)
 
 
@@ -87,7 +87,7 @@ class Call:
 
     @property
     def done(self) -> bool:
-        """Whether everything was taken, or is wanted no more."""
+        """True if everything was taken, or is wanted no more."""
         return self.is_cancelled or len(self._taken) == len(self.requests)
 
     @property
@@ -97,19 +97,19 @@ class Call:
 
     @property
     def running(self) -> int:
-        """How many sequences are running."""
+        """Number of sequences that are running."""
         return sum(group.width for group in self.groups.values())
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there are requests to be taken up, and few enough running."""
+        """True if there are requests to be taken up, and few enough running."""
         if self.is_cancelled or self.begun == len(self.requests):
             return False
         running = self.running
         return not running or running + self.requests[self.begun].width <= self.limit
 
     def to_prepare(self) -> Preparation | None:
-        """What one of its texts waits for, and nobody is at."""
+        """A preparation that one of its texts waits for, and nobody is at."""
         for group in list(self.groups.values()):
             found = group.preparation
             if found is not None and not found.is_taken:
@@ -117,7 +117,7 @@ class Call:
         return None
 
     def is_settled(self, number: int) -> bool:
-        """Whether a request has its outcome."""
+        """True if a request has its outcome."""
         return number in self.outcomes or number in self._taken
 
     def take(self, number: int) -> None:
@@ -137,7 +137,7 @@ class Call:
 
 
 class Preparation:
-    """What a sequence's guide has yet to find out, for whichever thread takes it first. The sequence is not touched.
+    """Work that a sequence's guide has yet to do, for whichever thread takes it first. The sequence is not touched.
 
     ending: what the guide does not remember; error: what it raised
     """
@@ -153,12 +153,12 @@ class Preparation:
 
     @property
     def is_taken(self) -> bool:
-        """Whether a thread is at it, or was."""
+        """True if a thread is at it, or was."""
         return self._taken.locked()
 
     @property
     def is_ended(self) -> bool:
-        """Whether it is done, or was broken off: then the sequence finds out the rest in its step."""
+        """True if it is done, or was broken off: then the sequence finds out the rest in its step."""
         return self._ended.is_set()
 
     def run(self) -> None:

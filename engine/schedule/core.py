@@ -71,22 +71,22 @@ class EngineCore:
 
     @property
     def tables(self) -> list[BlockTable]:
-        """What is held in memory."""
+        """Block tables of what is held in memory."""
         return [reader.table for group in self._scheduler.running for reader in group.work.readers]
 
     @property
     def held_blocks(self) -> int:
-        """How many blocks the sequences running hold."""
+        """Number of blocks that the sequences running hold."""
         return self._pool.held
 
     @property
     def kept_blocks(self) -> int:
-        """How many blocks nobody holds, and texts may begin with."""
+        """Number of blocks that nobody holds, and texts may begin with."""
         return self._pool.kept
 
     @property
     def held_slots(self) -> int:
-        """How many states the sequences running have."""
+        """Number of states that the sequences running have."""
         return 0 if self._pool.slots is None else self._pool.slots.held
 
     @torch.inference_mode()
@@ -133,7 +133,7 @@ class EngineCore:
         self._memory = self.model.make_memory(0)
 
     def to_prepare(self) -> Preparation | None:
-        """What a text waits for, and nobody is at; from any thread."""
+        """A preparation that a text waits for, and nobody is at; from any thread."""
         found = (call.to_prepare() for call in list(self.calls))
         return next((each for each in found if each is not None), None)
 
@@ -152,7 +152,7 @@ class EngineCore:
                 group.preparation = None
 
     def certain(self, group: SequenceGroup) -> CommittedPrefix:
-        """What the text of a request will begin with, whatever comes."""
+        """The beginning of a request's text that is certain, whatever comes."""
         work = group.work
         if isinstance(work, BeamGroup):
             return self._beams.certain(work)
@@ -175,7 +175,7 @@ class EngineCore:
         self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._again)
 
     def _make_lanes(self) -> DeviceBatch | None:
-        """What lets sequences go on by themselves, where the model's device can do that."""
+        """The device batch, in which sequences go on by themselves, where the model's device can do that."""
         if not isinstance(self._pool, BlockPool):
             return None
         records = DeviceStateTable(LANES, self.model.vocabulary.size)
@@ -183,7 +183,7 @@ class EngineCore:
         return None if backend is None else DeviceBatch(self._sampler, self._pool, backend, records, self.model)
 
     def _make_drafter(self) -> Drafter | None:
-        """What guesses how sequences go on, where the model can read guesses."""
+        """The drafter, where the model can read guesses."""
         if not isinstance(self._pool, BlockPool) or not Drafter.suits(self.model, self._pool):
             return None
         costs = None if self._drafter is None else self._drafter.costs
@@ -244,7 +244,7 @@ class EngineCore:
         return group
 
     def _may_wait(self, call: Call, joining: int = 0) -> bool:
-        """Whether sequences of a call may sit out steps; where they go on by themselves they pause instead."""
+        """True if sequences of a call may sit out steps; where they go on by themselves they pause instead."""
         running = len(self._scheduler.running) + joining
         return self._lanes is None and self.waiting.may_wait(call, len(self.calls), running)
 
@@ -274,13 +274,7 @@ class EngineCore:
         if not plan.groups:
             self.waiting.pause(self._scheduler.running)
             return True
-        if self._pool.copies:
-            self._memory.copy(_last_of(self._pool.copies))
-            self._pool.copies = []
-        slots = self._pool.slots
-        if slots is not None and slots.copies:
-            self._memory.copy_states(_last_of(slots.copies))
-            slots.copies = []
+        self._copy()
         begin = perf_counter()
         if self._encoder is not None:
             self._encode(self._encoder, plan)
@@ -307,6 +301,23 @@ class EngineCore:
         if drafter is not None:
             tokens = sum(len(chunk.tokens) for chunk in plan.chunks)
             drafter.costs.note(tokens + (0 if drafted is None else drafted.count), perf_counter() - reading)
+        self._advance(plan, hidden, self._note_read(plan, hidden, place, scored), drafted)
+        if self._config.prefill_chunk_size is None:
+            self._budget.note(plan.written, plan.prompted, perf_counter() - begin)
+        return True
+
+    def _copy(self) -> None:
+        """Copy the blocks and states that are to be written to where others have them too."""
+        if self._pool.copies:
+            self._memory.copy(_last_of(self._pool.copies))
+            self._pool.copies = []
+        slots = self._pool.slots
+        if slots is not None and slots.copies:
+            self._memory.copy_states(_last_of(slots.copies))
+            slots.copies = []
+
+    def _note_read(self, plan: StepPlan, hidden: Hidden, place: Iterator[int], scored: bool) -> dict[int, int]:
+        """Note what was read, also for followers; where in `hidden` each reader's last token is, by its identity."""
         places: dict[int, int] = {}
         for reader, chunk in zip(plan.readers, plan.chunks, strict=True):
             reader.table.tokens += chunk.tokens
@@ -328,10 +339,7 @@ class EngineCore:
         if self.model.window is not None:
             for reader in plan.readers:
                 self._pool.trim(reader.table)
-        self._advance(plan, hidden, places, drafted)
-        if self._config.prefill_chunk_size is None:
-            self._budget.note(plan.written, plan.prompted, perf_counter() - begin)
-        return True
+        return places
 
     def _read_scored(self, plan: StepPlan) -> tuple[Hidden, Iterator[int]]:
         """Read a step with prompts whose tokens are scored; where what follows each reader's tokens begins."""
@@ -349,7 +357,7 @@ class EngineCore:
                 places[id(reader)] += len(chunk.tokens) - 1
 
     def _guess(self, plan: StepPlan) -> Drafted | None:
-        """How sequences that are being written may go on, to be read along, where that is likely to save steps."""
+        """Guesses of how sequences that are being written go on, read along where that is likely to save steps."""
         # Where memory has run out steps are kept small.
         if self._drafter is None or plan.followers or self._config is not self._full_config:
             return None
@@ -448,7 +456,7 @@ class EngineCore:
 
 
 def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What goes to each target, where one that was given up was taken again."""
+    """The last source of each target, where one that was given up was taken again."""
     return [(source, target) for target, source in {target: source for source, target in pairs}.items()]
 
 

@@ -1,4 +1,4 @@
-"""Whether requests fit: how many blocks a model's memory gets, and what could never run in them."""
+"""Checks that requests fit: how many blocks a model's memory gets, and what could never run in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGE = 1 << 28
 
 
 def blocks_for(model: Model, memory: int | None) -> int:
-    """How many blocks an engine has: of so many bytes, by default a share of what is free; 0 for a model without.
+    """Number of an engine's blocks: of so many bytes, by default a share of what is free; 0 for a model without.
 
     Raises OptionError where there is no room for one.
     """
@@ -40,7 +40,7 @@ def blocks_for(model: Model, memory: int | None) -> int:
 
 
 def slots_for(model: Model, memory: int | None) -> int:
-    """How many sequences an engine has slots for: half of its memory is theirs, all where there are no keys and values.
+    """Number of sequences with a slot: half of the memory is theirs, all where there are no keys and values.
 
     0 for a model that keeps no states. Raises OptionError where there is no room for one.
     """

@@ -17,7 +17,7 @@ PATIENCE = 0.005
 
 
 class GuideQueue:
-    """Who may wait, and who does. is_attended: whether a thread of the engine's finds out for all"""
+    """Sequences that wait for their guides. is_attended: whether a thread of the engine's finds out for all"""
 
     def __init__(self, sequences: Sampler) -> None:
         self.is_attended = False
@@ -25,7 +25,7 @@ class GuideQueue:
         self._is_any = False
 
     def may_wait(self, call: Call, calls: int, running: int) -> bool:
-        """Whether a call's texts may wait: if others are held up otherwise, and somebody finds out for them."""
+        """True if a call's texts may wait: if others are held up otherwise, and somebody finds out for them."""
         return running > 1 and (self.is_attended or (calls > 1 and call.waiting > 0))
 
     def begin(self, groups: Sequence[SequenceGroup]) -> None:
@@ -62,7 +62,7 @@ class GuideQueue:
             group.preparation = None
 
     def pause(self, groups: Sequence[SequenceGroup]) -> None:
-        """Where there is nothing to read, let some time pass, as long as a thread is at it."""
+        """Let some time pass where there is nothing to read, as long as a thread is at it."""
         taken = [group.preparation for group in groups if group.preparation is not None]
         for found in taken:
             if found.is_taken and not found.is_ended:

@@ -73,13 +73,13 @@ class StepPlan:
 
     @property
     def is_all_pending(self) -> bool:
-        """Whether sequences that are read are read to their ends."""
+        """True if sequences that are read are read to their ends."""
         both = zip(self.readers, self.chunks, strict=True)
         return all(len(chunk.tokens) == len(reader.pending) for reader, chunk in both)
 
     @property
     def is_short(self) -> bool:
-        """Whether all that is read are the next tokens of sequences that are being written."""
+        """True if all that is read are the next tokens of sequences that are being written."""
         return not self.prompted and not self.followers
 
     def everyone(self) -> list[SequenceGroup]:
@@ -111,7 +111,7 @@ class Scheduler:
         self._again = again
 
     def plan(self, calls: Sequence[Call]) -> StepPlan:
-        """What the next step reads. Those that are done as soon as they begin are among `running`."""
+        """The reads of the next step. Those that are done as soon as they begin are among `running`."""
         plan = StepPlan()
         leaders: Leaders = {}
         prompts: list[SequenceGroup] = []
@@ -168,7 +168,7 @@ class Scheduler:
         return True
 
     def _missing(self, group: SequenceGroup) -> int:
-        """How many blocks all that an entry has to read would take."""
+        """Number of blocks that all that an entry has to read would take."""
         return sum(self._pool.missing(each.table, len(each.pending)) for each in group.work.readers if each.pending)
 
     def _preempt(self, group: SequenceGroup) -> None:
@@ -181,12 +181,12 @@ class Scheduler:
         insort(self.preempted, group, key=in_line)
 
     def _left(self, call: Call, plan: StepPlan) -> int:
-        """How many more tokens of prompts a call may read in a step; it may hold up its own texts, not others'."""
+        """Number of tokens of prompts that a call may still read in a step, which holds up no texts but its own."""
         holds_up = len(plan.writing) > (call in plan.writing)
         return max(0, (plan.chunk if holds_up else self.config.max_num_batched_tokens) - plan.prompted)
 
     def _chunk(self, written: int, waiting: int) -> int:
-        """How many tokens of prompts to read beside so many sequences that are written, while so many requests wait."""
+        """Number of tokens of prompts beside so many sequences that are written, while so many requests wait."""
         config = self.config
         if config.prefill_chunk_size is None:
             return self._budget.prompt_tokens(written, waiting, config.max_gap, config.max_num_batched_tokens)
@@ -227,7 +227,7 @@ class Scheduler:
             plan.prompted += count
 
     def _preempt_others(self, group: SequenceGroup, reader: KVSequence, count: int, plan: StepPlan) -> int:
-        """Where nobody else reads in this step, let others give up their blocks for the first in line.
+        """Let others give up their blocks for the first in line, where nobody else reads in this step.
 
         Returns how many of its `count` tokens it may read: behind a window, all of a text never lies in memory.
         """
@@ -287,11 +287,11 @@ class Scheduler:
         return True
 
     def _has_room(self, texts: int, blocks: int) -> bool:
-        """Whether one more may join, with which there are so many sequences, and that needs so many blocks."""
+        """True if one more may join, with which there are so many sequences, and that needs so many blocks."""
         fits = texts <= self.config.max_num_seqs and blocks + len(self.running) <= self._pool.available
         return fits or not self.running
 
 
 def in_line(group: SequenceGroup) -> tuple[int, int]:
-    """What entries are put in line by: their priority, and then their arrival."""
+    """The key by which entries are put in line: their priority, and then their arrival."""
     return group.work.request.priority, group.arrival

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ...checks import number, whole
 from ...errors import OptionError
 from ..scores import Ranked, Trace
-from ..stopping import FinishReason
+from .protocol import Hypothesis
 
 STEEPEST = 10
 """Beyond such an exponent lengths come to more, or less, than a float can be."""
@@ -50,32 +50,26 @@ class Beam:
             raise OptionError(f'early_stopping={self.early_stopping!r}: False, True or "never"')
 
     def score(self, total: float, length: int) -> float:
-        """What a text of `length` tokens with log-probability `total` is ranked by."""
+        """The score by which a text of `length` tokens with log-probability `total` is ranked."""
         return total / length**self.length_penalty
 
 
 @dataclass(frozen=True, slots=True)
-class Hypothesis:
-    """A beginning of a text, or a finished one.
+class BeamHypothesis(Hypothesis):
+    """One of beam search.
 
     total: its log-probability; length: tokens with EOS or stop id, which `tokens` lacks
     overruled: the controls of repetition and length that did not hold
     logprobs: of each token, among the allowed ones and among all; empty unless asked for
     best: of each token's place, the likeliest tokens of both; traces: for diagnostics; empty likewise
-    inside: how many of the tokens lie within the end of a prompt that is healed
     """
 
-    tokens: tuple[int, ...]
-    text: bytes
-    state: int
     total: float = 0.0
     length: int = 0
-    finish: FinishReason | None = None
     overruled: frozenset[str] = frozenset()
     logprobs: tuple[tuple[float, float], ...] = ()
     best: tuple[tuple[Ranked, Ranked], ...] = ()
     traces: tuple[Trace, ...] = ()
-    inside: int = 0
 
 
 class FinishedBeams:
@@ -88,21 +82,21 @@ class FinishedBeams:
         self._search = search
         self._budget = budget
         self._by_text = by_text
-        self.best: list[tuple[float, Hypothesis]] = []
+        self.best: list[tuple[float, BeamHypothesis]] = []
 
-    def add(self, hypotheses: list[Hypothesis]) -> None:
+    def add(self, hypotheses: list[BeamHypothesis]) -> None:
         """Enter hypotheses that finished in the same step."""
         scored = [(self._search.score(one.total, one.length), one) for one in hypotheses]
         ranked = sorted([*self.best, *scored], key=lambda entry: -entry[0])
         if self._by_text:
-            first: dict[bytes, tuple[float, Hypothesis]] = {}
+            first: dict[bytes, tuple[float, BeamHypothesis]] = {}
             for entry in ranked:
                 first.setdefault(entry[1].text, entry)
             ranked = list(first.values())
         self.best = ranked[: self._search.width]
 
-    def settled(self, leader: Hypothesis) -> bool:
-        """Whether the search ends although `leader`, the best of the running beams, could go on."""
+    def settled(self, leader: BeamHypothesis) -> bool:
+        """True if the search ends although `leader`, the best of the running beams, could go on."""
         search = self._search
         if len(self.best) < search.width:
             return False

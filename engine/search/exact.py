@@ -15,7 +15,7 @@ WIDEST = 1 << 10
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What `Exact`, `SMC` and `Importance` have in common: the model whose texts they draw.
+    """The base of `Exact`, `SMC` and `Importance`: the model whose texts they draw.
 
     It is the model as `Sample` with these parameters draws from it where there is no constraint: temperature, top_k,
     top_p and min_p apply to all tokens, before any is refused. The target is that distribution over whole texts, EOS
@@ -33,17 +33,17 @@ class Target:
 
     @property
     def n(self) -> int:
-        """How many texts each prompt gets."""
+        """Number of texts for each prompt."""
         raise NotImplementedError
 
     @property
     def rows(self) -> int:
-        """How many texts the model may read at once for a prompt."""
+        """Number of texts that the model may read at once for a prompt."""
         raise NotImplementedError
 
     @property
     def is_filtered(self) -> bool:
-        """Whether some tokens are left out whatever the constraint says."""
+        """True if some tokens are left out whatever the constraint says."""
         return self.top_k is not None or self.top_p < 1 or self.min_p > 0
 
 

@@ -1,11 +1,14 @@
-"""How the next token is chosen."""
+"""Searches: the choice of the next token, and texts that several are told apart by."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
+
+from ..stopping import FinishReason
 
 UNUSABLE = -1
 
@@ -15,7 +18,7 @@ class Search(Protocol):
 
     @property
     def n(self) -> int:
-        """How many texts each prompt gets."""
+        """Number of texts for each prompt."""
         ...
 
     def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
@@ -25,3 +28,17 @@ class Search(Protocol):
         draws: one uniform random number for each row
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypothesis:
+    """A beginning of a text, or a finished one, of a search by several.
+
+    inside: how many of the tokens lie within the end of a prompt that is healed
+    """
+
+    tokens: tuple[int, ...]
+    text: bytes
+    state: int
+    inside: int = 0
+    finish: FinishReason | None = None

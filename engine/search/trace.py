@@ -1,4 +1,4 @@
-"""What a beam search did, step by step: a record of its beams, as text and as a picture."""
+"""Traces of beam searches, step by step: a record of their beams, as text and as a picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...guides.explain.expectation import visible
 from ...guides.pictures import Arrow, Picture, PictureNode
 from ...tokenizers_adapter import Vocabulary
 from ..stopping import FinishReason
-from .beam import Beam, Hypothesis
+from .beam import Beam, BeamHypothesis
 
 COLUMNS = ("step", "beam", "parent", "token", "logprob", "bank", "finished", "score")
 _LEFT = [column in ("token", "finished") for column in COLUMNS]
@@ -95,9 +95,9 @@ class Recorder:
         self._vocabulary = vocabulary
         self._steps: list[tuple[TracedBeam, ...]] = []
         self._numbers: dict[int, int] = {}  # of the beams of the last step, by their identity
-        self._finished: list[tuple[Hypothesis, int, int]] = []
+        self._finished: list[tuple[BeamHypothesis, int, int]] = []
 
-    def add(self, taken: Iterable[tuple[Hypothesis, int, Hypothesis, int | None]]) -> None:
+    def add(self, taken: Iterable[tuple[BeamHypothesis, int, BeamHypothesis, int | None]]) -> None:
         """Enter a step: of each hypothesis its parent, its last token, itself, and its bank; those that go on first."""
         step = len(self._steps)
         beams: list[TracedBeam] = []
@@ -123,7 +123,7 @@ class Recorder:
         self._steps.append(tuple(beams))
         self._numbers = numbers
 
-    def trace(self, best: Sequence[Hypothesis]) -> SearchTrace:
+    def trace(self, best: Sequence[BeamHypothesis]) -> SearchTrace:
         """The record of a search that came to these results."""
         places = {id(one): (step, number) for one, step, number in self._finished}
         return SearchTrace(tuple(self._steps), tuple(places[id(one)] for one in best))
@@ -136,14 +136,14 @@ def _name(beam: TracedBeam) -> str:
 
 
 def _cells(beam: TracedBeam) -> list[str]:
-    """What a beam's row says after the first two columns."""
+    """Cells of a beam's row after the first two columns."""
     parent, bank = ("" if value is None else str(value) for value in (beam.parent, beam.bank))
     score = "" if beam.finish_reason is None else f"{beam.score:.3f}"
     return [parent, _name(beam), f"{beam.logprob:.3f}", bank, beam.finish_reason or "", score]
 
 
 def _note(beam: TracedBeam) -> str:
-    """What stands under a node."""
+    """The note under a node."""
     parts = [f"{beam.logprob:.2f}"]
     if beam.bank is not None:
         parts.append(f"bank {beam.bank}")

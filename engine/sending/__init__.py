@@ -1,1 +1,1 @@
-"""What goes to another process goes as a description: what made it, which is made again there, once."""
+"""Sending to other processes, as a description: what made a thing, which is made again there, once."""

@@ -19,14 +19,14 @@ _LOCK = new_lock()
 
 
 class Placeholder(Enum):
-    """What is sent in place of something that is there already."""
+    """A stand-in for something that is there already."""
 
     VOCABULARY = "the model's"
 
 
 @dataclass(frozen=True)
 class UnmadeGuide:
-    """What a guide is pickled as, and not made of it yet."""
+    """The pickled form of a guide, which is not made of it yet."""
 
     make: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -77,14 +77,14 @@ class Description:
 
     @classmethod
     def of(cls, kind: type, model: Any, guide: Any, options: Mapping[str, Any]) -> Description:
-        """What to send. Raises OptionError for what cannot be."""
+        """The description to send. Raises OptionError for what cannot be sent."""
         unmade = None if guide is None else UnmadeGuide.of(guide, model.vocabulary)
         given = {name: portable(value, f"{name}= of the generator,") for name, value in options.items()}
         return cls(kind, origin_of(model), unmade, given)
 
     @cached_property
     def key(self) -> bytes | None:
-        """What tells descriptions apart; None where they cannot be compared."""
+        """A key that tells descriptions apart; None where they cannot be compared."""
         return digest_of((self.kind, self.model, self.guide, self.options))
 
     def made(self) -> Any:
@@ -117,4 +117,4 @@ def make_here(generator: Any) -> None:
 
 
 UNMADE = "_unmade"
-"""Where a generator that has arrived keeps its description until it is made."""
+"""Name under which a generator that has arrived keeps its description until it is made."""

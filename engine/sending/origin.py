@@ -30,7 +30,7 @@ class Origin:
 
     @cached_property
     def key(self) -> bytes | None:
-        """What tells origins apart; None where they cannot be compared."""
+        """A key that tells origins apart; None where they cannot be compared."""
         return digest_of((self.loader, self.arguments))
 
     def make(self) -> Any:
@@ -49,7 +49,7 @@ class Origin:
 
 
 class Copied:
-    """What is copied as Python copies objects, though it is pickled in another way."""
+    """The base of what is copied as Python copies objects, though it is pickled in another way."""
 
     def __copy__(self) -> Self:
         made = object.__new__(type(self))
@@ -67,12 +67,12 @@ class Sendable(Copied):
     """A model that is sent as its origin: what loaded it."""
 
     origin: Origin | None = None
-    """What made the model; None of one that was made of something that cannot be sent."""
+    """The model's origin; None of one that was made of something that cannot be sent."""
     _loaded: Loaded | None = None
 
     @property
     def is_changed(self) -> bool:
-        """Whether its weights are no longer those that its origin leads to."""
+        """True if its weights are no longer those that its origin leads to."""
         return self._loaded is not None and self._loaded.is_changed
 
     def made_by(self, loader: Callable[..., Any], arguments: Mapping[str, Any], *, is_shared: bool = True) -> Self:
@@ -89,7 +89,7 @@ class Sendable(Copied):
 
 
 def origin_of(model: Any) -> Any:
-    """What is sent in place of a model: its origin, or itself if it is a class of the caller's. Raises OptionError."""
+    """The sent form of a model: its origin, or itself if it is a class of the caller's. Raises OptionError."""
     if not isinstance(model, Sendable):
         return portable(model, "the model")
     if model.origin is None:

@@ -15,7 +15,7 @@ from ...errors import OptionError, TrellmError
 
 @dataclass(frozen=True)
 class ByValue:
-    """What pickle alone cannot send, as cloudpickle wrote it; it arrives as the value itself."""
+    """A value that pickle alone cannot send, as cloudpickle wrote it; it arrives as the value itself."""
 
     data: bytes
 
@@ -45,7 +45,7 @@ def portable(value: Any, what: str) -> Any:
 
 
 def _cloudpickle() -> Any:
-    """What sends functions and classes by value, if it is installed: Ray brings its own."""
+    """The module that sends functions and classes by value, if it is installed: Ray brings its own."""
     if "ray" in sys.modules:
         return import_module("ray.cloudpickle")
     return None if find_spec("cloudpickle") is None else import_module("cloudpickle")

@@ -17,14 +17,13 @@ from typing import (
     NamedTuple,
     TypeAlias,
     TypeVar,
-    cast,
     dataclass_transform,
     get_args,
     get_type_hints,
 )
 
 import numpy as np
-from numba import config, from_dtype, types
+from numba import from_dtype, types
 from numba.extending import typeof_impl
 from numpy.typing import NDArray
 
@@ -132,35 +131,6 @@ class ArraysType(types.Type):
         return fields_of(self.which)
 
 
-class ArraysHandle(int):
-    """The address of arrays, which keeps them there: what kernels that are called very often take in less time.
-
-    A kernel is called with arrays or with handles, never with both.
-    """
-
-    arrays: Arrays
-
-
-def handle_of(arrays: Arrays) -> Any:
-    """A handle of arrays, which these do not know of; the arrays themselves if no kernel takes handles."""
-    if PORTABLE or cast("Any", config).DISABLE_JIT:
-        return arrays
-    handle = ArraysHandle(arrays.address)
-    handle.arrays = arrays
-    return handle
-
-
-class ArraysHandleType(ArraysType):
-    """Numba's type of handles of an `Arrays` class."""
-
-    def __init__(self, which: type[Arrays]) -> None:
-        super().__init__(which)
-        self.name = f"handle of {which.__name__}"
-
-    def __reduce__(self) -> Any:
-        return ArraysHandleType, (self.which,)
-
-
 def _type_of(which: type[Arrays]) -> ArraysType:
     return which.numba_type()
 
@@ -184,8 +154,3 @@ else:
     from . import by_address
 
     by_address.install(ArraysType)
-    by_address.install(ArraysHandleType, is_handle=True)
-
-    @typeof_impl.register(ArraysHandle)
-    def _type_of_handle(value: ArraysHandle, context: Any) -> ArraysHandleType:
-        return ArraysHandleType(type(value.arrays))

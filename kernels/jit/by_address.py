@@ -20,10 +20,10 @@ from .insides import DATA, SHAPE
 _WORD = ir.IntType(64)
 
 
-def install(base: Any, *, is_handle: bool = False) -> None:
-    """Let Numba know how arguments of the types that are instances of `base` are read; of handles, if they are such."""
+def install(base: Any) -> None:
+    """Let Numba know how arguments of the types that are instances of `base` are read."""
     register_model(base)(models.OpaqueModel)
-    unbox(base)(_take_handle if is_handle else _take)
+    unbox(base)(_take)
     lower_getattr_generic(base)(_read)
 
     @infer_getattr
@@ -43,12 +43,6 @@ def _take(kind: Any, value: Any, c: Any) -> NativeValue:
         c.builder.store(c.pyapi.long_as_voidptr(address), found)
         c.pyapi.decref(address)
     pointer = c.builder.load(found)
-    return NativeValue(pointer, is_error=cgutils.is_null(c.builder, pointer))
-
-
-def _take_handle(kind: Any, value: Any, c: Any) -> NativeValue:
-    """The address that a handle is, which needs no name to be looked up."""
-    pointer = c.pyapi.long_as_voidptr(value)
     return NativeValue(pointer, is_error=cgutils.is_null(c.builder, pointer))
 
 

@@ -15,13 +15,6 @@ from .insides import PORTABLE
 _compiled: dict[Any, Callable[..., Any]] = {}
 
 
-def entry_of(kernel: Any, *arguments: Any) -> Callable[..., Any]:
-    """What `call` calls from the second call on, for those who call one kernel very often; the arguments do nothing."""
-    call(kernel, *arguments)
-    known = _compiled.get(kernel)
-    return kernel if known is None else known
-
-
 def call(kernel: Any, *arguments: Any) -> Any:
     """Call a kernel; from the second call on its compiled code directly, unless kernels are portable."""
     known = _compiled.get(kernel)

@@ -1,13 +1,11 @@
 """Arrays that kernels take as one argument."""
 
-import gc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from trellm.kernels.jit.addresses import array_at
-from trellm.kernels.jit.arrays import Arrays, Table, Vector, handle_of
-from trellm.kernels.jit.calling import entry_of
+from trellm.kernels.jit.arrays import Arrays, Table, Vector
 from trellm.kernels.jit.insides import PORTABLE
 from trellm.kernels.jit.wide import inner_njit, njit
 
@@ -55,23 +53,6 @@ def test_a_kernel_sees_what_python_sees() -> None:
     assert out.tolist() == [1, 7, 7.5, 11]
     read_all(replace(more, values=np.zeros(0, np.int32)), out)
     assert out[0] == 0
-
-
-@njit(cache=False)
-def sum_of(outside, more):
-    return outside.inside.factor + len(outside.values) + more
-
-
-def test_a_handle_is_as_good_as_the_arrays_and_keeps_them() -> None:
-    arrays, handle = make(), handle_of(make())
-    gc.collect()
-    assert sum_of(handle, 1) == 3
-    compiled = entry_of(sum_of, handle, 0)
-    assert compiled(handle, 2) == compiled(handle_of(arrays), 2) == 4
-    if not PORTABLE and hasattr(sum_of, "overloads"):
-        assert len(sum_of.overloads) == 1
-        with pytest.raises(TypeError):
-            compiled("there", 2)
 
 
 @pytest.mark.parametrize(

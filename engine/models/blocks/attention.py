@@ -33,7 +33,7 @@ _MANY = 1 << 22
 
 
 class Scoring(NamedTuple):
-    """How scores become weights: `scale` times the products, the soft cap if any, and sinks [query heads] if any."""
+    """Parameters of scores: `scale` times the products, the soft cap if any, and sinks [query heads] if any."""
 
     scale: float
     cap: float | None
@@ -47,7 +47,7 @@ def attend(
     new: tuple[Tensor, Tensor | None, Tensor | None],
     scoring: Scoring,
 ) -> Tensor:
-    """What the new tokens get: [tokens, query heads, size of values].
+    """Attention of the new tokens: [tokens, query heads, size of values].
 
     new: queries, keys and values [tokens, heads, size]; keys and values are in the layer's blocks already, from where
         they are read if they are not given
@@ -76,7 +76,7 @@ def attend(
 
 
 def is_undivided(step: PackedStep, heads: Heads) -> bool:
-    """Whether attention of a step is not worth several threads in any layer."""
+    """True if attention of a step is not worth several threads in any layer."""
     if thread_count() == 1:
         return True
     if sum(step.widths[chunk] * step.ends[chunk] for chunk in step.long) * heads.queries * heads.size > _MANY:
@@ -175,7 +175,7 @@ def _in_place(
 
 
 def _pieces(width: int, start: int, reach: Reach, numbers: int) -> list[int]:
-    """Where a long chunk is cut: more often than there are threads, since later tokens see more than earlier ones."""
+    """Cuts of a long chunk: more than there are threads, since later tokens see more than earlier ones."""
     threads = thread_count()
     seen = min(start + width, reach.longest or start + width)
     most = 1 if threads == 1 else min(4 * threads, width // SHORT, width * seen * numbers // _MANY)
@@ -183,7 +183,7 @@ def _pieces(width: int, start: int, reach: Reach, numbers: int) -> list[int]:
 
 
 def _parts(step: PackedStep, reach: Reach, heads: int, size: int) -> list[int]:
-    """Where the heads of keys of the short rows are cut, for each thread about as much to read."""
+    """Cuts of the heads of keys of the short rows, for each thread about as much to read."""
     threads = thread_count()
     count = len(step.short) * heads
     if threads == 1 or count == 1:
@@ -234,7 +234,7 @@ def _long(queries: Tensor, keys: Tensor, values: Tensor, start: int, reach: Reac
 
 
 def _plain(reach: Reach, scoring: Scoring, end: int) -> bool:
-    """Whether causal attention of a text up to `end` is all there is to it."""
+    """True if causal attention of a text up to `end` is all there is to it."""
     return (reach.longest is None or reach.longest >= end) and scoring.cap is None and scoring.sinks is None
 
 

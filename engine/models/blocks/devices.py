@@ -1,4 +1,4 @@
-"""What a step is on a device whose kernels read keys and values where they lie."""
+"""Rows of a step on a device whose kernels read keys and values where they lie."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DeviceRows(NamedTuple):
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Whether there are kernels for what lies on this device."""
+    """True if there are kernels for what lies on this device."""
     return device.type == "cuda" and _triton()
 
 

@@ -1,4 +1,4 @@
-"""How far back the layers of a model look, and how long its texts may be."""
+"""Reach of a model's layers, how far back they look, and how long its texts may be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....errors import OptionError
 
 @dataclass(frozen=True)
 class Reach:
-    """How far back a layer looks: `window` tokens, or to the start of the current block of `chunk` tokens."""
+    """The range that a layer looks back: `window` tokens, or to the start of the current block of `chunk` tokens."""
 
     window: int | None = None
     chunk: int | None = None
@@ -45,14 +45,14 @@ class Reach:
 
 @dataclass(frozen=True)
 class LayerMemory:
-    """What a layer keeps of a text: keys and values of what its attention sees, so many states, both, or nothing."""
+    """A layer's memory of a text: keys and values of what its attention sees, so many states, both, or nothing."""
 
     reach: Reach | None = None
     states: int = 0
 
 
 def kind_of(name: str, config: Any) -> LayerMemory:
-    """What layers of a kind keep, by its name in the configuration. Raises OptionError for a name that is not known."""
+    """Memory of layers of a kind, by its name in the configuration. Raises OptionError for a name that is not known."""
     window: int | None = getattr(config, "sliding_window", None)
     states: int = getattr(config, "number_of_conv_states", 1)
     match name:
@@ -89,7 +89,7 @@ def reaches(config: Any) -> dict[str, Reach]:
 
 
 def layer_kinds(config: Any) -> list[LayerMemory]:
-    """What each layer keeps, in order. Raises OptionError as `kind_of` does."""
+    """Memory of each layer, in order. Raises OptionError as `kind_of` does."""
     names: list[str] | None = getattr(config, "layer_types", None)
     count: int = config.num_hidden_layers
     if names is None:
@@ -106,7 +106,7 @@ def layer_reaches(config: Any) -> list[Reach]:
 
 
 def unscaled_context(config: Any) -> int | None:
-    """How many tokens a text may have without its rotary embeddings being scaled anew; None without limit.
+    """Number of tokens that a text may have without its rotary embeddings being scaled anew; None without limit.
 
     LongRoPE has two sets of frequencies, for texts up to `original_max_position_embeddings` and for longer ones, and
     dynamic NTK scaling has others for each length past `max_position_embeddings`. transformers chooses one for all

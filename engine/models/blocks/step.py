@@ -52,7 +52,7 @@ class Uploaded(NamedTuple):
 
 
 class PackedStep:
-    """What attention has to know of a step; made once for all layers.
+    """The data of a step for attention; made once for all layers.
 
     firsts, widths, starts, ends: of each chunk, its first token in the step, how many it has, where its first one lies
         in its text, and how many tokens that text then has
@@ -132,7 +132,7 @@ class PackedStep:
 
     @property
     def limits(self) -> NDArray[np.int64]:
-        """How far back each layer looks [layers, 2]: window and chunk, 0 without limit."""
+        """Reach of each layer [layers, 2]: window and chunk, 0 without limit."""
         return np.array([(reach.window or 0, reach.chunk or 0) for reach in self.reaches], np.int64)
 
     def _upload(self, slots: array[int]) -> Uploaded:
@@ -173,7 +173,7 @@ class PackedStep:
         layer.write(keys, values, self.places)
 
     def blocks_of(self, chunk: int) -> NDArray[np.int32]:
-        """Where the text of a long chunk lies."""
+        """Blocks of a long chunk's text."""
         if chunk not in self._blocks:
             # A copy: while an array looks at a table, that cannot grow.
             self._blocks[chunk] = np.array(self._chunks[chunk].table.blocks, np.int32)

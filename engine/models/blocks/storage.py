@@ -16,7 +16,7 @@ from ...memory.tables import BLOCK, FREED, BlockTable
 from .devices import has_kernels
 
 IN_PLACE = {torch.float32, torch.float64}
-"""What the kernels for CPUs read and write in place."""
+"""Types that the kernels for CPUs read and write in place."""
 
 
 class LayerBlocks:
@@ -84,7 +84,7 @@ class BlockStorage:
 
     @property
     def bytes(self) -> int:
-        """How much memory is allocated."""
+        """Bytes that are allocated."""
         return sum(layer.keys.nbytes + layer.values.nbytes for layer in self.layers)
 
     def copy(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -112,7 +112,7 @@ class NoMemory:
 
 
 class Places:
-    """Where the new tokens of a pass go.
+    """Slots of the new tokens of a pass.
 
     slots: int32 [tokens], block * BLOCK + place in the block, on any device
     """
@@ -157,7 +157,7 @@ class Gathered:
         self._rows = len(tables)
 
     def of(self, stored: Tensor) -> Tensor:
-        """What is stored of these texts: [rows, heads, end, size].
+        """Keys and values of these texts: [rows, heads, end, size].
 
         Zeros where there is none: attention multiplies what it masks by 0, and 0 times NaN is NaN.
         """
@@ -185,7 +185,7 @@ class RightAligned:
         self._within = torch.as_tensor(slots % BLOCK).to(device)
 
     def of(self, stored: Tensor) -> Tensor:
-        """What is stored of these texts: [rows, heads, end, size]; zeros where there is none, as in `Gathered`."""
+        """States of these texts: [rows, heads, end, size]; zeros where there is none, as in `Gathered`."""
         texts = stored[self._blocks, :, self._within].transpose(1, 2)
         return texts if self.absent is None else texts.masked_fill(self.absent[:, None, :, None], 0)
 

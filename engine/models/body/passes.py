@@ -1,4 +1,4 @@
-"""What transformers' models see as their cache, where attention is their own: whole texts, out of blocks."""
+"""Caches for transformers' models whose attention is their own: whole texts, out of blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decoders look at of an encoded prompt: keys and values of cross-attention, shared by all texts of the prompt."""
+"""Encoded prompts for decoders: keys and values of cross-attention, shared by all texts of the prompt."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Source:
 
     @property
     def bytes(self) -> int:
-        """How much memory it takes."""
+        """Bytes that it takes."""
         return sum(keys.nbytes + values.nbytes for keys, values in self.layers)
 
 
 @dataclass(frozen=True)
 class SourceInputs:
-    """What a forward pass needs of the sources of its rows.
+    """Sources of a forward pass's rows, as it takes them.
 
     view: keys and values of all layers
     shape_only: [rows, length, 1], stands for the encoder's states, of which only the shape is used

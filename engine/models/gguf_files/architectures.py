@@ -35,7 +35,7 @@ class Facts:
         self._asked: set[str] = set()
 
     def has(self, key: str) -> bool:
-        """Whether the file has a value."""
+        """True if the file has a value."""
         return self._prefix + key in self.file.metadata
 
     def count(self, key: str, default: int | None = None, least: int = 1) -> int:
@@ -213,7 +213,7 @@ def _phi3(facts: Facts) -> dict[str, Any]:
 
 
 def _gemma(facts: Facts, largest: int) -> dict[str, Any]:
-    """What Gemma 2 and 3 have alike. largest: layers of the one whose attention has a scale of its own"""
+    """Options that Gemma 2 and 3 have alike. largest: layers of the one whose attention has a scale of its own"""
     common = _common(facts)
     heads, hidden = common["num_attention_heads"], common["hidden_size"]
     is_largest = common["num_hidden_layers"] == largest

@@ -54,7 +54,7 @@ class GGUFTensor:
 
 @dataclass(frozen=True)
 class GGUFFile:
-    """What a file has: metadata by key, arrays of numbers as NumPy's, and tensors by name."""
+    """Contents of a file: metadata by key, arrays of numbers as NumPy's, and tensors by name."""
 
     path: Path
     metadata: Mapping[str, Any]
@@ -117,7 +117,7 @@ class GGUFFile:
 
 
 def _is_utf8(text: str) -> bool:
-    """Whether a text is without bytes that had to be escaped."""
+    """True if a text is without bytes that had to be escaped."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

@@ -252,7 +252,7 @@ def _halves(rows: int, heads: int) -> NDArray[np.int64]:
 
 
 def _is_finite(tensor: GGUFTensor) -> bool:
-    """Whether all numbers are finite; of quantized ones, all scales."""
+    """True if all numbers are finite; of quantized ones, all scales."""
     form = FORMATS.get(tensor.kind)
     if form is None:
         return bool(np.isfinite(tensor.reals()).all())

@@ -40,7 +40,7 @@ def _digits(most: int) -> str:
 
 @dataclass(frozen=True)
 class _Cut:
-    """How texts are cut before bytes are merged.
+    """The cut of texts before bytes are merged.
 
     patterns: each cuts what those before it left
     whole: whether a piece that is a token is that token, whatever merges say

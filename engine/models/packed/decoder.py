@@ -8,7 +8,6 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from ....errors import ModelError
 from ..blocks.step import PackedStep
 from ..blocks.storage import LayerBlocks
 from .architectures import NotDescribedError
@@ -28,22 +27,24 @@ class Backend(Protocol):
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """Whether it computes what is described, with norms whose weights are of this type on this device."""
+        """True if it computes what is described, with norms whose weights are of this type on this device."""
         ...
 
     def read(
-        self, ids: Tensor, positions: Tensor, slots: Tensor, layers: Sequence[LayerBlocks], attend: Attend
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        layers: Sequence[LayerBlocks],
+        attend: Attend,
+        step: PackedStep | None = None,
     ) -> Tensor:
         """States [n, hidden] after the last norm, as `DescribedDecoder.run` has them."""
         ...
 
-    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor | None:
-        """The same for a step, its attention included, in one call; None for a step that is not for that."""
-        ...
-
 
 BACKENDS: Mapping[str, type[Backend]] = {"cpu": HostKernels, "cuda": DeviceKernels}
-"""What runs decoders, by their device; those with quantized weights are run by `QuantizedKernels`."""
+"""Backends of decoders by their device; those with quantized weights are run by `QuantizedKernels`."""
 
 
 class DescribedDecoder:
@@ -95,40 +96,31 @@ class DescribedDecoder:
 
     @property
     def scale(self) -> float:
-        """What attention multiplies the products of queries and keys by."""
+        """Factor of the products of queries and keys in attention."""
         return self.description.scale
 
+    @torch.no_grad()
     def run(
-        self, ids: Tensor, positions: Tensor, slots: Tensor, layers: Sequence[LayerBlocks], attend: Attend
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        layers: Sequence[LayerBlocks],
+        attend: Attend,
+        step: PackedStep | None = None,
     ) -> Tensor:
-        """States [n, hidden] after the last norm, of packed tokens.
+        """States [n, hidden] after the last norm, of packed tokens, where `prepare` has just given a number.
 
         ids, positions: int64 [n]
         slots: int32 [n], block * BLOCK + place in the block; -1 for tokens whose keys and values are not kept
         layers: where these go; what is not allocated yet is, which a graph that is captured should not have to do
         attend: from a layer's number and its queries [n, heads, size] to what they get from the values, of the same
             shape; keys and values are in the layer's blocks by then
-        Nothing here waits for the device or depends on what is in tensors there. Raises ModelError if the body is no
-        longer what it was.
+        step: the packed step of these tokens and layers, where there is one; a backend with kernels of attention may
+            read it in one call, without `attend`
+        Nothing here waits for the device or depends on what is in tensors there.
         """
-        if self.prepare() is None:
-            raise ModelError(f"the layers of {type(self._body).__name__} were changed; wrap the model anew")
-        return self.run_prepared(ids, positions, slots, layers, attend)
-
-    @torch.no_grad()
-    def run_prepared(
-        self, ids: Tensor, positions: Tensor, slots: Tensor, layers: Sequence[LayerBlocks], attend: Attend
-    ) -> Tensor:
-        """`run`, where `prepare` has just given a number."""
-        return self.kernels.read(ids, positions, slots, layers, attend)
-
-    @torch.no_grad()
-    def run_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor | None:
-        """What `run_prepared` returns for a step, in one call; None for a step that is not for that.
-
-        Its texts' keys and values go to the blocks of the step's layers.
-        """
-        return self.kernels.read_at_once(ids, positions, slots, step)
+        return self.kernels.read(ids, positions, slots, layers, attend, step)
 
     def _arrange(self) -> None:
         """Look through the body, and lay its weights out. Raises NotDescribedError."""

@@ -1,4 +1,4 @@
-"""What a decoder computes: a description, and the weights that go with it, whatever these were read from.
+"""Decoders: a description of what one computes, and the weights that go with it, whatever these were read from.
 
 A source (source.py has that of transformers' modules) gives both; a backend (host.py, device.py) computes with them.
 """
@@ -53,7 +53,7 @@ class DecoderDescription:
 
     @property
     def scale(self) -> float:
-        """What products of queries and keys are multiplied by."""
+        """Factor of the products of queries and keys."""
         return self.heads.size**-0.5
 
     @property
@@ -125,7 +125,7 @@ class DecoderWeights(NamedTuple, Generic[Product]):
     last: Norm
 
     def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """What tokens [n] at these positions begin as [n, hidden]."""
+        """Embeddings [n, hidden] of tokens [n] at these positions."""
         words = self.embedding
         states = embedding(ids, words) if isinstance(words, Tensor) else words(ids)
         if self.positions is not None:

@@ -30,7 +30,7 @@ class DeviceKernels:
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """Whether all that is described has its operation here."""
+        """True if all that is described has its operation here."""
         return (description.norm, description.positions, description.gated, description.activation) == (
             "rms", "rotary", True, "silu",
         )  # fmt: skip
@@ -42,6 +42,7 @@ class DeviceKernels:
         slots: Tensor,
         layers: Sequence[LayerBlocks],
         attend: Callable[[int, Tensor], Tensor],
+        step: PackedStep | None = None,
     ) -> Tensor:
         """As `Backend.read` says."""
         residual, angles = self.weights.embedded(ids, positions), self.weights.angles(positions)
@@ -55,10 +56,6 @@ class DeviceKernels:
             inner = multiply_gated(residual, added, own.after.weight, self._eps, *own.up)
             added = multiply_onto(residual, inner, *own.down)
         return norm(residual, added, self.weights.last.weight, self._eps)
-
-    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor | None:
-        """There is no kernel of all layers."""
-        return None
 
     def _allocate(self, layer: LayerBlocks, product: Tensor) -> None:
         """Make room for a layer's first keys and values."""

@@ -33,7 +33,7 @@ _READ = 4
 
 
 class _Room(NamedTuple):
-    """What kernels compute in, for as many tokens as they multiply at once."""
+    """Room of kernels, for as many tokens as they multiply at once."""
 
     states: Reals
     product: Reals
@@ -96,7 +96,7 @@ class HostKernels:
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """Whether kernels for this type are as fast on one thread as torch is on those that it has."""
+        """True if kernels for this type are as fast on one thread as torch is on those that it has."""
         numbers = (3 if description.gated else 2) * description.hidden * description.inner
         has_threads = numbers > _LARGE and torch.get_num_threads() > _FEW_THREADS
         return weight.device.type == "cpu" and weight.dtype in IN_PLACE and not has_threads
@@ -108,8 +108,11 @@ class HostKernels:
         slots: Tensor,
         layers: Sequence[LayerBlocks],
         attend: Callable[[int, Tensor], Tensor],
+        step: PackedStep | None = None,
     ) -> Tensor:
         """As `Backend.read` says."""
+        if self._stack is not None and step is not None and self._is_small(step, len(ids)):
+            return self._read_at_once(ids, positions, slots, self._stack, step)
         residual = self._weights.embedded(ids, positions)
         cos, sin = (each.numpy() for each in self._weights.angles(positions))
         heads, eps, tokens = self._description.heads, self._description.norm_eps, len(residual)
@@ -126,11 +129,8 @@ class HostKernels:
         normalise_rows(inner, inner, *self._last, eps)
         return residual
 
-    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor | None:
-        """As `Backend.read_at_once` says."""
-        stack = self._stack
-        if stack is None or not self._is_small(step, len(ids)):
-            return None
+    def _read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, stack: Stack, step: PackedStep) -> Tensor:
+        """The states of a small step, by the kernel of all layers, its attention included."""
         residual = self._weights.embedded(ids, positions)
         inner, description = residual.numpy(), self._description
         heads = description.heads
@@ -162,7 +162,7 @@ class HostKernels:
 def texts_of(
     step: PackedStep, heads: Heads, like: Tensor, short: AttentionRows, long: AttentionRows, threads: int = 1
 ) -> tuple[Texts, Stored]:
-    """What attention reads in a step, and `room_near` for it; `like` is of the type of states. There is room then."""
+    """A step's texts for attention, and `room_near` for it; `like` is of the type of states. There is room then."""
     none = like.new_empty(0, heads.keys, heads.size)
     for layer in step.layers:
         layer.allocate(none, none)

@@ -66,7 +66,7 @@ class QuantizedKernels:
 
     @staticmethod
     def takes(description: DecoderDescription, weight: Tensor) -> bool:
-        """Whether norms are in float32 on a CPU; of products any that a file has are."""
+        """True if norms are in float32 on a CPU; of products any that a file has are."""
         return weight.device.type == "cpu" and weight.dtype == torch.float32
 
     def read(
@@ -76,12 +76,11 @@ class QuantizedKernels:
         slots: Tensor,
         layers: Sequence[LayerBlocks],
         attend: Callable[[int, Tensor], Tensor],
+        step: PackedStep | None = None,
     ) -> Tensor:
-        """There are no kernels without attention. Raises ModelError."""
-        raise ModelError("quantized weights are read together with attention, in steps of sequences on a CPU")
-
-    def read_at_once(self, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep) -> Tensor:
-        """As `Backend.read_at_once` says, for any step."""
+        """As `Backend.read` says. Raises ModelError without a step: there are no kernels without attention."""
+        if step is None:
+            raise ModelError("quantized weights are read together with attention, in steps of sequences on a CPU")
         description, heads = self._description, self._description.heads
         residual = self._weights.embedded(ids, positions)
         states = residual.numpy()
@@ -125,7 +124,7 @@ def _in_order(
 
 
 def _norms_of(own: LayerWeights[QuantizedProducts]) -> list[int]:
-    """Where weights and biases of the norms lie; those of heads have no biases."""
+    """Addresses of weights and biases of the norms; those of heads have no biases."""
     heads = (None, None) if own.head_norms is None else own.head_norms[:2]
     return [_address(part) for part in (*own.before, *own.after, heads[0], None, heads[1], None)]
 

@@ -75,9 +75,7 @@ class PackedRunner:
         described = self._prepared()
         if described is None:
             return self._states(ids, positions, step), step
-        slots = step.places.on(self._device)
-        states = described.run_at_once(ids, positions, slots, step)
-        return (_by_kernels(described, ids, positions, slots, step) if states is None else states), step
+        return _by_kernels(described, ids, positions, step.places.on(self._device), step), step
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
         """The states [tokens, size] of all tokens of a step that is on the device only; capturable in a CUDA graph.
@@ -92,7 +90,7 @@ class PackedRunner:
 
     @property
     def baked(self) -> tuple[Any, ...]:
-        """What graphs that were captured rely on: where weights lie, and which modules and adapters read them."""
+        """A key of what captured graphs rely on: where weights lie, and which modules and adapters read them."""
         number = None if self.described is None else self.described.prepare()
         return self._parts.baked() if number is None else (number,)
 
@@ -101,7 +99,7 @@ class PackedRunner:
         return None if self.described is None or self.described.prepare() is None else self.described
 
     def step(self, chunks: Sequence[Chunk], storage: Any) -> PackedStep:
-        """What attention has to know of chunks that are read together."""
+        """The data of chunks that are read together, for attention."""
         return PackedStep(chunks, storage, self._reaches, self._device)
 
     def over(self, step: PackedStep) -> Callable[..., Tensor]:
@@ -144,7 +142,8 @@ def _by_kernels(
     def mix(number: int, queries: Tensor) -> Tensor:
         return attend(step, step.layers[number], step.reaches[number], (queries, None, None), scoring)
 
-    return described.run_prepared(ids, positions, slots, step.layers, mix)
+    packed = step if isinstance(step, PackedStep) else None
+    return described.run(ids, positions, slots, step.layers, mix, packed)
 
 
 class _Positions:
@@ -154,7 +153,7 @@ class _Positions:
         self._shift = positions - torch.arange(len(positions), device=positions.device)
 
     def get_seq_length(self, layer: int = 0) -> Tensor:
-        """What to add to the tokens' places in the step to get those in their texts."""
+        """Shifts from the tokens' places in the step to those in their texts."""
         return self._shift
 
     def update(self, keys: Tensor, values: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:

@@ -53,12 +53,12 @@ class ModuleSource:
 
     @property
     def is_quantized(self) -> bool:
-        """Whether products have quantized weights, which all have then."""
+        """True if products have quantized weights, which all have then."""
         return isinstance(self.weights.layers[0].out, QuantizedProducts)
 
     @property
     def is_intact(self) -> bool:
-        """Whether modules and parameters are the same, and where they were. Waits for nothing on the device."""
+        """True if modules and parameters are the same, and where they were. Waits for nothing on the device."""
         return self._links.are_intact and [parameter.data_ptr() for parameter in self._parameters] == self._places
 
 

@@ -169,7 +169,7 @@ def _chosen(model: Any) -> dict[str, Any]:
 
 
 def _is_read(model: Any, path: str) -> bool:
-    """Whether the code of the module that has a layer does more with the layer's weight than to ask for its type."""
+    """True if the code of the module that has a layer does more with the layer's weight than to ask for its type."""
     owner, _, leaf = path.rpartition(".")
     holder: type[Any] = model.get_submodule(owner).__class__
     source = _source_of(holder)
@@ -196,7 +196,7 @@ def _tensors_of(model: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def _scale_of(module: Any) -> float | None:
-    """What an embedding multiplies its rows by; None for one that does more than that."""
+    """Factor of an embedding's rows; None for one that does more than multiply."""
     if type(module) is nn.Embedding:
         return 1.0 if module.max_norm is None else None
     scale = getattr(module, "embed_scale", None)

@@ -87,5 +87,5 @@ class QuantizedEmbedding(nn.Module):
 
 
 def _unusable(matrix: QuantizedMatrix) -> Tensor:
-    """What would be computed with it shows: logits of NaN are refused when a model is wrapped."""
+    """A tensor of NaN, so that a computation with it shows: such logits are refused when a model is wrapped."""
     return torch.full((1, 1), math.nan).expand(len(matrix.data), matrix.width)

@@ -42,7 +42,7 @@ _STALE = 3600.0
 
 @dataclass(frozen=True)
 class Source:
-    """What weights are made of: a folder, or a model on the Hub at a commit.
+    """The source of weights: a folder, or a model on the Hub at a commit.
 
     place: says where it is; state: what is there, which for a folder are sizes and times of its files
     """
@@ -62,7 +62,7 @@ class Source:
 
     @property
     def file(self) -> Path:
-        """Where weights made of it are saved."""
+        """The file of weights that were made of it."""
         name = str(self.place.get("folder", self.place.get("hub")))
         last = re.sub(r"[^\w.-]+", "-", re.split(r"[/\\]", name)[-1])[:60]
         digest = hashlib.sha256(json.dumps(self.place, sort_keys=True).encode()).hexdigest()[:16]

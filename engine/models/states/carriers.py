@@ -1,4 +1,4 @@
-"""How models are shown the states of the texts of a pass, and where they leave them: architectures differ in that."""
+"""Carriers, which show models the states of the texts of a pass, and find what they leave, as architectures differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .storage import States
 
 
 class StateInputs:
-    """What a model is called with in a pass; after it `found` has the states that it left."""
+    """Arguments of a model in a pass; after it `found` has the states that it left."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.arguments = arguments
@@ -137,7 +137,7 @@ class OutputCarrier:
 
 
 def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor) -> Carrier:
-    """Where a model keeps its states, by what changes when it reads `ids` [rows, width] with a cache of its own.
+    """The carrier of a model's states, by what changes when it reads `ids` [rows, width] with a cache of its own.
 
     name: of the argument that it takes them by
     """
@@ -158,7 +158,7 @@ def find_carrier(body: Any, kinds: Sequence[LayerMemory], name: str, ids: Tensor
 
 
 def _attributes(body: Any) -> Iterator[tuple[tuple[str, str], Any]]:
-    """What modules hold beside parameters and buffers that is a tensor, or may become one, by names of both."""
+    """Attributes of modules beside parameters and buffers that are tensors, or may become one, by names of both."""
     for path, module in body.named_modules():
         for name, value in _held(module):
             if value is None or isinstance(value, Tensor):
@@ -170,5 +170,5 @@ def _held(what: Any) -> list[tuple[str, Any]]:
 
 
 def _is_list(value: Any) -> bool:
-    """Whether it is a list with tensors in it."""
+    """True if it is a list with tensors in it."""
     return isinstance(value, list) and any(isinstance(each, Tensor) for each in cast("list[Any]", value))

@@ -1,4 +1,4 @@
-"""What transformers' models see as their cache, where layers keep a state: that of the texts of one pass."""
+"""Caches for transformers' models whose layers keep a state: that of the texts of one pass."""
 
 from __future__ import annotations
 

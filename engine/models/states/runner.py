@@ -145,6 +145,6 @@ class Scans:
 
 
 def _chunks(module: Any) -> int:
-    """How many tokens a module scans at once; 0 for one that does not scan as Mamba 2 does."""
+    """Number of tokens that a module scans at once; 0 for one that does not scan as Mamba 2 does."""
     size: Any = getattr(module, "chunk_size", None)
     return size if type(size) is int and isinstance(getattr(module, "A_log", None), torch.Tensor) else 0

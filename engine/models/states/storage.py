@@ -22,7 +22,7 @@ class StateStorage(BlockStorage):
 
     @property
     def state_bytes(self) -> int:
-        """How much memory the state of one text takes."""
+        """Bytes of the state of one text."""
         return sum(stored[0].nbytes for stored in self._stored.values())
 
     def rows(self, slots: Sequence[int]) -> States:
@@ -52,7 +52,7 @@ class StateStorage(BlockStorage):
             stored[targets] = stored[sources]
 
     def _room(self, key: Hashable, like: Tensor, count: int) -> Tensor:
-        """What is stored under a key, with as many slots or more; made for entries such as those of `like`."""
+        """Room under a key, with as many slots or more; made for entries such as those of `like`."""
         stored = self._stored.get(key)
         if stored is not None and len(stored) >= count:
             return stored

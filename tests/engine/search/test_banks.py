@@ -15,7 +15,7 @@ from trellm.engine.schedule.call import Call
 from trellm.engine.schedule.core import EngineCore
 from trellm.engine.schedule.scheduler import SchedulerConfig
 from trellm.engine.search import beam
-from trellm.engine.search.beam import Hypothesis
+from trellm.engine.search.beam import BeamHypothesis
 
 WORDS = ["The", " dog", " nice", " car", " is", " fast", " and", " slow", " mad", " runs", " barks"]
 END = len(WORDS)
@@ -49,7 +49,7 @@ def beams(loop: EngineCore) -> dict[str, tuple[int, float]]:
     }
 
 
-def progress_of(group: BeamGroup, beam: Hypothesis) -> int:
+def progress_of(group: BeamGroup, beam: BeamHypothesis) -> int:
     assert group.request.start.guide_cache is not None
     return group.request.start.guide_cache.progress(beam.state)
 
