@@ -50,9 +50,12 @@ def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
     if greatest >= MAX_TOKENS:
         raise VocabularyError(f"the tokenizer has a token with the id {greatest:,}; ids go up to {MAX_TOKENS - 1:,}")
     tokens: list[bytes | None] = [None] * (1 + greatest)
-    for text, token in vocabulary.items():
-        if token not in special:
-            tokens[token] = encoded(text) if token in literal else spell(text)
+    for token in literal - special:
+        tokens[token] = encoded(added[token].content)
+    other = special | literal
+    own = {text: token for text, token in vocabulary.items() if token not in other}
+    for token, data in zip(own.values(), spell([*own]), strict=True):
+        tokens[token] = data
     eos: int | None = getattr(tokenizer, "eos_token_id", None)
     return TokenTable(tokens, frozenset(special), () if eos is None else (eos,))
 

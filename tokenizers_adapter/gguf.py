@@ -42,8 +42,14 @@ def read_gguf(path: Path) -> TokenTable:
     texts = cast("list[str]", texts)
     kinds = _kinds_of(path, fields.get("tokenizer.ggml.token_type"), len(texts))
     spell: Spell = spell_byte_level() if _SPELLINGS[model] else spell_text([replace(SPACE_MARK, " ")], True)
+    own = [token for token, kind in enumerate(kinds) if kind in (TokenType.NORMAL, TokenType.BYTE)]
+    tokens: list[bytes | None] = [None] * len(texts)  # as are control tokens, the unknown one and those not used
     try:
-        tokens = [_bytes_of(text, kind, spell) for text, kind in zip(texts, kinds, strict=True)]
+        for token, data in zip(own, spell([texts[token] for token in own]), strict=True):
+            tokens[token] = data
+        for token, kind in enumerate(kinds):
+            if kind == TokenType.LITERAL:
+                tokens[token] = encoded(texts[token])
     except VocabularyError as error:
         raise VocabularyError(f"{path}: {error}") from error
     found = [fields.get(f"tokenizer.ggml.{end}_token_id") for end in ENDS]
@@ -62,10 +68,3 @@ def _kinds_of(path: Path, given: Any, count: int) -> list[Any]:
     if len(kinds) != count:
         raise VocabularyError(f"{path} has {count:,} tokens, and kinds of {len(kinds):,}; download it again")
     return kinds
-
-
-def _bytes_of(text: str, kind: int, spell: Spell) -> bytes | None:
-    """The bytes of a token; None for control tokens, the unknown one and those that are not used."""
-    if kind == TokenType.LITERAL:
-        return encoded(text)
-    return spell(text) if kind in (TokenType.NORMAL, TokenType.BYTE) else None

@@ -49,7 +49,7 @@ def read_slow(tokenizer: Any) -> TokenTable:
         spell, silent = _spelling_of_pieces(model), _pieces_without_text(model)
     for token, piece in zip(own, pieces, strict=True):
         if piece not in silent:
-            tokens[token] = piece if isinstance(piece, bytes) else spell(piece)
+            tokens[token] = piece if isinstance(piece, bytes) else spell([piece])[0]
     eos: int | None = tokenizer.eos_token_id
     return TokenTable(tokens, frozenset(special), () if eos is None else (eos,))
 
@@ -59,7 +59,7 @@ def read_pieces(model: Any) -> tuple[list[bytes | None], frozenset[int]]:
     spell, silent = _spelling_of_pieces(model), _pieces_without_text(model)
     pieces: list[str] = [model.id_to_piece(piece) for piece in range(model.get_piece_size())]
     special = frozenset(number for number, piece in enumerate(pieces) if piece in silent)
-    return [None if number in special else spell(piece) for number, piece in enumerate(pieces)], special
+    return [None if number in special else spell([piece])[0] for number, piece in enumerate(pieces)], special
 
 
 def _is_piece(tokenizer: Any, text: str) -> bool:
@@ -96,14 +96,14 @@ def _spelling_by_joining(tokenizer: Any, tokens: Sequence[str]) -> Spell:
     if set(byte_level_alphabet()).issuperset("".join(tokens)):
         ways.insert(0, spell_byte_level())
     if all(len(token) == 1 and ord(token) < 256 for token in tokens):
-        ways.insert(0, lambda token: token.encode("latin-1"))
+        ways.insert(0, lambda tokens: [token.encode("latin-1") for token in tokens])
     # U+FFFD in more than one token means that bytes were lost before we came, and nothing can bring them back
     if sum("\ufffd" in token for token in tokens) < 2:
         # at the ends of a text word marks need not be read: let neither end be inside a word
         tokens = sorted(tokens, key=lambda token: (token.startswith("##"), not token.endswith("@@")))
         text = tokenizer.convert_tokens_to_string(tokens).strip()
         for spell in ways:
-            joined = b"".join(map(spell, tokens))
+            joined = b"".join(spell(tokens))
             if text in (joined.decode(errors=errors).strip() for errors in ("replace", "ignore")):
                 return spell
     raise VocabularyError(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate, pairwise
+from typing import Any
 
 from ..errors import VocabularyError
 
 SPACE_MARK = "\u2581"
 
-Spell = Callable[[str], bytes]
+Spell = Callable[[Sequence[str]], list[bytes]]
+"""From the strings of tokens to their bytes."""
 Rewrite = Callable[[str], str]
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -43,13 +46,13 @@ def spell_byte_level(rewrites: Iterable[Rewrite] = ()) -> Spell:
     table = codecs.charmap_build(byte_level_alphabet())
     rewrites = tuple(rewrites)
 
-    def spell(token: str) -> bytes:
-        for rewrite in rewrites:
-            token = rewrite(token)
-        try:
-            return codecs.charmap_encode(token, "strict", table)[0]
+    def spell(tokens: Sequence[str]) -> list[bytes]:
+        tokens = [_rewritten(token, rewrites) for token in tokens] if rewrites else tokens
+        try:  # all in one call, in which a character is a byte
+            data = codecs.charmap_encode("".join(tokens), "strict", table)[0]
         except UnicodeEncodeError:
-            return encoded(token)
+            return [_byte_level(token, table) for token in tokens]
+        return [data[begin:end] for begin, end in pairwise(accumulate(map(len, tokens), initial=0))]
 
     return spell
 
@@ -58,14 +61,28 @@ def spell_text(rewrites: Iterable[Rewrite] = (), byte_fallback: bool = False) ->
     """Spelling of tokens that are text once rewritten; with `byte_fallback`, `<0xNN>` is the byte NN."""
     rewrites = tuple(rewrites)
 
-    def spell(token: str) -> bytes:
-        if byte_fallback and len(token) == 6 and (match := _BYTE_TOKEN.fullmatch(token)):
-            return bytes([int(match[1], 16)])
-        for rewrite in rewrites:
-            token = rewrite(token)
-        return encoded(token)
+    def spell(tokens: Sequence[str]) -> list[bytes]:
+        return [
+            bytes([int(match[1], 16)])
+            if byte_fallback and len(token) == 6 and (match := _BYTE_TOKEN.fullmatch(token))
+            else encoded(_rewritten(token, rewrites))
+            for token in tokens
+        ]
 
     return spell
+
+
+def _rewritten(token: str, rewrites: Sequence[Rewrite]) -> str:
+    for rewrite in rewrites:
+        token = rewrite(token)
+    return token
+
+
+def _byte_level(token: str, table: Any) -> bytes:
+    try:
+        return codecs.charmap_encode(token, "strict", table)[0]
+    except UnicodeEncodeError:
+        return encoded(token)
 
 
 def encoded(token: str) -> bytes:

@@ -43,7 +43,10 @@ class Vocabulary:
         Raises VocabularyError if there is no EOS id, or an id is outside `tokens`; OptionError for what are no bytes
         or no ids.
         """
-        texts = [_token_bytes(token, text) for token, text in enumerate(_listed(tokens))]
+        texts = [
+            text or None if type(text) is bytes else _token_bytes(token, text)
+            for token, text in enumerate(_listed(tokens))
+        ]
         self.size = len(texts)
         self.eos_ids = _token_ids("eos_ids", eos_ids, self.size)
         self.special_ids = frozenset(_token_ids("special_ids", special_ids, self.size)).union(self.eos_ids)

@@ -19,7 +19,7 @@ from .blocks.reach import LayerMemory, layer_kinds, unscaled_context
 from .blocks.storage import BlockStorage, NoMemory
 from .body.runner import AttentionMasks, BodyRunner
 from .generation_config import answers_bare, begin_of, eos_ids, forces_end, suppressed_of
-from .head import Head, HeadedModel, find_head, states_of
+from .head import Head, HeadedModel, QuantizedHead, described_head, find_head, states_of
 from .nearness import check_numbers, distance, is_rounding, tolerance
 from .packed.decoder import DescribedDecoder
 from .packed.runner import PackedRunner
@@ -91,7 +91,14 @@ class DecoderModel(HeadedModel, Sendable):
 
     @torch.inference_mode()
     def _probe(self) -> Runner:
-        """Run a few tokens, to learn the width of the logits and whether the head can be called apart."""
+        """Learn the width of the logits, whether the head can be called apart, and how the body is run.
+
+        A described decoder is known by what it is; of others the model's own code reads a few tokens.
+        """
+        described = self._described()
+        known = None if described is None or is_to_be_verified() else described_head(self.model, self._body)
+        if described is not None and known is not None:
+            return self._as_described(described, known)
         text = _LONGER_TEXT if self._keeps_states else _TEXT
         ids = torch.tensor([text], device=self.device)
         found: list[Any] = []
@@ -106,27 +113,35 @@ class DecoderModel(HeadedModel, Sendable):
             hook.remove()
         check_numbers(self.model, logits)
         hidden: Any = getattr(found[-1], "last_hidden_state", None) if found else None
-        self._width = logits.shape[-1]
-        self._head = None if hidden is None else find_head(self.model, hidden[0], logits)
-        self.embedding_size: int = 0 if hidden is None or self._head is None else hidden.shape[-1]
-        # On an accelerator, several small launches cost more than one over all tokens.
-        self.sparse_head_limit = (
-            self._head.sparse_head_limit if self._head is not None and self.device.type == "cpu" else 0
-        )
+        head = None if hidden is None else find_head(self.model, hidden[0], logits)
+        self._take_head(head, logits.shape[-1], 0 if hidden is None else hidden.shape[-1])
         if self._cached:
-            return self._choose(text, logits)
+            return self._choose(text, logits, None if head is None else described)
         # Where attention chooses some of all columns, padding might be among them.
         rows = "whole" if getattr(self._config, "index_topk", None) is None else "alone"
         return BodyRunner(partial(self._run, self._body), self.device, rows)
 
-    def _choose(self, text: list[int], logits: Tensor) -> Runner:
+    def _take_head(self, head: Head | QuantizedHead | None, width: int, hidden: int) -> None:
+        self._head, self._width = head, width
+        self.embedding_size: int = 0 if head is None else hidden
+        # On an accelerator, several small launches cost more than one over all tokens.
+        self.sparse_head_limit = head.sparse_head_limit if head is not None and self.device.type == "cpu" else 0
+
+    def _as_described(self, described: DescribedDecoder, head: Head | QuantizedHead) -> Runner:
+        """The runner of a model that is known by its description. Raises ModelError for weights that are no numbers."""
+        self._take_head(head, self.model.get_output_embeddings().out_features, described.description.hidden)
+        self._way = Way("packed")
+        runner = self._made(self._way, described)
+        check_numbers(self.model, head(self._measure(runner, _TEXT), None))
+        return runner
+
+    def _choose(self, text: list[int], logits: Tensor, described: DescribedDecoder | None) -> Runner:
         """The runner of the model with a cache: as its architecture is run, or else as gives the same logits.
 
         A model is known by what it is: a body that is described, or one that is of transformers' own modules, whose
         architecture and options were compared. Of any other a few tokens are read in two rows of different lengths, and
         their logits compared with those of the whole text; so they are where a known way raises an error.
         """
-        described = self._described()
         self._quick = None if described is not None else self._quick_body()
         known = Way("packed") if described is not None else way_of(self.model)
         trusted = None if is_to_be_verified() else known
@@ -136,7 +151,7 @@ class DecoderModel(HeadedModel, Sendable):
             try:
                 runner = self._made(way, described)
                 if way is trusted:
-                    self._measure(runner, text)
+                    self._measure(runner, text[:2])
                     return runner
                 if self._is_right(runner, text, logits):
                     return runner
@@ -154,8 +169,8 @@ class DecoderModel(HeadedModel, Sendable):
         return QuickBody(self._body) if known and strangeness(self._body) is None else None
 
     def _described(self) -> DescribedDecoder | None:
-        apart = self._head is not None and not self._spread and not self._keeps_states
-        return DescribedDecoder.of(self._body, self._config) if apart else None
+        suits = self._cached and not self._spread and not self._keeps_states
+        return DescribedDecoder.of(self._body, self._config) if suits else None
 
     def _ways(self) -> Iterator[Way]:
         """Ways in which a model of unknown architecture may be run, best first."""
@@ -220,20 +235,21 @@ class DecoderModel(HeadedModel, Sendable):
             )
         self._kept = getattr(torch, name)
         with torch.inference_mode():
-            self._measure(self._runner, _TEXT)
+            self._measure(self._runner, _TEXT[:2])
 
     @property
     def _takes_positions(self) -> bool:
         return "position_ids" in inspect.signature(self._body.forward).parameters
 
-    def _measure(self, runner: Runner, text: list[int]) -> None:
-        """Read the beginning of a text, to learn how much of it is kept."""
+    def _measure(self, runner: Runner, text: list[int]) -> Tensor:
+        """Read a text, to learn how much of it is kept; the state [1, size] of its last token, or logits."""
         storage, table = self._storage(1), BlockTable()
         table.blocks.append(0)
         table.slot = 0
-        runner.read([Chunk(table, text[:2])], storage)
+        states = runner.read([Chunk(table, text)], storage)
         self.block_bytes = storage.bytes
         self.state_bytes = storage.state_bytes if isinstance(storage, StateStorage) else 0
+        return states
 
     def _is_right(self, runner: Runner, text: list[int], logits: Tensor) -> bool:
         """Read the text in two rows of different lengths, and compare with its logits."""

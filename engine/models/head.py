@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from ...kernels.decoder.products import product_of, products_of_some
 from .blocks.storage import IN_PLACE
 from .nearness import distance, tolerance
+from .packed.architectures import ARCHITECTURES
 from .quantized.modules import QuantizedLinear
+from .stock import strangeness_of
 from .wrapped import is_spread
 
 _CACHED = 1 << 23
@@ -24,6 +26,7 @@ _ALONE = 1 << 26
 _ONE_DNN: Callable[..., Tensor] | None = (
     getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 )
+_LINEAR = (nn.Linear, QuantizedLinear)
 
 Finish = Callable[[Tensor], Tensor]
 
@@ -148,20 +151,26 @@ def product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out if bias is None else out.add_(bias)
 
 
+def described_head(model: Any, body: Any) -> Head | QuantizedHead | None:
+    """The head of a model whose body is described; None where its architecture has another one, or it was changed."""
+    network, linear = ARCHITECTURES[model.config.model_type].network, model.get_output_embeddings()
+    kind = f"{type(model).__module__}.{type(model).__qualname__}"
+    if kind != f"{type(body).__module__}.{network}" or type(linear) not in _LINEAR:
+        return None
+    return None if any(map(strangeness_of, (model, linear))) else _head_of(linear, _as_it_is)
+
+
 def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | QuantizedHead | None:
     """The head that turns `hidden` [n, hidden size] into the `logits` [n, V] that the whole model gave.
 
     None if the model does something unknown between them; it must then be run as a whole.
     """
     linear = model.get_output_embeddings()
-    if type(linear) not in (nn.Linear, QuantizedLinear) or linear.in_features != hidden.shape[-1]:
+    if type(linear) not in _LINEAR or linear.in_features != hidden.shape[-1]:
         return None
     added: Tensor | None = getattr(model, "final_logits_bias", None)
     bias = None if added is None else added[0].to(linear.weight)
-    heads = [
-        QuantizedHead(linear, finish) if isinstance(linear, QuantizedLinear) else Head(linear, finish, bias)
-        for finish in _finishes(model.config.get_text_config())
-    ]
+    heads = [_head_of(linear, finish, bias) for finish in _finishes(model.config.get_text_config())]
     found = [head(hidden, None) for head in heads]
     # Where logits are small a soft cap hardly shows: the nearest it is, not the first that is near.
     far = [distance(each, logits) if each.shape == logits.shape else math.inf for each in found]
@@ -169,9 +178,17 @@ def find_head(model: Any, hidden: Tensor, logits: Tensor) -> Head | QuantizedHea
     return heads[best] if far[best] <= tolerance(model, linear.weight.dtype) else None
 
 
+def _head_of(linear: Any, finish: Finish, bias: Tensor | None = None) -> Head | QuantizedHead:
+    return QuantizedHead(linear, finish) if isinstance(linear, QuantizedLinear) else Head(linear, finish, bias)
+
+
+def _as_it_is(out: Tensor) -> Tensor:
+    return out
+
+
 def _finishes(config: Any) -> Sequence[Finish]:
     """Changes that architectures make to the output of their head, by the options that name them."""
-    finishes: list[Finish] = [lambda out: out]
+    finishes: list[Finish] = [_as_it_is]
     if cap := getattr(config, "final_logit_softcapping", None) or getattr(config, "logits_soft_cap", None):
         finishes.append(lambda out: torch.tanh(out / cap) * cap)
     if scaling := getattr(config, "logits_scaling", None):

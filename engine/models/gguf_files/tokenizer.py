@@ -83,8 +83,17 @@ class GGUFTokenizer(PreTrainedTokenizerFast):
     unused_ids: tokens without a meaning, which spell nothing
     """
 
-    def __init__(self, *arguments: Any, end_ids: Sequence[int] = (), unused_ids: Sequence[int] = (), **options: Any):
+    def __init__(
+        self,
+        *arguments: Any,
+        tokenizer_object: Tokenizer | None = None,
+        end_ids: Sequence[int] = (),
+        unused_ids: Sequence[int] = (),
+        **options: Any,
+    ):
         self.end_ids, self.unused_ids = list(end_ids), list(unused_ids)
+        if tokenizer_object is not None:
+            self._tokenizer = tokenizer_object  # of which transformers would make a copy, by way of JSON
         super().__init__(*arguments, **options)
 
     @property
@@ -148,20 +157,30 @@ class _Maker:
         cut = _CUTS.get(name)
         if cut is None:
             raise self._fault(f"tokenizer.ggml.pre is {name!r:.60}; read are {', '.join(_CUTS)}")
-        merges: list[tuple[str, str]] = []
-        for number, text in enumerate(self._file.texts("tokenizer.ggml.merges")):
-            begin, _, right = text[1:].partition(" ")
-            left = text[:1] + begin
-            if left not in self._ids or right not in self._ids or left + right not in self._ids:
-                raise self._fault(f"merge {number:,}, {text!r:.60}, is not of two tokens that make a third")
-            merges.append((left, right))
-        backend = Tokenizer(models.BPE(vocab=self._ids, merges=merges, ignore_merges=cut.whole))
+        texts = self._file.texts("tokenizer.ggml.merges")
+        cuts = [text.find(" ", 1) for text in texts]
+        merges = [(text[:at], text[at + 1 :]) for text, at in zip(texts, cuts, strict=True)]
+        try:
+            model = models.BPE(vocab=self._ids, merges=merges, ignore_merges=cut.whole)
+        except Exception as error:  # the library has no other class for a merge of what are no tokens
+            raise self._no_merge(texts, merges) from error
+        if min(cuts) < 1:
+            raise self._no_merge(texts, merges)
+        backend = Tokenizer(model)
         patterns = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in cut.patterns]
         backend.pre_tokenizer = pre_tokenizers.Sequence(
             [*patterns, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
         )
         backend.decoder = decoders.ByteLevel()
         return backend, cut.begins
+
+    def _no_merge(self, texts: Sequence[str], merges: Sequence[tuple[str, str]]) -> ModelError:
+        """The fault of the first merge that is none."""
+        number = next(
+            number for number, (left, right) in enumerate(merges)
+            if texts[number] != f"{left} {right}" or not {left, right, left + right} <= self._ids.keys()
+        )  # fmt: skip
+        return self._fault(f"merge {number:,}, {texts[number]!r:.60}, is not of two tokens that make a third")
 
     def _of_sentences(self) -> Tokenizer:
         """Characters that are merged by scores, as in SentencePiece; those that no token is come apart into bytes."""

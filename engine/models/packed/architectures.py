@@ -54,9 +54,13 @@ class Spec:
 
 @dataclass(frozen=True)
 class Architecture:
-    """A decoder as transformers has it; `describe` raises NotDescribedError for a configuration."""
+    """A decoder as transformers has it; `describe` raises NotDescribedError for a configuration.
+
+    network: the class, in the body's own file, of a body with a head that is a linear layer and nothing else
+    """
 
     body: Spec
+    network: str
     describe: Callable[[Any], DecoderDescription]
 
 
@@ -105,7 +109,7 @@ def _llama(
             tied_head=bool(config.tie_word_embeddings),
         )  # fmt: skip
 
-    return Architecture(Spec((f".{name}Model",), parts=body), describe)
+    return Architecture(Spec((f".{name}Model",), parts=body), f"{name}ForCausalLM", describe)
 
 
 def _gpt2() -> Architecture:
@@ -137,7 +141,7 @@ def _gpt2() -> Architecture:
             tied_head=bool(config.tie_word_embeddings),
         )  # fmt: skip
 
-    return Architecture(Spec((".GPT2Model",), parts=body), describe)
+    return Architecture(Spec((".GPT2Model",), parts=body), "GPT2LMHeadModel", describe)
 
 
 def _everywhere(config: Any) -> frozenset[str]:

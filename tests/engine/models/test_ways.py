@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from trellm import OptionError, models
+from torch.nn.modules.module import register_module_forward_pre_hook
+from trellm import OptionError, generate, models
+from trellm.engine.memory.tables import BlockTable, Chunk
 from trellm.engine.models import ways
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.ways import WAYS, Way, way_of
@@ -41,6 +44,44 @@ def test_known_models_are_not_tried(name: str, tokenizer: Any, compared: list[Wa
     model = DecoderModel(build(name), tokenizer)
     assert (model._way, compared) == (Way(SOME[name]), [])  # type: ignore[arg-type]
     assert model.block_bytes > 0
+
+
+@pytest.fixture
+def called() -> Iterator[list[type[nn.Module]]]:
+    """The classes of modules that are called."""
+    found: list[type[nn.Module]] = []
+    handle = register_module_forward_pre_hook(lambda module, given: found.append(type(module)))
+    yield found
+    handle.remove()
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral", "qwen3", "gpt2"])
+def test_described_models_are_what_their_own_code_says(
+    name: str, tokenizer: Any, called: list[type[nn.Module]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = DecoderModel(build(name), tokenizer)
+    assert not called
+    monkeypatch.setenv(VERIFY, "1")
+    verified = DecoderModel(build(name), tokenizer)
+    assert type(verified.model) in called
+    for each in ("_way", "embedding_size", "sparse_head_limit", "block_bytes", "context"):
+        assert getattr(described, each) == getattr(verified, each)
+    one, other = (generate.text(model)("the old", max_tokens=9) for model in (described, verified))
+    assert one == other
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_a_described_body_with_another_head_is_tried(name: str, tokenizer: Any) -> None:
+    network = build(name)
+    expected = network(torch.tensor([[5, 6, 7]])).logits[0, -1]
+    network.lm_head.register_forward_hook(lambda module, given, out: -out)
+    model = DecoderModel(network, tokenizer)
+    table = BlockTable()
+    table.blocks.append(0)
+    with torch.inference_mode():
+        hidden = model.forward([Chunk(table, [5, 6, 7])], model.make_memory(1))
+        torch.testing.assert_close(model.logits(hidden, [0], None)[0], -expected, rtol=1e-4, atol=1e-4)
+    assert model.embedding_size == 0
 
 
 def test_logits_are_compared_where_that_is_asked_for(

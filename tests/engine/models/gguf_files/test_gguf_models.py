@@ -168,6 +168,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no merges": ({"words": {"merges": None}}, "no texts by the name of 'tokenizer.ggml.merges'"),
     "no tokens": ({"words": {"tokens": None}}, "no texts by the name of 'tokenizer.ggml.tokens'"),
     "another merge": ({"words": {"merges": ["t h", "q q"]}}, "merge 1, 'q q', is not of two tokens"),
+    "half a merge": ({"words": {"merges": ["t h", "th"]}}, "merge 1, 'th', is not of two tokens"),
     "another tokenizer": ({"words": {"model": "rwkv"}}, "tokenizer.ggml.model is 'rwkv'; read are 'gpt2'"),
     "another way to cut": ({"words": {"pre": "viking"}}, "tokenizer.ggml.pre is 'viking'; read are gpt-2"),
     "few types": ({"words": {"token_type": [1, 1]}}, "'tokenizer.ggml.token_type' is no array of 288 numbers"),
