@@ -104,7 +104,7 @@ def _followed(root: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Values:
-    """Spellings of the values of a tool's parameters, and of what is within them where a form writes that one by one."""
+    """Spellings of the values of a tool's parameters, and of what is in them where a form writes that one by one."""
 
     def __init__(
         self, tool: Tool, form: Parameters, spelling: Spelling, limits: Limits | None, any_order: bool
