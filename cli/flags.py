@@ -52,6 +52,7 @@ _GIVEN = {
     "dtype": "--dtype",
     "weights": "--weights",
     "kv_cache_dtype": "--kv-cache-dtype",
+    "adapters": "--lora-modules",
     "order": "--order",
     "whitespace": "--whitespace",
     "escapes": "--escapes",

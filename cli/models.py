@@ -32,6 +32,7 @@ class Loading:
     dtype: str | None = None
     weights: str | None = None
     kv_cache_dtype: str = "auto"
+    adapters: dict[str, str] | None = None
 
 
 _LOADING = (
@@ -54,7 +55,7 @@ def loading_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def command(*args: Any, **others: Any) -> Any:
-        loading = Loading(**{each.name: others.pop(each.name) for each in fields(Loading)})
+        loading = Loading(**{each.name: others.pop(each.name) for each in fields(Loading) if each.name in others})
         return function(*args, loading=loading, **others)
 
     return with_options(command, _LOADING)
@@ -69,7 +70,9 @@ def check_model(name: str | None, loading: Loading) -> None:
         raise click.UsageError("--dtype is for models that are named; the small one of the package runs in float32")
     if name is not None and name.startswith(ZIP) and (loading.device or loading.dtype):
         raise click.UsageError("--device and --dtype are for models of transformers; ziplm has neither")
-    for flag, is_given in (("--weights", loading.weights), ("--kv-cache-dtype", loading.kv_cache_dtype != "auto")):
+    kept = loading.kv_cache_dtype != "auto"
+    given = {"--weights": loading.weights, "--kv-cache-dtype": kept, "--lora-modules": loading.adapters}
+    for flag, is_given in given.items():
         if is_given and (name is None or name.startswith(ZIP)):
             raise click.UsageError(f"{flag} is for models of transformers that are named")
     if name is not None and not os.path.exists(os.path.expanduser(name)):

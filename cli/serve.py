@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,19 @@ def _is_local(host: str) -> bool:
         return False
 
 
+def _adapters(given: tuple[str, ...]) -> dict[str, str] | None:
+    """Places of adapters by their names; None for no adapters."""
+    found: dict[str, str] = {}
+    for each in given:
+        name, sign, place = each.partition("=")
+        if not (name and sign and place) or name in found:
+            raise click.UsageError(
+                f"--lora-modules {each!r}: a name and a place, as in sql=adapters/sql, each name once"
+            )
+        found[name] = place
+    return found or None
+
+
 def _replicas(context: click.Context, parameter: click.Parameter, given: str | None) -> int | tuple[int, int] | None:
     """A number, or the least and the most."""
     if given is None:
@@ -55,6 +68,10 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 )
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 20GB; by default half of what is free.")
 @loading_options
+@click.option(
+    "--lora-modules", multiple=True, metavar="NAME=PLACE", help="An adapter of LoRA, a folder or a name on the Hub, "
+    "that requests name as their model; repeat the option.",
+)  # fmt: skip
 @threads_option
 @click.option("--api-key-file", metavar="FILE", help="One of the keys in this file must come with every request.")
 @click.option(
@@ -141,6 +158,7 @@ def serve(
     name: str | None,
     memory: int | None,
     loading: Loading,
+    lora_modules: tuple[str, ...],
     api_key_file: str | None,
     hosts: tuple[str, ...],
     max_work: int | None,
@@ -172,6 +190,7 @@ def serve(
         raise click.UsageError(f"{error.name} is absent; a server needs it: pip install 'trellm[serve]'") from None
     from ..guides.limits import Limits
 
+    loading = replace(loading, adapters=_adapters(lora_modules))
     check_model(model, loading)
     given = {"work": max_work, "memory": max_constraint_memory or 256 << 20}
     settings = Settings(

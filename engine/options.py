@@ -26,7 +26,9 @@ MOST_RETRIES = 1000
 MOST_BEST = 1000
 MOST_PRIORITY = 1 << 31
 EXTRAS = ("tools", "documents")
-_OF_EMBEDDINGS = frozenset((*EXTRAS, "chat_template_kwargs", "cache_salt", "priority", "batch_size", "progress"))
+_OF_EMBEDDINGS = frozenset(
+    (*EXTRAS, "chat_template_kwargs", "cache_salt", "priority", "adapter", "batch_size", "progress")
+)
 """Options of prompts, and of how they are run: all that embeddings take."""
 
 
@@ -52,6 +54,7 @@ class TextOptions(TypedDict, total=False):
     chat_template_kwargs: Mapping[str, Any] | None
     cache_salt: str | None
     priority: int
+    adapter: str | None
 
 
 class StreamOptions(TextOptions, total=False):
@@ -114,6 +117,7 @@ class Options:
         tell by the time that it takes whether a prompt was read before.
     priority: requests with a lower number join before others, and give their memory up after them; of equal ones first
         come, first served. See docs/engine.md.
+    adapter: the name of an adapter that the model was loaded with; None for the model alone. See docs/models.md.
     batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
     retries: draw a text again, up to so many times, whose value cannot be made of it, because a validator of a type
         refuses it; for `Sample(...)`. Seeds make this repeatable too.
@@ -149,6 +153,7 @@ class Options:
     chat_template_kwargs: Any = None
     cache_salt: str | None = None
     priority: int = 0
+    adapter: str | None = None
     batch_size: int = 16
     progress: bool | None = None
     retries: int = 0
@@ -191,6 +196,8 @@ class Options:
         if self.cache_salt is not None and not text_of(self.cache_salt, "cache_salt"):
             raise OptionError("cache_salt='': a text that others do not know; leave it out to share with all")
         self._set("priority", whole(self.priority, "priority", -MOST_PRIORITY, MOST_PRIORITY))
+        if self.adapter is not None:
+            text_of(self.adapter, "adapter")
         _ = self.controls  # checks its part of the options
         self._check_search()
 

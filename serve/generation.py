@@ -97,6 +97,11 @@ class GenerationRequest:
         return len(self.prompts) * self.options.search.n
 
     @property
+    def model_name(self) -> str:
+        """The model that answers, or its adapter."""
+        return self.service.settings.name if self.options.adapter is None else self.options.adapter
+
+    @property
     def requests(self) -> Sequence[RowRequest]:
         """Those of the engine."""
         assert self.arrivals is not None
@@ -164,7 +169,7 @@ class GenerationRequest:
         search = self.options.search
         return {
             "gen_ai.operation.name": "chat" if isinstance(self.asked, ChatRequest) else "text_completion",
-            "gen_ai.request.model": self.service.settings.name,
+            "gen_ai.request.model": self.model_name,
             "gen_ai.request.choice.count": self.choices,
             "gen_ai.request.max_tokens": self.asked.budget,
             "gen_ai.request.stream": self.asked.is_streamed,
@@ -437,6 +442,7 @@ def _options(service: Service, asked: ChatRequest | CompletionRequest, constrain
     """The engine's options of a request. Raises ApiError."""
     said: dict[str, Any] = asked.options() | {"include": constraint.goals, "batch_size": MOST_ROWS}
     said |= {"diagnostics": asked.trellm.trace, "fields": asked.trellm.fields}
+    said["adapter"] = asked.model if asked.model in service.adapters else None
     if asked.allowed_token_ids is not None:
         said["logit_bias"] = _only(service, asked.allowed_token_ids, said.get("logit_bias", {}))
     if asked.ignore_eos:

@@ -54,6 +54,7 @@ def is_large(value: Any, most: int) -> bool:
 class Service:
     """Made and used on the event loop.
 
+    adapters: names of the model's adapters, which requests name in its place
     texts: how many are on their way, over all requests; is_draining: whether no more are taken
     """
 
@@ -65,6 +66,10 @@ class Service:
         is_plain = memory is None and gap is None
         self.engine = Engine.of(model) if is_plain else Engine(model, memory=memory, max_gap_ms=gap)
         self.engine.start()
+        self.adapters: tuple[str, ...] = getattr(model, "adapters", ())
+        for name in settings.names:
+            if name in self.adapters:
+                raise OptionError(f"the adapter {name!r} has a name of the model; give it another one")
         self.dispatcher = Dispatcher(self.engine, metrics)
         self.compiler = ConstraintCompiler(
             settings, metrics, lambda: self.engine.is_busy, lambda: self.dispatcher.writing
@@ -120,8 +125,9 @@ class Service:
 
     def check_model(self, name: str) -> None:
         """Raise ApiError for a model that there is not."""
-        if name not in self.settings.names:
-            said = f"the model {name[:200]!r} does not exist; the server has {self.settings.name!r}"
+        if name not in (*self.settings.names, *self.adapters):
+            there = ", ".join(map(repr, (self.settings.name, *self.adapters)))
+            said = f"the model {name[:200]!r} does not exist; the server has {there}"
             raise ApiError(said, ("model",), status=404, code="model_not_found")
 
     def check_tokens(self, ids: Sequence[int], place: Place) -> None:

@@ -68,7 +68,7 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
     suppressed: Suppressed = getattr(model, "suppressed", NOTHING)
     spelt = suppressed.of(model.vocabulary)
     forces_end: bool = getattr(model, "forces_end", False)
-    is_listed = not isinstance(options.prompt_logprobs, bool)
+    is_listed, adapter = not isinstance(options.prompt_logprobs, bool), _adapter(model, options.adapter)
     for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
         _check(model, job, options)
         start, budget = _start(model, job, options, number)
@@ -112,8 +112,20 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 prompt_best=None if options.prompt_logprobs is False else int(options.prompt_logprobs) * is_listed,
                 salt=options.cache_salt or "",
                 priority=options.priority,
+                adapter=adapter,
                 pools=job.pools,
             )
+
+
+def _adapter(model: Model, name: str | None) -> int:
+    """The number of a model's adapter, from 1 on; 0 for none. Raises OptionError."""
+    if name is None:
+        return 0
+    names: Sequence[str] = getattr(model, "adapters", ())
+    if name not in names:
+        there = f"there are {', '.join(map(repr, names))}" if names else "it was loaded without adapters="
+        raise OptionError(f"adapter={name!r}: {model!r} has no adapter of that name; {there}")
+    return names.index(name) + 1
 
 
 def _check(model: Model, job: Job, options: Options) -> None:

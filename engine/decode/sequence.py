@@ -53,6 +53,7 @@ class Request:
         each place; None for neither
     salt: what its prompt and text share their memory by: only with those that have the same one
     priority: the lower, the sooner it joins, and the later it gives its memory up
+    adapter: the number of the model's adapter that reads it, from 1 on; 0 for none
     pools: so many numbers of the prompt's final hidden state are asked for, and no text; 0 where a text is
     """
 
@@ -78,12 +79,13 @@ class Request:
     prompt_best: int | None = None
     salt: str = ""
     priority: int = 0
+    adapter: int = 0
     pools: int = 0
 
     @property
-    def root(self) -> tuple[str, tuple[int, ...]] | None:
-        """The root of its blocks, apart from equal tokens elsewhere: salt, and what is read apart; None for neither."""
-        return (self.salt, self.start.source) if self.salt or self.start.source else None
+    def root(self) -> tuple[str, int, tuple[int, ...]] | None:
+        """The root of its blocks, apart from equal tokens elsewhere: salt, adapter, and what is read apart, if any."""
+        return (self.salt, self.adapter, self.start.source) if self.salt or self.adapter or self.start.source else None
 
     @property
     def reads_first(self) -> bool:

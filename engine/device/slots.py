@@ -269,7 +269,7 @@ def is_plain(sequence: SequenceState) -> bool:
     """True if nothing is asked of a sequence but its tokens, one after the other."""
     request: Request = sequence.request
     return (
-        not (request.scores or request.diagnostics)
+        not (request.scores or request.diagnostics or request.adapter)
         and request.is_plain
         and isinstance(request.draft, bool)
         and type(request.search) in _SEARCHES

@@ -16,7 +16,8 @@ class BlockTable:
     tokens: that were read, in order
     blocks: int32 numbers of the pool's blocks, token i in block i // BLOCK; the last may have room for further tokens.
         FREED stands for a block that no layer looks at any more
-    source: what the model's encoder made of a prompt that it reads apart; None for other models
+    source: what the model reads it by besides its tokens: what its encoder made of a prompt that is read apart, or the
+        number of an adapter; None for neither
     node: the content of all full blocks, a number of the pool's; 0 before the first
     slot: where the state of all tokens lies, for models that keep one; NO_SLOT for others, and before the first token
     """

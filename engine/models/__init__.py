@@ -12,7 +12,7 @@ Bringing your own model takes a vocabulary and a function from token ids to logi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +44,7 @@ def transformers(
     quantization_config: Any = None,
     trust_remote_code: bool = False,
     adapter: Any = None,
+    adapters: Mapping[str, Any] | None = None,
     weights: str | None = None,
     kv_cache_dtype: str = "auto",
     **others: Any,
@@ -55,7 +56,7 @@ def transformers(
     A text may be as long as the model's positions go; with rotary embeddings that are scaled anew for long texts
     (LongRoPE, dynamic NTK), as long as the scaling stays the same.
 
-    All others but weights and kv_cache_dtype are of a model that is given by name:
+    All others but weights, kv_cache_dtype and adapters are of a model that is given by name:
     device, dtype: where it goes, by default the CPU, and the type of its weights, by default the one they were saved in
     device_map: instead of device, "auto" or a dict of devices by the names of modules, or "disk", for weights that
         are spread over several; needs the package accelerate
@@ -65,6 +66,8 @@ def transformers(
     trust_remote_code: whether to run Python code that comes with the model
     adapter: an adapter of PEFT for it, a folder or a name on the Hub. It is added to the weights, or runs beside them
         where they are quantized; the tokenizer stays the model's. Needs the package peft
+    adapters: adapters of LoRA by names of their own, folders or names on the Hub, beside the weights: each prompt has
+        the one that its option adapter= names, or none, all in one batch. Of decoders of attention over blocks
     weights: "q8" or "q4" quantizes linear layers, embedding and head as GGUF files have them, for kernels of ours on a
         CPU, and saves them in the user's cache, from where they are mapped the next time. Of a loaded model, too, of
         which nothing is saved. docs/models.md has more. Needs the package gguf
@@ -88,20 +91,23 @@ def transformers(
 
     options = LoadOptions(
         device=device, dtype=dtype, revision=revision, device_map=device_map, attn_implementation=attn_implementation,
-        quantization_config=quantization_config, trust_remote_code=trust_remote_code, adapter=adapter, weights=weights,
-        kv_cache_dtype=kv_cache_dtype,
+        quantization_config=quantization_config, trust_remote_code=trust_remote_code, adapter=adapter,
+        adapters=adapters, weights=weights, kv_cache_dtype=kv_cache_dtype,
     )  # fmt: skip
     if isinstance(model, str) or hasattr(model, "__fspath__"):
         asked = {"model": lasting_place(model), "tokenizer": tokenizer, "cache": cache, **options.asked}
         loaded, tokenizer = load(model, tokenizer, options)
-        return adapted(loaded, tokenizer, cache=cache, kv_cache_dtype=kv_cache_dtype).made_by(transformers, asked)
-    by_name = [name for name in options.given if name not in ("weights", "kv_cache_dtype")]
+        made = adapted(loaded, tokenizer, cache=cache, kv_cache_dtype=kv_cache_dtype, adapters=options.adapters)
+        return made.made_by(transformers, asked)
+    by_name = [name for name in options.given if name not in ("weights", "kv_cache_dtype", "adapters")]
     if by_name and hasattr(model, "config"):
         raise OptionError(
             f"{by_name[0]}= is for a model that is given by name; this one is loaded already, so load it as it "
             "is to be, or give its name"
         )
-    return adapted(model, tokenizer, cache=cache, weights=options.weights, kv_cache_dtype=kv_cache_dtype)
+    return adapted(
+        model, tokenizer, cache=cache, weights=options.weights, kv_cache_dtype=kv_cache_dtype, adapters=options.adapters
+    )
 
 
 def gguf(

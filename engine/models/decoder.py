@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from .generation_config import answers_bare, begin_of, eos_ids, forces_end, supp
 from .head import Head, HeadedModel, QuantizedHead, described_head, find_head, states_of
 from .nearness import check_numbers, distance, is_rounding, tolerance
 from .packed.decoder import DescribedDecoder
+from .packed.lora import LoraAdapters
 from .packed.runner import PackedRunner
 from .protocol import Memory, Runner
 from .quick import QuickBody
@@ -41,13 +42,22 @@ class DecoderModel(HeadedModel, Sendable):
 
     cache: False computes every step from the whole text, which works for any decoder.
     kv_cache_dtype: "float16" keeps keys and values so, for float32 on a CPU; "auto" in the type of the states
+    adapters: of LoRA, each text with its own: folders or names on the Hub by their names; afterwards the names
     state_bytes: what recurrent layers keep of a text
     embedding_size: of the final hidden states; 0 where the head is not apart, so that the body gives logits
     context: the most tokens a text may have; where rotary embeddings are scaled by how long a text is, those up to
         which the scaling stays as it is, since rows of different lengths would need different ones
     """
 
-    def __init__(self, model: Any, tokenizer: Any, *, cache: bool = True, kv_cache_dtype: str = "auto") -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        cache: bool = True,
+        kv_cache_dtype: str = "auto",
+        adapters: Mapping[str, str] | None = None,
+    ) -> None:
         if tokenizer is None:
             raise OptionError("a model object needs its tokenizer: models.transformers(model, tokenizer)")
         config = model.config.get_text_config()
@@ -69,6 +79,7 @@ class DecoderModel(HeadedModel, Sendable):
         self._layers: int = config.num_hidden_layers
         self._kinds = self._layer_kinds() if cache else []
         self._quick: QuickBody | None = None
+        self.adapters: tuple[str, ...] = tuple(adapters or ())
         self._carrier: Carrier | None = None
         self._keeps_states = any(kind.states for kind in self._kinds)
         sizes = [kind.reach.longest for kind in self._kinds if kind.reach is not None]
@@ -78,6 +89,8 @@ class DecoderModel(HeadedModel, Sendable):
         self._runner = self._probe()
         if kv_cache_dtype != "auto":
             self._keep_in(kv_cache_dtype)
+        if adapters:
+            self._take_adapters(adapters)
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, self._width, eos_ids(model, tokenizer))
         self.suppressed = suppressed_of(model, self._width)
         self.forces_end = forces_end(model, tokenizer)
@@ -165,7 +178,8 @@ class DecoderModel(HeadedModel, Sendable):
 
     def _quick_body(self) -> QuickBody | None:
         """The body with quick parts, where there are some for it."""
-        known = self._head is not None and not self._spread and QuickBody.suits(self._body)
+        # Adapters run beside the modules themselves.
+        known = self._head is not None and not (self._spread or self.adapters) and QuickBody.suits(self._body)
         return QuickBody(self._body) if known and strangeness(self._body) is None else None
 
     def _described(self) -> DescribedDecoder | None:
@@ -237,13 +251,25 @@ class DecoderModel(HeadedModel, Sendable):
         with torch.inference_mode():
             self._measure(self._runner, _TEXT[:2])
 
+    @torch.inference_mode()
+    def _take_adapters(self, adapters: Mapping[str, str]) -> None:
+        """Let texts have adapters of LoRA. Raises OptionError."""
+        if not isinstance(self._runner, PackedRunner) or self._spread:
+            raise OptionError(
+                f"adapters=: {type(self.model).__name__} is no decoder of attention over blocks on one device, which "
+                "adapters by name need; give one of them as adapter="
+            )
+        self._runner.adapters = LoraAdapters(self.model, self._body, adapters)
+        for number in range(len(adapters)):
+            self._measure(self._runner, _TEXT, number + 1)
+
     @property
     def _takes_positions(self) -> bool:
         return "position_ids" in inspect.signature(self._body.forward).parameters
 
-    def _measure(self, runner: Runner, text: list[int]) -> Tensor:
+    def _measure(self, runner: Runner, text: list[int], source: int | None = None) -> Tensor:
         """Read a text, to learn how much of it is kept; the state [1, size] of its last token, or logits."""
-        storage, table = self._storage(1), BlockTable()
+        storage, table = self._storage(1), BlockTable(source)
         table.blocks.append(0)
         table.slot = 0
         states = runner.read([Chunk(table, text)], storage)

@@ -37,6 +37,7 @@ class LoadOptions:
     quantization_config: Any = None
     trust_remote_code: Any = False
     adapter: Any = None
+    adapters: Any = None
     weights: Any = None
     kv_cache_dtype: Any = "auto"
 
@@ -57,6 +58,8 @@ class LoadOptions:
                 raise OptionError("device= and device_map= both say where the model goes; give one of them")
         if self.adapter is not None:
             object.__setattr__(self, "adapter", place_of(self.adapter, "adapter"))
+        if self.adapters is not None:
+            object.__setattr__(self, "adapters", _adapters(self.adapters))
         one_of(self.kv_cache_dtype, "kv_cache_dtype", KV_CACHE_DTYPES)
         if self.weights is not None:
             one_of(self.weights, "weights", WEIGHTS)
@@ -84,7 +87,11 @@ class LoadOptions:
     def asked(self) -> dict[str, Any]:
         """A caller's options, by name, for a process that may have another working directory."""
         given = {name: getattr(self, name) for name in self.given}
-        return given if self.adapter is None else given | {"adapter": lasting_place(self.adapter, "adapter")}
+        if self.adapter is not None:
+            given["adapter"] = lasting_place(self.adapter, "adapter")
+        if self.adapters is not None:
+            given["adapters"] = {name: lasting_place(place, "adapter") for name, place in self.adapters.items()}
+        return given
 
     @property
     def of_config(self) -> dict[str, Any]:
@@ -181,6 +188,18 @@ def lasting_place(name: Any, what: str = "model") -> str:
 def _some_text(value: Any, name: str, what: str) -> None:
     if not isinstance(value, str) or not value.strip():
         raise OptionError(f"{name}={shown(value)}: {what}, as a text")
+
+
+def _adapters(given: Any) -> dict[str, str]:
+    """Places of adapters by their names. Raises OptionError."""
+    what = f"adapters={brief(given)}: folders or names on the Hub by the names of adapters"
+    if not isinstance(given, Mapping) or not given:
+        raise OptionError(what)
+    several = cast("Mapping[Any, Any]", given)
+    for name in several:
+        if not isinstance(name, str) or not name:
+            raise OptionError(f"{what}, which are texts")
+    return {name: place_of(place, f"adapters[{name!r}]") for name, place in several.items()}
 
 
 def _check_map(places: Any) -> None:

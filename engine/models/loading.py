@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -76,7 +76,7 @@ def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]
     It stays quantized on a CPU with states in float32; for another device or type its weights are unpacked.
     """
     for name in options.given:
-        if name not in ("device", "dtype", "trust_remote_code", "kv_cache_dtype"):
+        if name not in ("device", "dtype", "trust_remote_code", "kv_cache_dtype", "adapters"):
             raise OptionError(
                 f"{name}={brief(getattr(options, name))}: a model of a GGUF file has its weights, configuration and "
                 "tokenizer from the file; leave the option out"
@@ -96,9 +96,15 @@ def load_decoder(folder: Path, *, device: Any, dtype: Any) -> DecoderModel:
 
 
 def adapted(
-    model: Any, tokenizer: Any, *, cache: bool, weights: str | None = None, kv_cache_dtype: str = "auto"
+    model: Any,
+    tokenizer: Any,
+    *,
+    cache: bool,
+    weights: str | None = None,
+    kv_cache_dtype: str = "auto",
+    adapters: Mapping[str, str] | None = None,
 ) -> DecoderModel | EncoderDecoderModel:
-    """The model in our hands. weights: how to quantize those of a model that is loaded; kv_cache_dtype: as it has that
+    """The model in our hands. weights: how to quantize those of a model that is loaded; the rest as `DecoderModel`
 
     Raises OptionError for what is no model with its tokenizer.
     """
@@ -113,10 +119,15 @@ def adapted(
             f"kv_cache_dtype={kv_cache_dtype!r}: {type(model).__name__} is an encoder-decoder model, whose keys and "
             "values stay in its own type; leave the option out"
         )
+    if is_encoder_decoder and adapters:
+        raise OptionError(
+            f"adapters=: {type(model).__name__} is an encoder-decoder model, which runs with one adapter only; give it "
+            "as adapter="
+        )
     try:
         if is_encoder_decoder:
             return EncoderDecoderModel(model, tokenizer)
-        return DecoderModel(model, tokenizer, cache=cache, kv_cache_dtype=kv_cache_dtype)
+        return DecoderModel(model, tokenizer, cache=cache, kv_cache_dtype=kv_cache_dtype, adapters=adapters)
     except TrellmError:
         raise
     except Exception as error:  # whatever architectures raise when they read a few tokens
@@ -126,7 +137,12 @@ def adapted(
 
 def loaded_gguf(path: str, tokenizer: Any, options: LoadOptions, *, cache: bool) -> DecoderModel | EncoderDecoderModel:
     """The model in a GGUF file, whatever that is called. Raises as `load_gguf` and `adapted` do."""
-    return adapted(*_of_gguf(path, tokenizer, options), cache=cache, kv_cache_dtype=options.kv_cache_dtype)
+    return adapted(
+        *_of_gguf(path, tokenizer, options),
+        cache=cache,
+        kv_cache_dtype=options.kv_cache_dtype,
+        adapters=options.adapters,
+    )
 
 
 def _adapter(place: str) -> Any:

@@ -235,7 +235,7 @@ class EngineCore:
         """Take up a call's next request."""
         number, request = call.begun, call.requests[call.begun]
         self._arrivals += 1
-        source = self._sources.get(request.root)
+        source = request.adapter or self._sources.get(request.root)
         group = SequenceGroup(
             call, number, self._arrivals, self._start(request, source, may_wait=self._may_wait(call, 1))
         )

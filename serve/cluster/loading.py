@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,11 @@ def described(
     dtype: str | None = None,
     weights: str | None = None,
     kv_cache_dtype: str = "auto",
+    adapters: Mapping[str, str] | None = None,
 ) -> Any:
     """The description that is sent for a model. Raises OptionError for values that are none, or cannot be sent."""
-    given = {"device": device, "dtype": dtype, "weights": weights, "kv_cache_dtype": kv_cache_dtype}
+    given: dict[str, Any] = {"device": device, "dtype": dtype, "weights": weights, "kv_cache_dtype": kv_cache_dtype}
+    given["adapters"] = None if adapters is None else dict(adapters)
     asked = {name for name, value in given.items() if value not in (None, "auto")}
     if model is None and asked <= {"device", "dtype"}:
         return Origin(small, {"device": device})
@@ -46,7 +48,8 @@ def described(
         return Origin(transformers, {"model": lasting_place(model), **given})
     if asked:
         raise OptionError(
-            "device=, dtype=, kv_cache_dtype= and weights= are for a model that is given by its name or folder"
+            "device=, dtype=, kv_cache_dtype=, adapters= and weights= are for a model that is given by its name or "
+            "folder"
         )
     if hasattr(model, "vocabulary"):
         return origin_of(model)

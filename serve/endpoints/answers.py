@@ -299,7 +299,7 @@ def choice_stream(
 
 def head_of(begun: GenerationRequest, kind: str) -> dict[str, Any]:
     """The fields of an answer with choices, and of its events."""
-    return {"id": begun.key, "object": kind, "created": begun.created, "model": begun.service.settings.name}
+    return {"id": begun.key, "object": kind, "created": begun.created, "model": begun.model_name}
 
 
 def extension_of(result: Generation[Any]) -> dict[str, Any]:

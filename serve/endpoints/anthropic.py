@@ -48,7 +48,7 @@ def _head(begun: GenerationRequest) -> dict[str, Any]:
         "id": f"msg_{begun.key.partition('-')[2]}",
         "type": "message",
         "role": "assistant",
-        "model": begun.service.settings.name,
+        "model": begun.model_name,
     }
 
 

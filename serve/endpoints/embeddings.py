@@ -33,7 +33,7 @@ async def embeddings(request: Request, service: Service, asked: EmbeddingRequest
         return b"".join(written({"object": "embedding", "index": index, "embedding": vector}))
 
     begun, data = await whole(request, _begin(request, text, asked.dimensions), write)
-    head = {"object": "list", "model": begun.service.settings.name}
+    head = {"object": "list", "model": begun.model_name}
     return answer_of(head, data, _usage(begun), name="data")
 
 
@@ -53,7 +53,7 @@ async def rerank(request: Request, service: Service, asked: RerankRequest) -> Re
         | ({"document": {"text": texts[index]}} if index in texts else {})
         for index in order
     ]
-    head = {"id": begun.key.replace("cmpl", "rerank"), "model": begun.service.settings.name}
+    head = {"id": begun.key.replace("cmpl", "rerank"), "model": begun.model_name}
     return answer_of(head, [b"".join(written(each)) for each in results], _usage(begun), name="results")
 
 

@@ -51,7 +51,7 @@ def _llama_text(begun: GenerationRequest, index: int, result: Generation[Any]) -
 def _llama_counts(begun: GenerationRequest, index: int) -> dict[str, Any]:
     prompt: Any = begun.prompts[index]
     return {
-        "model": begun.service.settings.name,
+        "model": begun.model_name,
         "prompt": prompt if isinstance(prompt, str) else list(prompt),
         "tokens_evaluated": begun.sizes[index],
         "tokens_cached": begun.cached_tokens,

@@ -69,7 +69,7 @@ def _said(
 ) -> dict[str, Any]:
     """An answer, or what is new of one."""
     content = message.content or ""
-    said: dict[str, Any] = {"model": begun.service.settings.name, "created_at": _written(time.time())}
+    said: dict[str, Any] = {"model": begun.model_name, "created_at": _written(time.time())}
     if name == "response":
         inner = said
         inner["response"] = content
@@ -160,7 +160,7 @@ def _loaded(service: Service, name: str, said: dict[str, Any]) -> Response:
 async def tags(request: Request) -> Response:
     """List the model under its names, as Ollama does."""
     service: Service = request.app.state.service
-    return Answer({"models": [_model(service, name) for name in service.settings.names]})
+    return Answer({"models": [_model(service, name) for name in (*service.settings.names, *service.adapters)]})
 
 
 async def running(request: Request) -> Response:

@@ -36,13 +36,15 @@ class TokenizeRequest(RequestBase, title="Tokenize"):
 
 
 async def models(request: Request) -> Response:
-    """List the model under its names."""
+    """List the model under its names, and its adapters."""
     service: Service = request.app.state.service
-    return Answer({"object": "list", "data": [_model(service, name) for name in service.settings.names]})
+    return Answer(
+        {"object": "list", "data": [_model(service, name) for name in (*service.settings.names, *service.adapters)]}
+    )
 
 
 async def model(request: Request) -> Response:
-    """Describe the model by one of its names."""
+    """Describe the model by one of its names, or an adapter."""
     service: Service = request.app.state.service
     name = request.path_params["name"]
     service.check_model(name)
@@ -51,7 +53,8 @@ async def model(request: Request) -> Response:
 
 def _model(service: Service, name: str) -> dict[str, Any]:
     said = {"id": name, "object": "model", "created": service.created, "owned_by": "trellm"}
-    return said | {"max_model_len": service.model.context}
+    parent = {"parent": service.settings.name} if name in service.adapters else {}
+    return {**said, **parent, "max_model_len": service.model.context}
 
 
 async def tokenize(request: Request, service: Service, asked: TokenizeRequest) -> Response:

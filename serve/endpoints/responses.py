@@ -192,7 +192,7 @@ def _head(begun: GenerationRequest, asked: ResponsesRequest) -> dict[str, Any]:
         "instructions": asked.instructions,
         "max_output_tokens": asked.max_output_tokens,
         "metadata": asked.metadata or {},
-        "model": begun.service.settings.name,
+        "model": begun.model_name,
         "output": [],
         "parallel_tool_calls": asked.parallel_tool_calls is not False,
         "previous_response_id": asked.previous_response_id,

@@ -21,6 +21,7 @@ from ..blocks.step import DeviceStep, PackedStep
 from ..blocks.storage import BlockStorage
 from ..wrapped import entry_device
 from .decoder import DescribedDecoder
+from .lora import LoraAdapters
 
 _NAME = "trellm_blocks"
 _HARMLESS = {"position_ids", "use_cache", "return_dict", "cache_position", "output_hidden_states", "logits_to_keep"}
@@ -37,12 +38,19 @@ class PackedRunner:
     run: takes ids and keyword arguments, and returns states [1, tokens, size]: the body's modules, whose attention goes
         through the interface of transformers, for which there is ours
     described: what runs the body in place of its modules; these do once it is changed
+    adapters: those that texts may have, whose number is then the source of their tables; the modules run beside them
     """
 
     def __init__(
-        self, body: Any, config: Any, run: Callable[..., Tensor], described: DescribedDecoder | None = None
+        self,
+        body: Any,
+        config: Any,
+        run: Callable[..., Tensor],
+        described: DescribedDecoder | None = None,
+        adapters: LoraAdapters | None = None,
     ) -> None:
         self.described = described
+        self.adapters = adapters
         self._body = body
         self._config = config
         self._run = run
@@ -56,10 +64,12 @@ class PackedRunner:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is one of the copied model, with that one's configurations and a lock of its own."""
-        return type(self), (self._body, self._config, self._run, self.described)
+        return type(self), (self._body, self._config, self._run, self.described, self.adapters)
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
         """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
+        if any(adapted := [chunk.table.source is not None for chunk in chunks]) and not all(adapted):
+            return self._read_apart(chunks, storage, ends, adapted)
         states, step = self._read_all(chunks, storage)
         if ends is None:
             return states if len(states) == len(step.last) else states[step.last]
@@ -68,10 +78,28 @@ class PackedRunner:
         return states[[place for last, count in zip(step.last, ends, strict=True)
                        for place in range(last - count + 1, last + 1)]]  # fmt: skip
 
+    def _read_apart(
+        self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None, adapted: Sequence[bool]
+    ) -> Tensor:
+        """As `read`, texts with adapters apart from those without, so that nothing changes for either."""
+        counts = [1] * len(chunks) if ends is None else ends
+        found: list[Tensor] = [torch.empty(0)] * len(chunks)
+        for kind in (False, True):
+            places = [place for place, each in enumerate(adapted) if each is kind]
+            own = None if ends is None else [ends[place] for place in places]
+            states = self.read([chunks[place] for place in places], storage, own)
+            parts: Sequence[Tensor] = torch.split(states, [counts[place] for place in places])
+            for place, part in zip(places, parts, strict=True):
+                found[place] = part
+        return torch.cat(found)
+
     def _read_all(self, chunks: Sequence[Chunk], storage: Any) -> tuple[Tensor, PackedStep]:
         """The states [tokens, size] of all tokens, behind one another as the step has them."""
         step = self.step(chunks, storage)
         ids, positions = torch.tensor([step.ids, step.positions], device=self._device)
+        if self.adapters is not None and chunks[0].table.source is not None:
+            with self._lock, self.adapters.beside(chunks):
+                return self._states(ids, positions, step), step
         described = self._prepared()
         if described is None:
             return self._states(ids, positions, step), step

@@ -1,0 +1,204 @@
+"""LoRA adapters beside the weights of a decoder, so that texts with different ones are read in one batch.
+
+A layer's output x W is followed by (x A) B of the text's adapter (Hu et al., arXiv:2106.09685). All adapters of a step
+are one product: the columns of A that are not of a token's adapter are set to 0 before B (the batching of Punica,
+arXiv:2310.18547, without kernels of its own).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from ....checks import brief
+from ....errors import OptionError
+from ...memory.tables import Chunk
+from ..quantized.modules import QuantizedLinear
+
+FILES = ("adapter_config.json", "adapter_model.safetensors")
+_KEY = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
+_REFUSED = ("modules_to_save", "trainable_token_indices", "use_dora", "lora_bias", "use_qalora", "layer_replication")
+"""Options of PEFT by which an adapter is more than products beside layers."""
+
+
+class LoraLayer(NamedTuple):
+    """A [adapters * rank, in] and B [adapters * rank, out] of one layer, scaled; 0 for adapters without it."""
+
+    a: Tensor
+    b: Tensor
+
+
+class _Tokens(NamedTuple):
+    """Adapters of a step's tokens: the rows of A and B that it needs, None for all, and [tokens, rows] of 0 and 1.
+
+    The second is None where all tokens have the only adapter.
+    """
+
+    rows: Tensor | None
+    own: Tensor | None
+
+
+class LoraAdapters:
+    """The adapters of a model. Raises OptionError for what is none of it.
+
+    body: what is run of the model; the layers of adapters are among its modules
+    places: folders or names on the Hub, by the names of adapters; a table's source is the number of one, from 1 on
+    """
+
+    def __init__(self, model: Any, body: Any, places: Mapping[str, str]) -> None:
+        self.names = tuple(places)
+        inside = set(body.modules())
+        linear = {name: module for name, module in model.named_modules() if module in inside}
+        found = [_read(name, place, linear) for name, place in places.items()]
+        self._rank = max(a.shape[0] for pairs in found for a, _ in pairs.values())
+        used = dict.fromkeys(name for pairs in found for name in pairs)
+        self._layers = [
+            (linear[name], self._stacked(linear[name], [pairs.get(name) for pairs in found])) for name in used
+        ]
+        self._tokens = _Tokens(None, None)
+
+    @property
+    def bytes(self) -> int:
+        """Size of all of them."""
+        return sum(each.nbytes for _, layer in self._layers for each in layer)
+
+    @contextmanager
+    def beside(self, chunks: Sequence[Chunk]) -> Generator[None]:
+        """A block in which the modules of the body run with the adapters of the chunks' texts, one block at a time."""
+        self._tokens = self._of(chunks)
+        hooks: list[Any] = []
+        try:
+            hooks += [module.register_forward_hook(self._hook(layer)) for module, layer in self._layers]
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _stacked(self, module: Any, pairs: Sequence[tuple[Tensor, Tensor] | None]) -> LoraLayer:
+        size_in, size_out = _sizes(module)
+        like = next(iter(module.parameters()), None)
+        kept: dict[str, Any] = {"dtype": torch.float32, "device": module.weight.device if like is None else like.device}
+        if like is not None and like.is_floating_point():
+            kept["dtype"] = like.dtype
+        a, b = torch.zeros(len(pairs), self._rank, size_in), torch.zeros(len(pairs), self._rank, size_out)
+        for number, pair in enumerate(pairs):
+            if pair is not None:
+                rank = len(pair[0])
+                a[number, :rank], b[number, :rank] = pair[0], pair[1].T
+        return LoraLayer(a.flatten(0, 1).to(**kept), b.flatten(0, 1).to(**kept))
+
+    def _of(self, chunks: Sequence[Chunk]) -> _Tokens:
+        numbers: list[int] = [chunk.table.source - 1 for chunk in chunks]
+        present, like, rank = sorted(set(numbers)), self._layers[0][1].a, self._rank
+        rows = own = None
+        if len(present) < len(self.names):
+            rows = torch.tensor([number * rank + row for number in present for row in range(rank)], device=like.device)
+        if len(present) > 1:
+            own = torch.zeros(sum(len(chunk.tokens) for chunk in chunks), len(present) * rank, dtype=like.dtype)
+            at = 0
+            for number, chunk in zip(numbers, chunks, strict=True):
+                first, end = present.index(number) * rank, at + len(chunk.tokens)
+                own[at:end, first : first + rank] = 1
+                at = end
+            own = own.to(like.device)
+        return _Tokens(rows, own)
+
+    def _hook(self, layer: LoraLayer) -> Callable[[Any, tuple[Tensor, ...], Tensor], Tensor]:
+        def add(module: Any, given: tuple[Tensor, ...], out: Tensor) -> Tensor:
+            rows, own = self._tokens
+            a, b = layer if rows is None else (layer.a[rows], layer.b[rows])
+            states = given[0].flatten(0, -2).to(a.dtype) @ a.T
+            if own is not None:
+                states *= own
+            return out + (states @ b).view_as(out).to(out.dtype)
+
+        return add
+
+
+def _sizes(module: Any) -> tuple[int, int]:
+    """Columns of a layer's input and of its output."""
+    if not isinstance(module, Conv1D):
+        return module.in_features, module.out_features
+    size_in, size_out = module.weight.shape
+    return size_in, size_out
+
+
+def _read(name: str, place: str, modules: Mapping[str, Any]) -> dict[str, tuple[Tensor, Tensor]]:
+    """A and B, scaled, of the layers of an adapter. Raises OptionError."""
+
+    def error(why: str) -> OptionError:
+        return OptionError(f"adapters={{{name!r}: {brief(place)}}}: {why}")
+
+    config_file, weights_file = _files(place, error)
+    try:
+        read: Any = json.loads(config_file.read_bytes())
+        tensors: dict[str, Tensor] = safetensors.torch.load_file(weights_file)
+    except (OSError, ValueError, SafetensorError) as cause:
+        raise error(f"it cannot be read ({cause})") from cause
+    config = cast("dict[str, Any]", read if isinstance(read, dict) else {})
+    if config.get("peft_type") != "LORA":
+        raise error("only adapters of LoRA run beside others; one of another kind can be given as adapter=")
+    strange = [option for option in _REFUSED if config.get(option)]
+    if strange or config.get("bias", "none") != "none":
+        raise error(f"its option {(strange or ['bias'])[0]} changes more than layers' products; give it as adapter=")
+    halves: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        match = _KEY.fullmatch(key)
+        if match is None:
+            raise error(f"it has {key!r}, which is no part of a linear layer's adapter; give it as adapter=")
+        halves.setdefault(match[1], {})[match[2]] = tensor.float()
+    if not halves:
+        raise error("it has no layers")
+    pairs: dict[str, tuple[Tensor, Tensor]] = {}
+    for layer, both in halves.items():
+        module = modules.get(layer)
+        if not isinstance(module, (nn.Linear, QuantizedLinear, Conv1D)) or ".experts." in layer:
+            raise error(f"the model has no linear layer {layer!r} in its body; was it trained for this model?")
+        if sorted(both) != ["A", "B"] or (both["A"].shape[1:], both["B"].shape[:1]) != _shapes(module):
+            raise error(f"the shapes of {layer!r} do not fit the model's; was it trained for this model?")
+        if len(both["A"]) != both["B"].shape[1]:
+            raise error(f"A and B of {layer!r} have different ranks")
+        if not all(bool(each.isfinite().all()) for each in both.values()):
+            raise error(f"{layer!r} has weights that are no numbers")
+        pairs[layer] = both["A"], both["B"] * _scale(config, layer, len(both["A"]))
+    return pairs
+
+
+def _shapes(module: Any) -> tuple[tuple[int], tuple[int]]:
+    size_in, size_out = _sizes(module)
+    return (size_in,), (size_out,)
+
+
+def _scale(config: Mapping[str, Any], layer: str, rank: int) -> float:
+    """The factor of a layer's product, as PEFT has it."""
+    patterns: Mapping[str, float] = config.get("alpha_pattern") or {}
+    own = [alpha for pattern, alpha in patterns.items() if re.fullmatch(rf"(.*\.)?({pattern})", layer)]
+    alpha = float(own[0] if own else config.get("lora_alpha", 8))
+    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+
+
+def _files(place: str, error: Callable[[str], OptionError]) -> list[Path]:
+    """The files of an adapter, in its folder or from the Hub."""
+    folder = Path(place)
+    if folder.is_dir():
+        for file in FILES:
+            if not (folder / file).is_file():
+                raise error(f"the folder has no {file}, and so no adapter that PEFT saved")
+        return [folder / file for file in FILES]
+    hub: Any = import_module("huggingface_hub")  # which is slow to import, and folders do without it
+    try:
+        return [Path(hub.hf_hub_download(place, file)) for file in FILES]
+    except Exception as cause:  # the library and those below it raise whatever they come upon
+        raise error(f"it is no folder, and cannot be had from the Hub ({cause})") from cause
