@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 
@@ -11,7 +10,6 @@ from ....limits import spend
 from ....syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence
 from ...algebra.cases import Number, Rational
 from ...read.dialects import is_real
-from .decimals import MOST_PADDED, MOST_WHOLE, MOST_ZEROS, SIGNIFICANT
 from .units import decimal_places
 
 MOST_POINTS = 32
@@ -132,29 +130,3 @@ def number_text(value: Rational, real: bool) -> str:
         return f"{sign}{digits[: exponent + 1]}.{digits[exponent + 1 :]}"
     fraction = f".{digits[1:]}" if len(digits) > 1 else ""
     return f"{sign}{digits[0]}{fraction}e{exponent:+03d}"
-
-
-def float_texts(value: Rational) -> Iterator[str]:
-    """The texts of a number from 0 up that are those of a float, with a few zeros behind it."""
-    places = decimal_places(value)
-    if places is None:
-        return
-    text = str(int(value * 10**places)).rjust(places + 1, "0")
-    whole, fraction = text[: len(text) - places], text[len(text) - places :]
-    padded = (fraction.ljust(count, "0") for count in range(max(places, 1), MOST_PADDED + 1))
-    texts = dict.fromkeys((*(f"{whole}.{each}" for each in (fraction, *padded)), number_text(value, True)))
-    yield from (text for text in texts if _FLOAT.fullmatch(text))
-
-
-def _float_pattern() -> str:
-    padded = f"[0-9]{{1,{MOST_PADDED}}}"
-    parts = [rf"0\.(?:{padded}|0{{0,{MOST_ZEROS}}}[1-9](?:[0-9]{{0,{SIGNIFICANT - 2}}}[1-9])?)"]
-    for whole in range(1, MOST_WHOLE + 1):
-        left = SIGNIFICANT - whole
-        parts.append(rf"[1-9][0-9]{{{whole - 1}}}\.(?:[0-9]{{1,{min(left, MOST_PADDED)}}}|[0-9]{{0,{left - 1}}}[1-9])")
-    large, small = "1[6-9]|[2-9][0-9]|[12][0-9]{2}|30[0-8]", "0[5-9]|[1-9][0-9]|[12][0-9]{2}|3[01][0-9]|32[0-4]"
-    parts.append(rf"[1-9](?:\.[0-9]{{0,{SIGNIFICANT - 2}}}[1-9])?e(?:\+(?:{large})|-(?:{small}))")
-    return "|".join(parts)
-
-
-_FLOAT = re.compile(_float_pattern())

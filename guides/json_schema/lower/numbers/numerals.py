@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .....kernels.answers import DEAD, NEVER
 from .....kernels.chart.layout import EPSILON
+from ....automata.minimise import minimise
 from ....automata.numbers import Numbers
 from ....graph.lowering import Lowering
 from ....kept import kept_growing
 from ....limits import spend
 from ....locks import new_lock
+from ....syntax import Table
 from ...algebra.cases import Number
 from .decimals import Decimals
 from .scientific import Scientific, has_exponents
@@ -67,6 +72,17 @@ class Numerals:
         with self._lock:
             both = zip(self._readers, self._numbers.states[state], strict=True)
             return min((reader.needed(at) for reader, at in both if at != DEAD), default=NEVER)
+
+    def table(self) -> Table:
+        """All states as a table, minimised; for sets that have few."""
+        rows: list[NDArray[np.int32]] = []
+        while len(rows) < len(self._numbers):
+            row = np.full(256, DEAD, np.int32)
+            for first, last, after in self.runs(len(rows)):
+                row[first : last + 1] = after
+            rows.append(row)
+        accepting = np.array([self.is_accepting(state) for state in range(len(rows))])
+        return Table(*minimise(np.stack(rows), accepting))
 
 
 @kept_growing(256, 16 << 20)

@@ -50,7 +50,6 @@ from .literals import (
     ZERO,
     ZERO_FRACTION,
     either,
-    float_texts,
     places_of_points,
     places_of_serialisers,
     plain_constants,
@@ -59,7 +58,7 @@ from .literals import (
 )
 from .numerals import NumeralNodes, numerals
 from .scientific import has_exponents
-from .unbounded import DIGIT, EXPONENT, NOT_ZERO, tailed, unbounded, unbounded_floats
+from .unbounded import DIGIT, EXPONENT, NOT_ZERO, float_texts, tailed, unbounded, unbounded_floats
 from .units import decimal_step
 
 MOST_DIGITS = 4300
