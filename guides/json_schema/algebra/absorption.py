@@ -8,13 +8,11 @@ from typing import Any, TypeVar
 
 from ...limits import spend
 from . import objects, strings
-from .cases import ANY, ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, BOOLEANS, NO_NAMES, Normal, Object, Rule
+from .cases import ANY, ANY_ARRAY, ANY_NUMBER, ANY_OBJECT, ANY_STRING, BOOLEANS, Normal, Object, Rule
 from .formula import EVERYTHING, NOTHING, Formula, json_key
 
 FEW = 4096
 """Up to how many cases those that lie within another are looked for."""
-FEW_PAIRS = 24
-"""Up to how many cases all pairs are compared, which is quicker than to tell by words what each asks for."""
 
 Case = TypeVar("Case")
 
@@ -22,51 +20,13 @@ Case = TypeVar("Case")
 def absorbed(cases: Sequence[Object]) -> list[Object]:
     """The cases without those that another covers, as far as their words show (see `objects.covers`).
 
-    A case covers those that ask for all it asks for, and perhaps more. A few are compared each with each. Of many, only
-    such cases are compared with one as ask for the rarest thing that it asks for.
+    A case covers those that ask for all it asks for, and perhaps more: only such cases are compared with one as ask for
+    the rarest thing that it asks for.
     """
-    return _told_by_pairs(cases) if len(cases) <= FEW_PAIRS else _told_by_words(cases)
-
-
-def _told_by_pairs(cases: Sequence[Object]) -> list[Object]:
-    closed = [_only_names(case) for case in cases]
-    listed = frozenset(name for names in closed if names is not None for name in names)
-    gone = [NO_NAMES if names is None else listed - names for names in closed]
-    kept: list[int] = []
-    for at, case in enumerate(cases):
-        spend(100 + 30 * len(kept) + 20 * len(case.properties))
-        if any(_asks_for_all(case, gone[at], cases[wide], gone[wide]) for wide in kept):
-            continue
-        kept = [narrow for narrow in kept if not _asks_for_all(cases[narrow], gone[narrow], case, gone[at])]
-        kept.append(at)
-    return [cases[at] for at in kept]
-
-
-def _asks_for_all(narrow: Object, gone: frozenset[str], wide: Object, wide_gone: frozenset[str]) -> bool:
-    """Tell whether a case asks for all that another one asks for; gone: the names that each forbids by closing."""
-    if not wide.required <= narrow.required or wide.min_properties > narrow.min_properties or not wide_gone <= gone:
-        return False
-    most, longest = wide.max_properties, narrow.max_properties
-    if most is not None and (longest is None or longest > most):
-        return False
-    for name, formula in wide.properties.items():
-        if formula is not EVERYTHING and name not in gone:
-            other = narrow.properties.get(name, EVERYTHING)
-            if other is not formula and other is not NOTHING and not objects.asks_for(other, formula):
-                return False
-    if any(group not in narrow.either for group in wide.either) or any(rule not in narrow.some for rule in wide.some):
-        return False
-    for rule in wide.rules:
-        if rule not in narrow.rules and not (_is_closing(rule) and any(map(_is_closing, narrow.rules))):
-            return False
-    return True
-
-
-def _told_by_words(cases: Sequence[Object]) -> list[Object]:
     asked = _asked(cases)
     often = Counter(bit for bits in asked for bit in bits)
     masks = [sum(1 << bit for bit in bits) for bits in asked]
-    kept: list[Object] = []
+    kept: list[int] = []
     by_rarest: dict[int, list[int]] = {}
     for at in sorted(range(len(cases)), key=lambda at: len(asked[at])):
         mask = masks[at]
@@ -74,9 +34,9 @@ def _told_by_words(cases: Sequence[Object]) -> list[Object]:
         spend(100 + 20 * len(alike))
         if any(wide & mask == wide for wide in alike):
             continue
-        kept.append(cases[at])
+        kept.append(at)
         by_rarest.setdefault(min(asked[at], key=often.__getitem__, default=-1), []).append(mask)
-    return kept
+    return [cases[at] for at in sorted(kept)]
 
 
 def _asked(cases: Sequence[Object]) -> list[set[int]]:
