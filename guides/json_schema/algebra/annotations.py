@@ -1,25 +1,31 @@
-"""Unevaluated members: a schema as alternatives, each with the members that it has evaluated.
+"""Unevaluated members and items: those that no subschema has evaluated must satisfy a schema of their own.
 
-Which members are evaluated depends on which branches hold. An alternative assumes that certain branches
-hold; if others hold as well, more members are evaluated and less is forbidden, so the alternatives that
-assume those, too, take such values in. Their union is exact without saying that a branch does not hold.
+A subschema that holds evaluates members under conditions: those of a branch of `anyOf` if the branch holds, those of
+`then` if the condition holds. A member that is there must satisfy `unevaluatedProperties`, or one of the branches must
+hold that evaluate it. That is a formula for each name, and for each stretch of items, where combinations of branches
+would be 2^n. Only what a name's pattern, or an item's own value, decides takes an alternative for each set of the
+branches that evaluate by it: all of these hold, and what none of them has evaluated satisfies the schema. If others
+hold as well, more is evaluated and less is asked, so that the alternatives that assume those, too, take such values in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple, Protocol
 
 from ....errors import LimitError
 from ...limits import spend
 from ..read.dialects import is_array
 from .cases import ANY, Array, Normal, Object, Rule, String
-from .formula import EVERYTHING, NOTHING, Formula, Formulas
-from .objects import lacking, requiring
+from .formula import EVERYTHING, Formula, Formulas
+from .objects import requiring
 from .strings import StringLanguage
 from .translate import ScopedSchema, references
+
+MAX_DEPTH = 100
+UNEVALUATED = ("unevaluatedProperties", "unevaluatedItems")
 
 
 class SchemaReader(Protocol):
@@ -31,8 +37,13 @@ class SchemaReader(Protocol):
         ...
 
     @property
+    def language(self) -> StringLanguage:
+        """Tells which names match a pattern."""
+        ...
+
+    @property
     def max_cases(self) -> int:
-        """How many alternatives are too many."""
+        """The number of alternatives beyond which there are too many."""
         ...
 
     def place(self, formula: Formula) -> ScopedSchema:
@@ -59,172 +70,6 @@ class Evaluated:
     every_item: bool = False
     matching: tuple[Formula, ...] = ()
 
-    def __or__(self, other: Evaluated) -> Evaluated:
-        return Evaluated(
-            self.names | other.names,
-            self.patterns | other.patterns,
-            self.every_member or other.every_member,
-            max(self.items, other.items),
-            self.every_item or other.every_item,
-            self.matching + other.matching,
-        )
-
-
-Alternative = tuple[Formula, Evaluated]
-NOTHING_EVALUATED = Evaluated()
-
-
-def own_evaluated(place: ScopedSchema) -> Evaluated:
-    """The members that keywords of a subschema evaluate themselves, those that lead to other subschemas left aside."""
-    items: Any = place.keyword("items")
-    prefix: list[Any] = items if is_array(items) else place.keyword("prefixItems", [])
-    closed = place.has("additionalItems") if is_array(items) else items is not None
-    newest = place.schema.resource.dialect.draft >= 2020
-    return Evaluated(
-        frozenset(place.keyword("properties", ())),
-        frozenset(place.keyword("patternProperties", ())),
-        place.has("additionalProperties"),
-        len(prefix),
-        closed,
-        (place.inner(place.keyword("contains")),) if newest and place.has("contains") else (),
-    )
-
-
-class Reader:
-    """Reads subschemas with what they evaluate."""
-
-    def __init__(self, reader: SchemaReader) -> None:
-        self._reader = reader
-        self._formulas = reader.formulas
-        self._depth = 0
-
-    def formula(self, place: ScopedSchema) -> Formula:
-        """The normal form of a subschema with unevaluated members."""
-        return self._formulas.any_of(formula for formula, _ in self.alternatives(place))
-
-    def alternatives(self, place: ScopedSchema) -> list[Alternative]:
-        """The ways in which a subschema can hold, and what each evaluates."""
-        found: list[Alternative] = [(EVERYTHING, NOTHING_EVALUATED)]
-        if place.schema.resource.dialect.ref_alone and place.has("$ref"):
-            parts = [self._of(formula) for formula in references(place)]
-        else:
-            parts = list(self._parts(place))
-        for part in parts:
-            found = self._both(found, part)
-        if place.has("unevaluatedProperties"):
-            found = [self._close_members(place, formula, seen) for formula, seen in found]
-        if place.has("unevaluatedItems"):
-            found = [self._close_items(place, formula, seen) for formula, seen in found]
-        return found
-
-    def _of(self, formula: Formula) -> list[Alternative]:
-        """The alternatives of a formula that is a subschema (or true or false)."""
-        if formula.kind != "schema":
-            return [(formula, NOTHING_EVALUATED)] if formula is not NOTHING else []
-        self._depth += 1
-        if self._depth > 100:
-            raise LimitError("schemas nested more than 100 deep beside unevaluated members")
-        found = self.alternatives(self._reader.place(formula))
-        self._depth -= 1
-        return self._simplified(found)
-
-    def _simplified(self, found: list[Alternative]) -> list[Alternative]:
-        """Alternatives that evaluate the same, as one."""
-        by_seen: dict[Evaluated, list[Formula]] = {}
-        for formula, seen in found:
-            by_seen.setdefault(seen, []).append(formula)
-        return [(self._formulas.any_of(formulas), seen) for seen, formulas in by_seen.items()]
-
-    def _both(self, a: list[Alternative], b: list[Alternative]) -> list[Alternative]:
-        if len(a) * len(b) > self._reader.max_cases:
-            raise LimitError(
-                f"unevaluated members depend on more than {self._reader.max_cases} combinations of "
-                "branches; the option max_cases raises the limit"
-            )
-        spend(1000 * len(a) * len(b))
-        both = self._formulas.all_of
-        return self._simplified([(both((f, g)), seen | more) for f, seen in a for g, more in b])
-
-    def _parts(self, place: ScopedSchema) -> Iterator[list[Alternative]]:
-        kept = ("$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas")
-        yield [(self._without(place, kept), own_evaluated(place))]
-        for formula in references(place):
-            yield self._of(formula)
-        for schema in place.keyword("allOf", ()):
-            yield self._of(place.inner(schema))
-        if place.has("anyOf"):
-            yield self._any([place.inner(schema) for schema in place.keyword("anyOf")])
-        if place.has("oneOf"):
-            yield self._one([place.inner(schema) for schema in place.keyword("oneOf")])
-        if place.has("if"):
-            yield self._conditional(place)
-        for name, schema in place.keyword("dependentSchemas", {}).items():
-            without = self._formulas.plain(replace(ANY, objects=(lacking(name),)))
-            having = self._formulas.plain(Normal(objects=(requiring((name,)),)))
-            held = self._both([(having, NOTHING_EVALUATED)], self._of(place.inner(schema)))
-            yield [(without, NOTHING_EVALUATED), *held]
-
-    def _without(self, place: ScopedSchema, keywords: tuple[str, ...]) -> Formula:
-        """The bounds of a subschema with some keywords, and the unevaluated ones, left out."""
-        gone = {*keywords, "unevaluatedItems", "unevaluatedProperties"}
-        schema = place.schema
-        value = {key: content for key, content in schema.value.items() if key not in gone}
-        bare = type(schema)(value, schema.resource, schema.parent, schema.keys)
-        return self._formulas.all_of(self._reader.parts(place._replace(schema=bare)))
-
-    def _any(self, branches: list[Formula]) -> list[Alternative]:
-        read = [self._of(branch) for branch in branches]
-        silent = [formula for found in read for formula, seen in found if seen == NOTHING_EVALUATED]
-        telling = [pairs for found in read if (pairs := [pair for pair in found if pair[1] != NOTHING_EVALUATED])]
-        if 2 ** len(telling) > self._reader.max_cases:
-            raise LimitError(
-                f"unevaluated members depend on {len(telling)} branches; the option max_cases raises the limit"
-            )
-        result: list[Alternative] = [(self._formulas.any_of(silent), NOTHING_EVALUATED)] if silent else []
-        for count in range(1, len(telling) + 1):
-            for chosen in combinations(telling, count):
-                found: list[Alternative] = [(EVERYTHING, NOTHING_EVALUATED)]
-                for part in chosen:
-                    found = self._both(found, part)
-                result.extend(found)
-        return self._simplified(result)
-
-    def _one(self, branches: list[Formula]) -> list[Alternative]:
-        result: list[Alternative] = []
-        for index, branch in enumerate(branches):
-            others = self._formulas.any_of(branches[:index] + branches[index + 1 :])
-            alone = [(self._formulas.negation(others), NOTHING_EVALUATED)]
-            result.extend(self._both(self._of(branch), alone))
-        return self._simplified(result)
-
-    def _conditional(self, place: ScopedSchema) -> list[Alternative]:
-        condition = place.inner(place.keyword("if"))
-        then = self._both(self._of(condition), self._of(place.inner(place.keyword("then", True))))
-        otherwise = [(self._formulas.negation(condition), NOTHING_EVALUATED)]
-        return then + self._both(otherwise, self._of(place.inner(place.keyword("else", True))))
-
-    def _close_members(self, place: ScopedSchema, formula: Formula, seen: Evaluated) -> Alternative:
-        inner = place.inner(place.keyword("unevaluatedProperties"))
-        if not seen.every_member and inner is not EVERYTHING:
-            others = Rule(String(not_patterns=seen.patterns, excluded=seen.names), inner)
-            closed = self._formulas.plain(replace(ANY, objects=(Object(rules=(others,)),)))
-            formula = self._formulas.all_of((formula, closed))
-        return formula, replace(seen, every_member=True)
-
-    def _close_items(self, place: ScopedSchema, formula: Formula, seen: Evaluated) -> Alternative:
-        inner = place.inner(place.keyword("unevaluatedItems"))
-        rest = self._formulas.any_of((inner, *seen.matching))
-        if not seen.every_item and rest is not EVERYTHING:
-            case = Array((EVERYTHING,) * seen.items, rest)
-            closed = self._formulas.plain(replace(ANY, arrays=(case,)))
-            formula = self._formulas.all_of((formula, closed))
-        return formula, replace(seen, every_item=True)
-
-
-MAX_PATTERNS = 4
-"""Up to how many patterns are told apart, which makes a formula for each set of them."""
-MAX_DEPTH = 100
-
 
 class Evaluation(NamedTuple):
     """The members evaluated where a formula holds."""
@@ -233,45 +78,74 @@ class Evaluation(NamedTuple):
     seen: Evaluated
 
 
-def formula_of(place: ScopedSchema, reader: SchemaReader, language: StringLanguage) -> Formula | None:
-    """The formula of a subschema with `unevaluatedProperties`; None where that has to be told by combinations.
-
-    A subschema that holds evaluates members under conditions: those of a branch of `anyOf` if the branch holds, those
-    of `then` if the condition holds. A member that is there must satisfy `unevaluatedProperties`, or one of the
-    branches must hold that evaluate it. That is a formula for each name, where the combinations would be 2^n.
-    """
-    schema, formulas = place.schema, reader.formulas
-    inner = place.inner(place.keyword("unevaluatedProperties"))
-    bare = {key: content for key, content in schema.value.items() if key != "unevaluatedProperties"}
+def formula_of(place: ScopedSchema, reader: SchemaReader) -> Formula:
+    """The formula of a subschema with unevaluated members or items. Raises LimitError for too many branches."""
+    schema = place.schema
+    bare = {key: content for key, content in schema.value.items() if key not in UNEVALUATED}
     kept = place._replace(schema=type(schema)(bare, schema.resource, schema.parent, schema.keys))
     found = list(_evaluations(kept, reader, EVERYTHING, 0))
-    names = frozenset(name for _, seen in found for name in seen.names)
-    patterns = sorted({pattern for _, seen in found for pattern in seen.patterns})
-    if len(patterns) > MAX_PATTERNS:
-        return None
     parts = reader.parts(kept)
+    if place.has("unevaluatedProperties"):
+        parts += _members(place, reader, found)
+    if place.has("unevaluatedItems"):
+        parts.append(_items(place, reader, found))
+    return reader.formulas.all_of(parts)
+
+
+def _members(place: ScopedSchema, reader: SchemaReader, found: list[Evaluation]) -> Iterator[Formula]:
+    """The demands on the members of each name, and on those of other names."""
+    inner = place.inner(place.keyword("unevaluatedProperties"))
+    names = frozenset(name for _, seen in found for name in seen.names)
     for name in sorted(names):
         spend(100 * len(found))
-        matched = [pattern for pattern in patterns if language.contains(String(patterns=frozenset((pattern,))), name)]
-        told = [one for one, seen in found if name in seen.names or _reaches(seen, matched)]
-        parts.append(_either(place, Object({name: inner}), told))
-    for count in range(len(patterns) + 1):
-        for matched in combinations(patterns, count):
-            others = frozenset(patterns).difference(matched)
-            free = String(patterns=frozenset(matched), not_patterns=others, excluded=names)
-            told = [one for one, seen in found if _reaches(seen, matched)]
-            parts.append(_either(place, Object(rules=(Rule(free, inner),)), told))
-    return formulas.all_of(parts)
+        told = [one for one, seen in found if seen.every_member or name in seen.names or _matches(seen, name, reader)]
+        yield _either(place, Normal(objects=(Object({name: inner}),)), told)
+    every = [one for one, seen in found if seen.every_member]
+    ways: list[Formula] = []
+    for holding, seen in _sets([one for one in found if one.seen.patterns], reader):
+        patterns = frozenset(pattern for each in seen for pattern in each.patterns)
+        rule = Rule(String(not_patterns=patterns, excluded=names), inner)
+        closed = _either(place, Normal(objects=(Object(rules=(rule,)),)), every)
+        ways.append(reader.formulas.all_of((*holding, closed)))
+    yield reader.formulas.any_of(ways)
 
 
-def _reaches(seen: Evaluated, matched: list[str] | tuple[str, ...]) -> bool:
-    """Tell whether a member that has no name of its own is evaluated, by the patterns that its name matches."""
-    return seen.every_member or not seen.patterns.isdisjoint(matched)
+def _matches(seen: Evaluated, name: str, reader: SchemaReader) -> bool:
+    """Tell whether a name is evaluated by one of the patterns."""
+    return any(reader.language.contains(String(patterns=frozenset((pattern,))), name) for pattern in seen.patterns)
 
 
-def _either(place: ScopedSchema, case: Object, told: list[Formula]) -> Formula:
-    """The objects of a case, those in which something else evaluates its members, and what is no object."""
-    return place.formulas.any_of((place.formulas.plain(replace(ANY, objects=(case,))), *told))
+def _items(place: ScopedSchema, reader: SchemaReader, found: list[Evaluation]) -> Formula:
+    """The demand on all items, stretch by stretch of those that the same subschemas evaluate by their number."""
+    inner = place.inner(place.keyword("unevaluatedItems"))
+    bounds = sorted({0, *(seen.items for _, seen in found)})
+    ways: list[Formula] = []
+    for holding, seen in _sets([one for one in found if one.seen.matching], reader):
+        item = reader.formulas.any_of((inner, *(formula for each in seen for formula in each.matching)))
+        cases = [Array((EVERYTHING,) * first + (item,) * (end - first)) for first, end in pairwise(bounds)]
+        parts = list(holding)
+        for first, case in zip(bounds, [*cases, Array((EVERYTHING,) * bounds[-1], item)], strict=True):
+            told = [one for one, each in found if each.every_item or each.items > first]
+            parts.append(_either(place, Normal(arrays=(case,)), told))
+        ways.append(reader.formulas.all_of(parts))
+    return reader.formulas.any_of(ways)
+
+
+def _sets(found: Sequence[Evaluation], reader: SchemaReader) -> Iterator[tuple[list[Formula], list[Evaluated]]]:
+    """The sets of some evaluations, with all that hold anyway: their conditions, and what they evaluate."""
+    always = [one.seen for one in found if one.condition is EVERYTHING]
+    rest = [one for one in found if one.condition is not EVERYTHING]
+    if 2 ** len(rest) > reader.max_cases:
+        raise LimitError(f"unevaluated members depend on {len(rest)} branches; the option max_cases raises the limit")
+    for count in range(len(rest) + 1):
+        for some in combinations(rest, count):
+            yield [one.condition for one in some], [*always, *(one.seen for one in some)]
+
+
+def _either(place: ScopedSchema, case: Normal, told: list[Formula]) -> Formula:
+    """The values of a case, those in which something else evaluates its members, and those of another type."""
+    others = replace(ANY, objects=case.objects) if case.objects else replace(ANY, arrays=case.arrays)
+    return place.formulas.any_of((place.formulas.plain(others), *told))
 
 
 def _evaluations(place: ScopedSchema, reader: SchemaReader, condition: Formula, depth: int) -> Iterator[Evaluation]:
@@ -280,11 +154,9 @@ def _evaluations(place: ScopedSchema, reader: SchemaReader, condition: Formula, 
         raise LimitError(f"schemas nested more than {MAX_DEPTH} deep beside unevaluated members")
     spend(500)
     both, refuse = reader.formulas.all_of, reader.formulas.negation
-    if place.schema.resource.dialect.ref_alone and place.has("$ref"):
-        inner = [(formula, condition) for formula in references(place)]
-    else:
+    inner = [(formula, condition) for formula in references(place)]
+    if not (place.schema.resource.dialect.ref_alone and place.has("$ref")):
         yield Evaluation(condition, _own(place))
-        inner = [(formula, condition) for formula in references(place)]
         inner += [(place.inner(schema), condition) for schema in place.keyword("allOf", ())]
         for keyword in ("anyOf", "oneOf"):
             branches = [place.inner(schema) for schema in place.keyword(keyword, ())]
@@ -303,6 +175,16 @@ def _evaluations(place: ScopedSchema, reader: SchemaReader, condition: Formula, 
 
 
 def _own(place: ScopedSchema) -> Evaluated:
-    """The members that the keywords of a subschema evaluate themselves."""
-    seen = own_evaluated(place)
-    return replace(seen, every_member=True) if place.has("unevaluatedProperties") else seen
+    """The members that keywords of a subschema evaluate themselves, those that lead to other subschemas left aside."""
+    items: Any = place.keyword("items")
+    prefix: list[Any] = items if is_array(items) else place.keyword("prefixItems", [])
+    closed = place.has("additionalItems") if is_array(items) else items is not None
+    newest = place.schema.resource.dialect.draft >= 2020
+    return Evaluated(
+        frozenset(place.keyword("properties", ())),
+        frozenset(place.keyword("patternProperties", ())),
+        place.has("additionalProperties") or place.has("unevaluatedProperties"),
+        len(prefix),
+        closed or place.has("unevaluatedItems"),
+        (place.inner(place.keyword("contains")),) if newest and place.has("contains") else (),
+    )

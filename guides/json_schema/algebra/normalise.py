@@ -238,9 +238,7 @@ class Normaliser:
         if place.schema.resource.dialect.ref_alone and place.has("$ref"):
             return self.formulas.all_of(translate.references(place))
         if place.has("unevaluatedItems") or place.has("unevaluatedProperties"):
-            listed = place.has("unevaluatedItems")
-            found = None if listed else annotations.formula_of(place, self, self.language)
-            return annotations.Reader(self).formula(place) if found is None else found
+            return annotations.formula_of(place, self)
         return self.formulas.all_of(self.parts(place))
 
     def parts(self, place: translate.ScopedSchema) -> list[Formula]:

@@ -29,6 +29,11 @@ for _ in range(20_000):
 MADE: dict[str, tuple[Any, dict[str, Any], str]] = {
     "alternatives": ({"type": "array", "items": PRODUCT, "minItems": 1}, FEW_CASES, "/items"),
     "branches": ({"unevaluatedItems": False, "anyOf": BRANCHES}, FEW_CASES, ""),
+    "branches with patterns": (
+        {"unevaluatedProperties": False, "anyOf": [{"patternProperties": {f"^{letter}": True}} for letter in "abcde"]},
+        FEW_CASES,
+        "",
+    ),
     "pairs of branches": (
         {"unevaluatedItems": False, "allOf": [{"oneOf": BRANCHES[:3]}, {"oneOf": BRANCHES[2:]}]},
         FEW_CASES,
