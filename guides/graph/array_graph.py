@@ -132,7 +132,7 @@ class ArrayGraph:
 
     @property
     def held_bytes(self) -> int:
-        """How much memory the records in use take."""
+        """The memory that the records in use take."""
         numbers = 8 * self._nodes.count + 3 * (self._edges.count + self._links.count)
         return 4 * (numbers + 2 * self._counters.count + 4 * self._guards.count)
 
@@ -187,21 +187,21 @@ class ArrayGraph:
         self._copies.append((byte_fragment, first, target, self.rule, self.counter))
         return first
 
-    def insert(self, fragment: Fragment, given: Sequence[int] = (), start: int | None = None) -> int:
-        """Copy a fragment: what its numbers are higher by in the graph, which is where a new start node is.
+    def insert(self, fragment: Fragment, given: Sequence[int] = ()) -> int:
+        """Copy a fragment: what its numbers are higher by in the graph, which is where its start node is.
 
-        given: what its holes stand for; start: a node that was reserved, in place of its node 0
+        given: what its holes stand for
         """
         self._flush()
-        piece, size = fragment.piece, len(fragment.piece.nodes)
-        shift = self._nodes.reserve(size) if start is None else self._nodes.reserve(size - 1) - 1
+        piece = fragment.piece
+        shift = self._nodes.reserve(len(piece.nodes))
         edge, link = self._edges.reserve(len(piece.edges)), self._links.reserve(len(piece.links))
         counters = self._counters.extend(fragment.counters) - 1 if len(fragment.counters) else 0
         numbers = np.array(given, np.int32) if given else _NOTHING_GIVEN
         arrays = self._nodes.array, self._edges.array, self._links.array
-        call(copy_piece, *arrays, piece, numbers, shift if start is None else start, shift, edge, link, counters)
+        call(copy_piece, *arrays, piece, numbers, shift, edge, link, counters)
         for node, span in fragment.spans:
-            self._promise(node + shift if node or start is None else start, span)
+            self._promise(node + shift, span)
         return shift
 
     def define_names(

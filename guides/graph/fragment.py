@@ -26,5 +26,5 @@ class Fragment(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """How much memory the nodes, edges and links take."""
+        """The memory that the nodes, edges and links take."""
         return self.piece.nodes.nbytes + self.piece.edges.nbytes + self.piece.links.nbytes

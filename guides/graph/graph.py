@@ -84,20 +84,19 @@ Edge = tuple[int, int, int]
 
 
 class Graph(ArrayGraph):
-    """What is made of nodes, edges and links, now or when it is reached."""
+    """A graph of nodes, edges and links, made now or when they are reached."""
 
     def __init__(self) -> None:
         super().__init__()
         self._later = Later()
         self._lazy: list[int] = []
-        self._also: list[int] = []
         self._offered: list[int] = []
         self._terminals: list[tuple[int, int, str]] = []
         self._outer: dict[int, int] = {}  # the rules that were current where others were begun
 
     @property
     def names(self) -> dict[int, NamedRule]:
-        """What people know rules by, by start node; asked for only when a state is described, or one is too large."""
+        """The names of rules for people, by start node; asked for when a state is described, or one is too large."""
         return self._later.names
 
     def define(self, node: int, edges: Iterable[Edge] = (), links: Iterable[Link] = (), flags: int = 0) -> int:
@@ -251,7 +250,7 @@ class Graph(ArrayGraph):
         self._later.promises[node] = promise
 
     def hand_over(self) -> Later:
-        """What is asked for later, from now on the caller's to keep: it refers to the graph, and so to itself.
+        """Hand over what is asked for later, the caller's to keep from now on: it refers to the graph that has it.
 
         Whoever keeps it need not wait until Python comes to look for such circles: it goes with its keeper.
         """
@@ -281,7 +280,7 @@ class Graph(ArrayGraph):
         return chosen
 
     def _expand(self, wanted: list[int]) -> None:
-        expanders, records, also = self._later.expanders, self._nodes, self._also
+        expanders, records = self._later.expanders, self._nodes
         while wanted:
             for node in wanted:
                 expand = expanders.get(node)
@@ -296,9 +295,6 @@ class Graph(ArrayGraph):
                     raise
                 del expanders[node]
                 records.flat[8 * node + FLAGS] |= LOOKED
-                if also:
-                    wanted += also
-                    also.clear()
             wanted = self._ahead(wanted)
 
     def _locate(self, error: LimitError, node: int) -> None:
@@ -309,10 +305,6 @@ class Graph(ArrayGraph):
         pointer = None if rule is None else self.names[rule].pointer()
         if pointer is not None:
             error.locate(pointer)
-
-    def expand_too(self, node: int) -> None:
-        """Asked for by an expander: a lazy node that whoever comes to its own will come to soon."""
-        self._also.append(node)
 
     def offer(self, rules: Iterable[int]) -> None:
         """Told by an expander: lazy rules of which some will be reached soon, if they were not defined yet."""

@@ -1,4 +1,4 @@
-"""What a graph is asked for later, while it is explored."""
+"""Questions that a graph is asked later, while it is explored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HEAVY = 1 << 30
 
 
 class NamedRule(ABC):
-    """What people know a rule by, and what it takes to define it.
+    """A rule with a name for people, and what it takes to define it.
 
     has_siblings: whether whoever comes to the rule is likely to come soon to those made right before and after it
     """
@@ -20,14 +20,14 @@ class NamedRule(ABC):
 
     @abstractmethod
     def name(self) -> str:
-        """What it is called when a state is described."""
+        """The name by which a description of a state calls it."""
 
     def pointer(self) -> str | None:
         """The JSON pointer of the part of a schema that it is of; None of other constraints."""
         return None
 
     def weight(self) -> int:
-        """How much it takes to define the rule: 1 for the smallest, HEAVY if that is for when it is reached.
+        """The weight of defining the rule: 1 for the smallest, HEAVY if that is for when it is reached.
 
         Changes nothing in the graph. Raises LimitError.
         """
@@ -35,7 +35,7 @@ class NamedRule(ABC):
 
 
 class Later:
-    """What a graph asks for when it is explored: bodies of lazy nodes, promises, weights of sets, names of rules.
+    """Answers that a graph needs when it is explored: bodies of lazy nodes, promises, weights of sets, names of rules.
 
     targets, lacking: of a node with a promise, where it has them. They are apart, since nothing is made for a number in
     a dictionary that Python's garbage collector would have to look through.

@@ -148,7 +148,7 @@ class Lowering:
         return self._joined([*entries, *(self.lower(item, target) for item in others)])
 
     def _begins_with_byte(self, node: Node) -> bool:
-        """Whether all texts of a node begin with a byte that its syntax tells at once, and it has no name."""
+        """Tell whether all texts of a node begin with a byte that its syntax tells at once, and it has no name."""
         if id(node) in self._names:
             return False
         match node:
@@ -333,7 +333,7 @@ def fragment_of_table(table: Table) -> ByteFragment:
 
 
 def is_nullable(node: Node, rule: Callable[[str], bool]) -> bool:
-    """Whether the empty text is in the language; `rule` says so of the rules referred to."""
+    """Tell whether the empty text is in the language; `rule` says so of the rules referred to."""
     spend(STEPS_PER_NODE)
     match node:
         case Chars():

@@ -54,7 +54,7 @@ def text_tree(texts: Sequence[bytes]) -> ByteFragment:
 
 
 def all_but_texts(texts: Sequence[bytes], automaton: Beside) -> ByteFragment:
-    """What an automaton reads from its state 0 to its way out, but the texts, which are as for `text_tree`."""
+    """The texts that an automaton reads from state 0 to its way out, but those given, which are as for `text_tree`."""
     return _grown(texts, NOWHERE, automaton, 0)
 
 

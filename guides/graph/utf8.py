@@ -103,7 +103,7 @@ def byte_sequences(ranges: Ranges) -> list[ByteRanges]:
 
 
 def _split(low: int, high: int) -> int | None:
-    """Where to cut a range so that its parts have a fixed length and full continuation bytes; None if it is so."""
+    """The place to cut a range so that its parts have a fixed length and full continuation bytes; None if it is so."""
     for last in LAST_OF_LENGTH:
         if low <= last < high:
             return last

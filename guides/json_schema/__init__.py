@@ -8,7 +8,7 @@ Rooms, each of which imports only those before it: `read` (documents), `algebra`
 from .compiled import CompiledSchema
 from .lower.check import check
 from .lower.form import Form, Order, Spacing, Spelling
-from .lower.schema import SchemaLowering
+from .lower.formulas import SchemaLowering
 from .read.options import SchemaOptions
 
 __all__ = ["CompiledSchema", "Form", "Order", "SchemaLowering", "SchemaOptions", "Spacing", "Spelling", "check"]

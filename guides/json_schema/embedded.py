@@ -9,7 +9,7 @@ from ..graph.graph import Graph
 from .compiled import CompiledSchema
 from .lower.check import check
 from .lower.form import Form
-from .lower.schema import SchemaLowering
+from .lower.formulas import SchemaLowering
 from .read.options import SchemaOptions
 
 REMEMBERS = (

@@ -48,11 +48,9 @@ class FragmentArrays(Arrays):
 
 
 @inner_njit
-def copy_of_node(given: Ints, start: Int, shift: Int, node: Int) -> Int:
+def copy_of_node(given: Ints, shift: Int, node: Int) -> Int:
     """The number that a node of the fragment has in the graph."""
-    if node < 0:
-        return given[-1 - node]
-    return start if node == 0 else node + shift
+    return given[-1 - node] if node < 0 else node + shift
 
 
 @inner_njit
@@ -70,7 +68,6 @@ def copy_piece(
     links: Ints,
     piece: FragmentArrays,
     given: Ints,
-    start: Int,
     shift: Int,
     edge: Int,
     link: Int,
@@ -78,29 +75,29 @@ def copy_piece(
 ) -> None:
     """Copy a fragment into the arrays of a graph, in which there is room.
 
-    given: int32 [holes]; start: what its node 0 is there; shift, counters: what is added to the numbers of its other
-    nodes and its counters; edge, link: where its edges and links begin
+    given: int32 [holes]; shift, counters: what is added to the numbers of its nodes and its counters; edge, link: where
+    its edges and links begin
     """
     for node in range(len(piece.nodes)):
-        there = copy_of_node(given, start, shift, node)
+        there = node + shift
         nodes[there, EDGE_LO] = piece.nodes[node, EDGE_LO] + edge
         nodes[there, EDGE_HI] = piece.nodes[node, EDGE_HI] + edge
         nodes[there, LINK_LO] = piece.nodes[node, LINK_LO] + link
         nodes[there, LINK_HI] = piece.nodes[node, LINK_HI] + link
         nodes[there, FLAGS] = piece.nodes[node, FLAGS]
-        nodes[there, RULE] = copy_of_node(given, start, shift, piece.nodes[node, RULE])
+        nodes[there, RULE] = copy_of_node(given, shift, piece.nodes[node, RULE])
         nodes[there, COUNTER] = copy_of_counter(given, counters, piece.nodes[node, COUNTER])
         nodes[there, SPAN] = 0
     for at in range(len(piece.edges)):
         edges[edge + at, EDGE_FIRST] = piece.edges[at, EDGE_FIRST]
         edges[edge + at, EDGE_LAST] = piece.edges[at, EDGE_LAST]
-        edges[edge + at, EDGE_TARGET] = copy_of_node(given, start, shift, piece.edges[at, EDGE_TARGET])
+        edges[edge + at, EDGE_TARGET] = copy_of_node(given, shift, piece.edges[at, EDGE_TARGET])
     for at in range(len(piece.links)):
         kind, argument = piece.links[at, LINK_KIND], piece.links[at, LINK_ARGUMENT]
         links[link + at, LINK_KIND] = kind
-        links[link + at, LINK_TARGET] = copy_of_node(given, start, shift, piece.links[at, LINK_TARGET])
+        links[link + at, LINK_TARGET] = copy_of_node(given, shift, piece.links[at, LINK_TARGET])
         if kind == CALL:
-            links[link + at, LINK_ARGUMENT] = copy_of_node(given, start, shift, argument)
+            links[link + at, LINK_ARGUMENT] = copy_of_node(given, shift, argument)
         else:
             links[link + at, LINK_ARGUMENT] = copy_of_counter(given, counters, argument)
 
@@ -207,7 +204,7 @@ def lay_names(
 
 @njit
 def measure_trie(texts: Bytes, sizes: Ints) -> Int:
-    """How many bytes a trie of sorted texts has, to sizes[0], and how many ways it parts into, to sizes[1]; 0.
+    """Measure a trie of sorted texts: its bytes, to sizes[0], and the ways it parts into, to sizes[1]; 0.
 
     texts: uint8 [n, length], different
     """

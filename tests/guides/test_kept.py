@@ -120,7 +120,6 @@ FEW = {
     "last_character": "sets of characters of ours",
     "machine_of": "the GPUs of a machine",
     "orbits": "the kinds of case folding",
-    "stencils": "the ways to write JSON, and of each 128 shapes",
     "property_ranges": "the names that Unicode has",
     "unbounded": "twelve",
     "unbounded_floats": "two",

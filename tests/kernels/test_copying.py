@@ -47,11 +47,11 @@ def test_a_copy_has_its_own_numbers(seed: int) -> None:
     piece = random_piece(generator, 4)
     nodes, edges, links = room(generator, 40, 8), room(generator, 30, 3), room(generator, 30, 3)
     given = np.array([100, 101, 102, 103], np.int32)
-    start, shift, edge, link, counters = 3, 20, 5, 6, 50
+    shift, edge, link, counters = 20, 5, 6, 50
     before = nodes.copy(), edges.copy(), links.copy()
 
     def node(number: int) -> int:
-        return int(given[-1 - number]) if number < 0 else start if number == 0 else number + shift
+        return int(given[-1 - number]) if number < 0 else number + shift
 
     def counter(number: int) -> int:
         return int(given[-1 - number]) if number < 0 else number and number + counters
@@ -64,7 +64,7 @@ def test_a_copy_has_its_own_numbers(seed: int) -> None:
         expected_edges[edge + at] = [first, last, node(target)]
     for at, (kind, target, argument) in enumerate(piece.links.tolist()):
         expected_links[link + at] = [kind, node(target), (node if kind == CALL else counter)(argument)]
-    copy_piece(nodes, edges, links, piece, given, start, shift, edge, link, counters)
+    copy_piece(nodes, edges, links, piece, given, shift, edge, link, counters)
     assert nodes.tolist() == expected_nodes
     assert edges.tolist() == expected_edges
     assert links.tolist() == expected_links

@@ -25,7 +25,7 @@ FEW = 8
 
 
 class ArrayPlace(NamedTuple):
-    """How far an array has come: items so far; for each `contains` how many count, for unique items the bits used."""
+    """The progress of an array: items so far; for each `contains` how many count, for unique items the bits used."""
 
     length: int
     counts: tuple[int, ...]
@@ -226,7 +226,7 @@ class Items:
         ]
 
     def _mode(self, part: Contains, count: int, length: int) -> Mode:
-        """How an item may count for a `contains`."""
+        """The mode in which an item may count for a `contains`."""
         if length < part.start:
             return Mode(False, True)
         if part.max is None:

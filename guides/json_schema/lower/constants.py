@@ -26,7 +26,7 @@ Key = str | int
 
 
 class ConstantPlace(NamedTuple):
-    """Which of the constants are left, by their numbers, and which members or items have come."""
+    """The constants that are left, by their numbers, and the members or items that have come."""
 
     left: tuple[int, ...]
     used: frozenset[Key]

@@ -130,7 +130,7 @@ _ORDERS, _ESCAPES, _SPELLINGS = get_args(Order), get_args(Escapes), get_args(Spe
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How JSON may be written.
+    """The form in which JSON may be written.
 
     order: "schema" writes members in the order of the schema, others after them; "any" in any order
     spacing: the white space; escapes: "canonical" as json.dumps(ensure_ascii=False) escapes, or "any"

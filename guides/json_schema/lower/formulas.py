@@ -1,4 +1,4 @@
-"""A schema's formulas as rules of a graph: each is worked out when the automaton first reaches it."""
+"""A schema as a graph: its formulas are rules, each worked out when the automaton first reaches it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...graph.lowering import Lowering
 from ...syntax import Literal as Text
 from ...syntax import Node, Repeat
 from ..algebra.cases import Array, Number, Object, String
-from ..algebra.formula import Formula
+from ..algebra.formula import EVERYTHING, NOTHING, Formula
 from ..algebra.normalise import as_case
 from ..compiled import CompiledSchema
 from .arrays import Items
@@ -27,12 +27,13 @@ from .objects.members import Members
 from .protocol import Marks
 from .strings.lowering import StringLowering
 from .unique import NO_WATCH, Watch, has_twins
+from .weights import weight_of
 
 Rules = dict[tuple[Formula, int], int]
 UNKNOWN = -1
 
 
-class FormulaLowering:
+class SchemaLowering:
     """Adds the values of a schema's formulas to a graph.
 
     marks: filled as nodes are made; watch: what must not be there twice, and is not told apart by the graph
@@ -153,31 +154,38 @@ class FormulaLowering:
         return self.graph.literal(data, target)
 
     def weight_of(self, formula: Formula) -> int:
-        """As `NamedRule.weight`, of the rule of a formula's values. Raises LimitError."""
-        return HEAVY
+        """As `NamedRule.weight`, of the rule of a member with a formula's values. Raises LimitError."""
+        return self._weight(formula, is_member=True)
+
+    def _weight(self, formula: Formula, *, is_member: bool) -> int:
+        """The weight of all that is defined with the rule of a formula's values."""
+        if formula is EVERYTHING:
+            return 1
+        normal = self.schema.cases(formula)
+        weight = weight_of(normal)
+        if weight == HEAVY or not all(map(self._is_uniform, normal.arrays)):
+            return HEAVY
+        for case in normal.objects:
+            # What is asked of a member may be anything: that is found out here, where it may be too much.
+            for member in (*case.properties.values(), *(rule.formula for rule in case.rules)):
+                self.schema.has_instance(member)
+        if is_member:
+            weight += sum(self._weight(case.rest, is_member=False) for case in normal.arrays if case.max_items != 0)
+        return min(weight, HEAVY)
+
+    def _is_uniform(self, case: Array) -> bool:
+        """Tell whether nothing is asked of an array but how many items there are, and of all items the same."""
+        asks = case.prefix or case.contains or case.unique is not None or self.beside_free
+        return not asks and (case.max_items == 0 or (case.rest is not NOTHING and self.schema.has_instance(case.rest)))
 
     def define_value(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: the alternatives of the formula."""
-        self.define_body(start, formula, depth, is_member=False)
+        self.graph.define(start, links=self._alternatives(formula, depth))
 
     def define_member(self, start: int, formula: Formula, depth: int) -> None:
         """Give the current rule its body: colon, and the alternatives of the formula."""
-        self.define_body(start, formula, depth + 1, is_member=True)
-
-    def colon(self, value: int, target: int) -> int:
-        """The entry of colon and value, of which the rule is given, before `target`."""
-        spacing = self.form.spacing
-        call = self.graph.node(links=((CALL, value, target),))
-        return self.gap(spacing.before_colon(), self.text(b":", self.gap(spacing.after_colon(), call)))
-
-    def define_body(self, start: int, formula: Formula, depth: int, *, is_member: bool) -> None:
-        """Give the current rule its body, whatever the formula is."""
-        alternatives = self._alternatives(formula, depth)
-        if not is_member:
-            self.graph.define(start, links=alternatives)
-            return
-        spacing = self.form.spacing
-        value = self.graph.promised(alternatives, LazyValue(self, formula, depth).promise)
+        spacing, promise = self.form.spacing, LazyValue(self, formula, depth + 1).promise
+        value = self.graph.promised(self._alternatives(formula, depth + 1), promise)
         colon = self.text(b":", self.gap(spacing.after_colon(), value))
         self.graph.define(start, links=((EPSILON, self.gap(spacing.before_colon(), colon), 0),))
 
@@ -255,7 +263,7 @@ class LazyValue(NamedRule):
 
     __slots__ = ("_depth", "_formula", "_lowering")
 
-    def __init__(self, lowering: FormulaLowering, formula: Formula, depth: int) -> None:
+    def __init__(self, lowering: SchemaLowering, formula: Formula, depth: int) -> None:
         self._lowering = lowering
         self._formula = formula
         self._depth = depth
@@ -269,7 +277,7 @@ class LazyValue(NamedRule):
         return self._lowering.shortest(self._formula, self._depth)
 
     def weight(self) -> int:
-        """How much it takes to define the rule. Raises LimitError."""
+        """The weight of defining the rule. Raises LimitError."""
         return self._lowering.weight_of(self._formula)
 
     def name(self) -> str:
@@ -277,7 +285,7 @@ class LazyValue(NamedRule):
         return self._lowering.schema.formulas.place_of(self._formula)
 
     def pointer(self) -> str:
-        """Where the formula stands in the schema."""
+        """The place of the formula in the schema."""
         return self._lowering.schema.formulas.pointer_of(self._formula)
 
 

@@ -1,4 +1,4 @@
-"""Which places an array or object can be completed from: a search ahead, without recursion, that remembers."""
+"""Liveness of the places of an array or object: a search ahead, without recursion, that remembers."""
 
 from __future__ import annotations
 

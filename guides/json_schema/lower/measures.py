@@ -1,4 +1,4 @@
-"""How long the text of a value is, as numbers: parts that a value has several times are measured once.
+"""Lengths of the texts of values, as numbers: parts that a value has several times are measured once.
 
 A value may be a few lists that hold one another twenty times over: its text has millions of bytes, and is never made.
 """

@@ -15,7 +15,7 @@ from .strings.lowering import StringLowering
 
 
 class Marks(NamedTuple):
-    """Where a text must not have something twice that the graph does not tell apart; filled as nodes are made.
+    """Nodes at which a text must not have something twice that the graph does not tell apart; filled as they are made.
 
     items: the nodes that items return to which must differ; names: those that names of members return to
     """
@@ -34,7 +34,7 @@ class ContainerLowering(Protocol):
 
     @property
     def form(self) -> Form:
-        """How texts are written."""
+        """The form of texts."""
         ...
 
     def text(self, data: bytes, target: int) -> int:
@@ -59,7 +59,7 @@ class ItemLowering(ContainerLowering, Protocol):
 
     @property
     def marks(self) -> Marks:
-        """Where items must differ."""
+        """The nodes at which items must differ."""
         ...
 
     @property
@@ -69,7 +69,7 @@ class ItemLowering(ContainerLowering, Protocol):
 
     @property
     def beside_free(self) -> bool:
-        """Whether arrays whose items must differ stand beside others."""
+        """Tell whether arrays whose items must differ stand beside others."""
         ...
 
     def value(self, formula: Formula, depth: int) -> int:
@@ -104,12 +104,12 @@ class MemberLowering(NameLowering, Protocol):
 
     @property
     def spare(self) -> int:
-        """How many bytes longer than a shortest name one is that must be there, and must be none that is there."""
+        """The bytes by which a name that must come, and must be none that is there, is longer than a shortest one."""
         ...
 
     @property
     def marks(self) -> Marks:
-        """Where names must differ."""
+        """The nodes at which names must differ."""
         ...
 
     @property

@@ -13,8 +13,8 @@ from trellm.guides.graph.graph import Graph
 from trellm.guides.graph.later import HEAVY, NamedRule
 from trellm.guides.json_schema.compiled import CompiledSchema
 from trellm.guides.json_schema.lower.form import Form
-from trellm.guides.json_schema.lower.schema import SchemaLowering
-from trellm.guides.json_schema.lower.stencils import weight_of
+from trellm.guides.json_schema.lower.formulas import SchemaLowering
+from trellm.guides.json_schema.lower.weights import weight_of
 
 BYTES = Vocabulary.from_bytes()
 SCHEMA = {

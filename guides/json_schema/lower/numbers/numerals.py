@@ -41,7 +41,7 @@ class Numerals:
         return 4000 + 3000 * len(self._numbers)
 
     def runs(self, state: int) -> list[Run]:
-        """Where bytes lead to, as far as a member follows."""
+        """The states after bytes, as far as a member follows."""
         with self._lock:
             self._runs += [None] * (state + 1 - len(self._runs))
             known = self._runs[state]

@@ -397,7 +397,7 @@ class Choices(Members):
         return min(alive, key=lambda choice: self._still(choice.after))
 
     def _still(self, place: MemberPlace) -> int:
-        """How many members must still come."""
+        """The number of members that must still come."""
         return len(self._to_come(place) or ())
 
     def _counts_nothing(self, place: MemberPlace) -> bool:
@@ -409,7 +409,7 @@ MAX_SPREAD = 4096
 """In how many ways the members of an alternative may have the names that it asks for."""
 
 
-class Alternative(NamedTuple):
+class NumberedCase(NamedTuple):
     """One of a group. needed: the members that must be there, bits of names and behind these of regions"""
 
     case: Object
@@ -434,10 +434,10 @@ def names_of(owner: MemberLowering, case: Object, depth: int) -> MemberNames:
     return MemberNames(owner, Object(properties, case.rules, case.required), depth, apart)
 
 
-def numbered(group: Iterable[Object], names: MemberNames, schema: CompiledSchema) -> list[Alternative]:
+def numbered(group: Iterable[Object], names: MemberNames, schema: CompiledSchema) -> list[NumberedCase]:
     """The alternatives of a group that no required name rules out, each for every way to have what it asks for."""
     number = {name: index for index, name in enumerate(names.names)}
-    found: list[Alternative] = []
+    found: list[NumberedCase] = []
     for one in group:
         spend(200 + 50 * len(one.required))
         if not all(name in number for name in one.required):
@@ -453,7 +453,7 @@ def numbered(group: Iterable[Object], names: MemberNames, schema: CompiledSchema
             }
             if len(ways) > MAX_SPREAD:
                 raise LimitError(f"an object can have the names that must be there in more than {MAX_SPREAD} ways")
-        found += (Alternative(one, way) for way in ways)
+        found += (NumberedCase(one, way) for way in ways)
     return found
 
 

@@ -65,7 +65,7 @@ class FreeNames:
 
     @property
     def _enough(self) -> int:
-        """How many names a set must have so that it does not run out of them while members must come."""
+        """The number of names a set must have so that it does not run out of them while members must come."""
         return max(self._case.min_properties, FEW_NAMES if self._case.some else 0)
 
     @property
@@ -74,7 +74,7 @@ class FreeNames:
         return self.may_matter and None in self.listed
 
     def spare(self, shortest: Callable[[String], int], pointer: str) -> int:
-        """How many bytes more than the shortest name of any set are enough for one that is not there; 0 for no set.
+        """The bytes more than the shortest name of any set that are enough for one that is not there; 0 for no set.
 
         shortest: the bytes of that. Raises SchemaError where names get longer and longer.
         """

@@ -15,7 +15,6 @@ from ...algebra.formula import Formula
 from ...automata.spelling import all_spelt, spelt
 from ..measures import MOST
 from ..protocol import MemberLowering
-from ..stencil_graph import GUARDS, NAMES, SET, Hole
 from .member_names import MAX_BITS, MemberNames, uncounted
 
 
@@ -68,22 +67,6 @@ class MemberSet:
         start = graph.node(((0x7B, 0x7B, graph.node(links=links)),))
         graph.counter = outside
         return start
-
-    def given(self) -> dict[Hole, int]:
-        """The contents of holes, by object; `settle` is to be called when that which `entry` makes is there."""
-        found = {(SET, 0): self._bits.counter}
-        if self.has_members:
-            outside = self._graph.counter
-            self._graph.counter = self._bits.counter
-            found[NAMES, 0] = self._graph.reserve()
-            self._graph.counter = outside
-            found[GUARDS, 0], found[GUARDS, 1] = self._bits.done(0)[2], self._bits.more(0)[2]
-        return found
-
-    def settle(self, names: int, after: int, target: int) -> None:
-        """Say where things are: the node before a name, that after a member, and that after the object."""
-        self._after, self._target = after, target
-        self._graph.define_later(names, self._define, self._sure_member, target, self._lacking())
 
     def _lacking(self) -> int:
         """The weight of a missing member has a comma and a line too many where it is the first or next."""
@@ -171,7 +154,7 @@ ENOUGH = 8
 """From how many names on that are alike a group is told apart as a trie."""
 
 
-class Group(NamedTuple):
+class NameGroup(NamedTuple):
     """Names that need not be there, of one length and with one formula: from any beginning all have the same end.
 
     indices: of the names, sorted as they are spelt; bit: of the first, the others' come in order
@@ -184,7 +167,7 @@ class Group(NamedTuple):
 class FewNames:
     """Guards for up to MAX_BITS names. A bit says that the name can come no more."""
 
-    groups: tuple[Group, ...] = ()
+    groups: tuple[NameGroup, ...] = ()
 
     def __init__(self, graph: Graph, names: MemberNames, weight: Callable[[int], int]) -> None:
         self._graph = graph
@@ -232,9 +215,9 @@ class ManyNames:
         grouped = {index for each in listed for index in each}
         alone = [index for index in range(len(texts)) if index not in grouped]
         order = sorted(alone, key=lambda index: not names.required >> index & 1)
-        self.groups: list[Group] = []
+        self.groups: list[NameGroup] = []
         for each in listed:
-            self.groups.append(Group(each, len(order)))
+            self.groups.append(NameGroup(each, len(order)))
             order += each
         self._bit = {index: bit for bit, index in enumerate(order)}
         self.counter = graph.new_large_set(self._required, lambda: list(map(weight, order[: self._required])))

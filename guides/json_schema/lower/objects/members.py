@@ -19,7 +19,7 @@ from .member_names import MemberNames
 
 
 class MemberPlace(NamedTuple):
-    """How far an object has come.
+    """The progress of an object.
 
     used: which of the named members can come no more, as bits; members: how many there are, as far as
     it matters; unmet: which of the rules in `Object.some` have no member yet, as bits; alive: for each group of
@@ -204,7 +204,7 @@ class Members:
         return found
 
     def _come(self, place: MemberPlace) -> int:
-        """How many of the names that come in order can come no more."""
+        """The number of names that come in order and can come no more."""
         return (place.used & self._in_order).bit_length()
 
     def _variants(
@@ -270,7 +270,7 @@ class Members:
         return not self._ceiling and not place.unmet
 
     def _still(self, place: MemberPlace) -> int:
-        """How much is still missing: required members, members, and rules to be met; some member makes it less."""
+        """The amount still missing: required members, members, and rules to be met; some member makes it less."""
         few = max(self._case.min_properties - place.members, 0) if self._ceiling else 0
         return (self._required & ~place.used).bit_count() + few + place.unmet.bit_count()
 
