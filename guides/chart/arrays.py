@@ -66,7 +66,7 @@ def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
 
 
 def scratch(size: int) -> dict[str, Any]:
-    """What kernels write to while they close a set of up to `size` items."""
+    """Arrays that kernels write to while they close a set of up to `size` items."""
     return {
         "items": np.empty((size, kernel.ITEM), np.int32),
         "work": np.empty((size, kernel.ITEM), np.int32),
@@ -79,7 +79,7 @@ def scratch(size: int) -> dict[str, Any]:
 
 
 def scratch_bytes(size: int) -> int:
-    """How much memory that takes."""
+    """The memory that they take."""
     return 4 * size * (3 * kernel.ITEM + 2 * kernel.ENTRY + 2 + 1 + 16)
 
 
@@ -128,7 +128,7 @@ def to_be_compacted(chart: Chart) -> Chart:
 
 
 def held_bytes(chart: Chart, rows: int) -> int:
-    """How much of a chart's memory was written to, with so many rows; what there is room for besides takes none."""
+    """The memory of a chart that was written to, with so many rows; what there is room for besides takes none."""
     sizes: list[int] = chart.sizes.tolist()
     counts = [(chart.words, sizes[WORDS]), (chart.rows, rows), (chart.loops, rows)]
     counts += [(chart.set_words, int(chart.set_sizes[WORDS])), (chart.sets, int(chart.set_sizes[SETS]))]
@@ -138,6 +138,6 @@ def held_bytes(chart: Chart, rows: int) -> int:
 
 
 def reserved_bytes(chart: Chart) -> int:
-    """How much memory a chart's arrays have, with what there is room for: recycled memory is not given back."""
+    """The memory of a chart's arrays, with what there is room for: recycled memory is not given back."""
     arrays = vars(chart)
     return sum(arrays[name].nbytes for name in _NAMES)

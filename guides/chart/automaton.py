@@ -48,7 +48,7 @@ Making = Callable[[], tuple[Graph, int]]
 
 
 class Kept(NamedTuple):
-    """What making room left: for each number of a state or a signature, whether it still means the same.
+    """The outcome of making room: for each number of a state or a signature, whether it still means the same.
 
     before: what the last time left; whoever has not seen that either knows nothing of what is still there
     """
@@ -115,23 +115,23 @@ class ChartAutomaton:
 
     @property
     def state_count(self) -> int:
-        """How many states have been met."""
+        """The number of states that have been met."""
         return int(self._chart.sizes[kernel.STATES])
 
     @property
     def asleep(self) -> int:
-        """How many states have been given out whose words were given up."""
+        """The number of states that have been given out whose words were given up."""
         return int(np.count_nonzero(self._chart.states[: self.state_count, HI] == kernel.ASLEEP))
 
     @property
     def held_bytes(self) -> int:
-        """How much memory the chart and the graph have written to; limits are about that."""
+        """The memory that the chart and the graph have written to; limits are about that."""
         rows = max(self._rows_written, int(self._chart.sizes[kernel.ROWS]))
         return held_bytes(self._chart, rows) + self.graph.held_bytes
 
     @property
     def reserved_bytes(self) -> int:
-        """How much memory the chart and the graph have, with what there is room for; caches are about that."""
+        """The memory that the chart and the graph have, with what there is room for; caches are about that."""
         return reserved_bytes(self._chart) + self.graph.held_bytes
 
     def ready(self, state: int) -> int:
@@ -159,7 +159,7 @@ class ChartAutomaton:
             return self.run(pin, state, np.frombuffer(data, np.uint8), 0, len(data))
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the bytes read so far are a complete text."""
+        """Tell whether the bytes read so far are a complete text."""
         chart = self._chart
         state = state_of(state, chart.sizes.item(kernel.STATES))
         if state == DEAD:
@@ -275,7 +275,7 @@ class ChartAutomaton:
             self.resolve(answer)
 
     def begin_call(self) -> None:
-        """What comes before a kernel is called, once for all its repetitions."""
+        """Prepare a call of a kernel, once for all its repetitions."""
         self._dropped = False
         if self._torn:
             self._mend()

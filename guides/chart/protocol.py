@@ -1,4 +1,4 @@
-"""What is asked of an automaton over bytes, whatever it is made of."""
+"""Protocols of automata over bytes, whatever these are made of."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ByteAutomaton(Protocol):
         ...
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the bytes read so far are a complete text."""
+        """Tell whether the bytes read so far are a complete text."""
         ...
 
 

@@ -1,10 +1,29 @@
-"""Where in a grammar or schema a state is: the names that were given to pieces of the graph."""
+"""The place of a state in a grammar or schema: the names that were given to pieces of the graph."""
 
 from __future__ import annotations
 
-from ...kernels.chart.layout import CALL, LINK_ARGUMENT, LINK_KIND, LINK_TARGET, ROOT, RULE
+from collections.abc import Iterator
+
+from ...kernels.chart.interning import HI, LO
+from ...kernels.chart.layout import (
+    CALL,
+    ENTRY,
+    ENTRY_ORIGIN,
+    ENTRY_RULE,
+    ENTRY_TARGET,
+    HEADER,
+    ITEM,
+    ITEM_NODE,
+    ITEM_ORIGIN,
+    LINK_ARGUMENT,
+    LINK_KIND,
+    LINK_TARGET,
+    OWN_RETURN_SET,
+    ROOT,
+    RULE,
+    SELF,
+)
 from .automaton import ChartAutomaton
-from .sites import open_nodes, returns
 
 Site = tuple[int, int]
 
@@ -29,7 +48,7 @@ class _Reader:
 
     def places(self, state: int) -> list[str]:
         terminals: dict[str, dict[str, None]] = {}
-        for node, return_set in open_nodes(self._chart, state):
+        for node, return_set in self._open_nodes(state):
             terminal = self._graph.terminal_at(node)
             for name in self._named(int(self._nodes[node, RULE]), return_set):
                 terminals.setdefault(name, {}).update({terminal: None} if terminal not in (None, name) else {})
@@ -43,7 +62,7 @@ class _Reader:
             if rule in self._graph.names:
                 found[self._graph.names[rule].name()] = None
             elif origin != ROOT:
-                for _, target, _, outer in (each for each in returns(self._chart, origin) if each.rule == rule):
+                for target, outer in self._returns(origin, rule):
                     named = [callee for callee in self._called_before(target) if callee in self._graph.names]
                     for callee in named:
                         found[self._graph.names[callee].name()] = None
@@ -51,6 +70,22 @@ class _Reader:
                     if not named and site not in todo:
                         todo.append(site)
         return list(found)
+
+    def _open_nodes(self, state: int) -> Iterator[Site]:
+        """The nodes that a state reads on from, each with the return set of its rule."""
+        words, lo, hi = self._chart.words, self._chart.states.item(state, LO), self._chart.states.item(state, HI)
+        own = words.item(lo + OWN_RETURN_SET)
+        for at in range(lo + HEADER, hi, ITEM):
+            origin = words.item(at + ITEM_ORIGIN)
+            yield words.item(at + ITEM_NODE), own if origin == SELF else origin
+
+    def _returns(self, return_set: int, rule: int) -> Iterator[Site]:
+        """The nodes that a rule returns to, each with the return set of that node's own rule."""
+        words, sets = self._chart.words, self._chart.return_sets
+        for at in range(sets.item(return_set, LO), sets.item(return_set, HI), ENTRY):
+            if words.item(at + ENTRY_RULE) == rule:
+                origin = words.item(at + ENTRY_ORIGIN)
+                yield words.item(at + ENTRY_TARGET), return_set if origin == SELF else origin
 
     def _called_before(self, target: int) -> list[int]:
         """The rules whose calls return to this node."""

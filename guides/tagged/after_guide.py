@@ -33,7 +33,7 @@ class Thought(NamedTuple):
 
 
 class MarkerMoves(NamedTuple):
-    """Where tokens lead from a place in the marker: places int32 [V], DEAD for none; the child's states of others."""
+    """Token transitions from a place in the marker: places int32 [V], DEAD for none; the child's states of others."""
 
     places: NDArray[np.int32]
     beyond: dict[int, int]
@@ -116,7 +116,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return DEAD if after == DEAD else min(used + 1, self.free_tokens) * len(self._text) + after
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far is complete: never before the marker."""
+        """Tell whether the text so far is complete: never before the marker."""
         state = self._check(state)
         return state >= self._first_of_child and self.child.is_accepting(state - self._first_of_child)
 
@@ -130,7 +130,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return min(NEVER, int(self._closing[state % len(self._text)]) + self.child.distance(self.child.start))
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether `distance(state) <= left`."""
+        """Tell whether `distance(state) <= left`."""
         state, left = self._check(state), left_of(left)
         quick: Any = getattr(self.child, "fits", None)
         if state >= self._first_of_child and quick is not None:
@@ -159,7 +159,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return self._free_mask(state, left - 1)
 
     def describe(self, state: int) -> str:
-        """What may follow, in words."""
+        """A description of what may follow."""
         state = self._check(state)
         if state == DEAD:
             return NOTHING
@@ -197,7 +197,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return DEAD if state == DEAD else state + self._first_of_child
 
     def _goes_along(self, place: int, token: int) -> bool:
-        """Whether a token spells the rest of the marker, a beginning of it, or the rest and more."""
+        """Tell whether a token spells the rest of the marker, a beginning of it, or the rest and more."""
         text, rest = self._vocabulary.tokens[token] or b"", self._text[place:]
         return text.startswith(rest) or (bool(text) and rest.startswith(text))
 

@@ -126,7 +126,7 @@ class ClosedGuide(StateTableGuide):
 
     @property
     def is_worn(self) -> bool:
-        """Whether too many states were met within marks, or the child says so of itself."""
+        """Tell whether too many states were met within marks, or the child says so of itself."""
         return len(self._met) > OFFSET // 2 or bool(getattr(self.child, "is_worn", False))
 
     def renewed(self) -> ClosedGuide:
@@ -157,7 +157,7 @@ class ClosedGuide(StateTableGuide):
         return self._after(child, places, data, DEAD if child == DEAD else self.child.read(child, data))
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far ends with a text of the child and the mark."""
+        """Tell whether the text so far ends with a text of the child and the mark."""
         state = self._check(state)
         return state != DEAD and len(self._text) in self._parts(state)[1]
 
@@ -171,7 +171,7 @@ class ClosedGuide(StateTableGuide):
         return fewest if child == DEAD else min(fewest, self._closing[0] + self.child.distance(child), NEVER)
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether `distance(state) <= left`."""
+        """Tell whether `distance(state) <= left`."""
         state, left = self._check(state), left_of(left)
         if state == DEAD:
             return left >= NEVER
@@ -188,7 +188,7 @@ class ClosedGuide(StateTableGuide):
         return self._mask(self._check(state), left_of(left))
 
     def describe(self, state: int) -> str:
-        """What may follow, in words."""
+        """A description of what may follow."""
         state = self._check(state)
         if state == DEAD:
             return NOTHING
@@ -201,7 +201,7 @@ class ClosedGuide(StateTableGuide):
         return ", or ".join(said) or "the end of the text"
 
     def ahead(self, state: int) -> bytes:
-        """What follows in the document that the child quotes from, where it says so; else nothing."""
+        """The bytes that follow in the document that the child quotes from, where it says so; else nothing."""
         state = self._check(state)
         if state == DEAD or self._quoting is None:
             return b""

@@ -241,13 +241,13 @@ def _check(piece: Piece, vocabulary: Vocabulary) -> None:
             checks[type(each)](each)
 
 
-def check_guide(guide: Any) -> None:
-    """Raise OptionError for a guide that cannot be a part of other text."""
+def check_guide(guide: Any, what: str = "") -> None:
+    """Raise OptionError for a guide that cannot be a part of other text. what: said before it"""
     refusal: str = getattr(guide, "refuses_lowering", "")
     if isinstance(guide, type) or not callable(getattr(guide, "lower_into", None)):
         refusal = "guides of patterns, choices, machines, grammars and JSON can, and those of tags"
     if refusal:
-        raise OptionError(f"{brief(guide)} cannot be a part of other text: {refusal}")
+        raise OptionError(f"{what}{brief(guide)} cannot be a part of other text: {refusal}")
 
 
 def _check_free(free: Free) -> None:

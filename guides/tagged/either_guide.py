@@ -65,7 +65,7 @@ class EitherGuide(StateTableGuide):
 
     @property
     def is_worn(self) -> bool:
-        """Whether there are too many states, here or in one of the guides that says so."""
+        """Tell whether there are too many states, here or in one of the guides that says so."""
         return len(self._members) > MOST_STATES or any(getattr(guide, "is_worn", False) for guide in self.guides)
 
     def renewed(self) -> EitherGuide:
@@ -86,7 +86,7 @@ class EitherGuide(StateTableGuide):
         return self._number(tuple(DEAD if at == DEAD else guide.advance(at, token) for guide, at in members))
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far is complete, for one of the guides."""
+        """Tell whether the text so far is complete, for one of the guides."""
         return any(guide.is_accepting(at) for guide, at in self._open(state))
 
     def distance(self, state: int) -> int:
@@ -94,7 +94,7 @@ class EitherGuide(StateTableGuide):
         return min((guide.distance(at) for guide, at in self._open(state)), default=NEVER)
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether `distance(state) <= left`."""
+        """Tell whether `distance(state) <= left`."""
         left = left_of(left)
         members: list[tuple[Any, int]] = [*self._open(state)]
         if not members:
@@ -111,7 +111,7 @@ class EitherGuide(StateTableGuide):
         return mask & self._every
 
     def describe(self, state: int) -> str:
-        """What may follow, in words: what each guide says that is still meant."""
+        """A description of what may follow: what each guide says that is still meant."""
         return ", or ".join(expected(guide, at) for guide, at in self._open(state)) or NOTHING
 
     def _check(self, state: int) -> int:

@@ -1,4 +1,4 @@
-"""Where markers begin in free text: the automaton of all their beginnings, by A. Aho and M. Corasick (1975).
+"""Beginnings of markers in free text: their automaton, by A. Aho and M. Corasick (1975).
 
 Its states are the beginnings themselves: a state is the longest one that the text so far ends with. Only what is asked
 for is worked out, since of hundreds of markers a text meets a few.
@@ -113,7 +113,7 @@ def fewest_tokens(text: bytes, spelt: Iterable[bytes]) -> NDArray[np.int64]:
 
 
 def _within(text: bytes, longer: bytes) -> OptionError:
-    """What to raise for a marker within another, which would begin its part before that is there."""
+    """The error for a marker within another, which would begin its part before that is there."""
     return OptionError(
         f"the marker {_shown(longer)} contains the marker {_shown(text)}, which would begin its part first; let the "
         "constraint read what they do not have in common"
@@ -121,7 +121,7 @@ def _within(text: bytes, longer: bytes) -> OptionError:
 
 
 def place_of(begun: bytes) -> int:
-    """Where in a character a text is that ends with the beginning of a marker, as `utf8_step` counts; -1 for none."""
+    """The place in a character behind the beginning of a marker, as `utf8_step` counts; -1 for none."""
     place = 0
     for byte in begun:
         place = next((after for first, last, after in ways(place) if first <= byte <= last), -1)
@@ -131,7 +131,7 @@ def place_of(begun: bytes) -> int:
 
 
 def ways(place: int) -> list[tuple[int, int, int]]:
-    """What may follow within or between characters: first byte, last byte, and the place behind it."""
+    """The bytes that may follow within or between characters: first byte, last byte, and the place behind it."""
     if place == 0:
         return [(0, FIRST_NEXT - 1, 0), *((form[LEAD], form[LAST_LEAD], 1 + at) for at, form in enumerate(_FORMS))]
     if place <= len(_FORMS):
@@ -141,7 +141,7 @@ def ways(place: int) -> list[tuple[int, int, int]]:
 
 
 def bytes_left(place: int) -> int:
-    """How many bytes a character has from a place on."""
+    """The number of bytes that a character has from a place on."""
     if place == 0:
         return 0
     return _FORMS[place - 1][MORE] + 1 if place <= len(_FORMS) else place - len(_FORMS)

@@ -37,7 +37,7 @@ ALL = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 LINE = ((0, 9), (11, 12), (14, 0xD7FF), (0xE000, 0x10FFFF))
 
 
-class Thread(NamedTuple):
+class MentionThread(NamedTuple):
     """A reading of the end of a text as a beginning of one of the child's.
 
     state: the child's, DEAD where it cannot go on
@@ -50,8 +50,8 @@ class Thread(NamedTuple):
     is_open: bool = False
 
 
-Threads = tuple[Thread, ...]
-NAMED = Thread(DEAD, is_named=True)
+Threads = tuple[MentionThread, ...]
+NAMED = MentionThread(DEAD, is_named=True)
 
 
 class MentionGuide(StateTableGuide):
@@ -98,7 +98,7 @@ class MentionGuide(StateTableGuide):
         return DEAD if after != DEAD and self._is_over(state) and token not in self._eos else after
 
     def is_accepting(self, state: int) -> bool:
-        """Whether a text of the child was named."""
+        """Tell whether a text of the child was named."""
         return self._line.is_accepting(state)
 
     def distance(self, state: int) -> int:
@@ -106,7 +106,7 @@ class MentionGuide(StateTableGuide):
         return self._line.distance(state)
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether `distance(state) <= left`."""
+        """Tell whether `distance(state) <= left`."""
         return self._line.fits(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
@@ -115,7 +115,7 @@ class MentionGuide(StateTableGuide):
         return mask & self._tables.eos_words if self._is_over(state) else mask
 
     def describe(self, state: int) -> str:
-        """What may follow, in words."""
+        """A description of what may follow."""
         if self._check(state) == DEAD:
             return NOTHING
         if self._is_over(state):
@@ -132,14 +132,14 @@ class MentionGuide(StateTableGuide):
         return mask & self._tables.eos_words if self._is_over(state) else mask
 
     def _is_over(self, state: int) -> bool:
-        """Whether a text was named and its end seen: the only state that has bytes which are in no text behind it."""
+        """Tell whether a text was named and its end seen: the only state with bytes behind it that are in no text."""
         known = self._over.get(state)
         if known is None:
             known = self._over[state] = state != DEAD and self._line.read(state, NO_TEXT) != DEAD
         return known
 
     def named(self, text: bytes) -> tuple[int, int] | None:
-        """Where the text that is named begins and ends, in bytes; None in what names none."""
+        """The start and the end of the text that is named, in bytes; None in what names none."""
         words, last = last_character(SPACED), OUTSIDE
         lasts = [last := words.item(last, byte) for byte in text]
         named, begin = None, 0
@@ -163,7 +163,7 @@ class MentionGuide(StateTableGuide):
 
 
 def _ends(text: bytes, lasts: list[int], place: int) -> bool:
-    """Whether no character of a word stands at a place of a text."""
+    """Tell whether no character of a word stands at a place of a text."""
     following = next((last for last in lasts[place:] if last in (OUTSIDE, WORD)), OUTSIDE)
     return following == OUTSIDE
 
@@ -207,7 +207,7 @@ def _too_large(most: int) -> LimitError:
 
 
 class _Moves:
-    """Where bytes lead from threads, the earlier begun ones first."""
+    """Byte transitions of threads, the earlier begun ones first."""
 
     def __init__(self, child: Dfa) -> None:
         self._child = child
@@ -222,13 +222,13 @@ class _Moves:
         return found
 
     def _moved(self, threads: Threads, byte: int, last: int) -> Threads:
-        child, is_whole, moved = self._child, last <= WORD, list[Thread]()
+        child, is_whole, moved = self._child, last <= WORD, list[MentionThread]()
         for state, is_named, is_open in threads:
             after = DEAD if state == DEAD else child.step(state, byte)
             if is_whole:
                 is_named |= is_open and last == OUTSIDE
                 is_open = after != DEAD and child.is_accepting(after)
-            thread = Thread(after, is_named, is_open)
+            thread = MentionThread(after, is_named, is_open)
             if after == DEAD and not is_named and not is_open:
                 continue
             if not any(_covers(other, thread) for other in moved):
@@ -238,14 +238,14 @@ class _Moves:
         return _begun(moved, child.start) if last == OUTSIDE else tuple(moved)
 
 
-def _covers(earlier: Thread, later: Thread) -> bool:
-    """Whether wherever the later thread comes to a name the earlier one does too."""
+def _covers(earlier: MentionThread, later: MentionThread) -> bool:
+    """Tell whether wherever the later thread comes to a name the earlier one does too."""
     return earlier.state == later.state and earlier.is_named >= later.is_named and earlier.is_open >= later.is_open
 
 
-def _begun(threads: list[Thread], start: int) -> Threads:
+def _begun(threads: list[MentionThread], start: int) -> Threads:
     """The threads and the one that begins here."""
-    begun = Thread(start)
+    begun = MentionThread(start)
     return tuple(threads) if any(_covers(each, begun) for each in threads) else (*threads, begun)
 
 

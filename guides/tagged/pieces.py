@@ -1,4 +1,4 @@
-"""What a text is composed of: fixed texts, texts of guides, and free text that ends where a marker begins.
+"""Pieces that a text is composed of: fixed texts, texts of guides, and free text that ends where a marker begins.
 
 Pieces are immutable values. A marker is a text, whatever tokens spell it, or the id of a token, which nothing else
 spells; `marker_data` says what it is in bytes.
@@ -117,7 +117,7 @@ def perhaps(piece: Piece) -> Piece:
 
 
 def marker_data(*markers: Marker) -> bytes:
-    """What markers are in bytes: texts in UTF-8, tokens as `marker_bytes` says."""
+    """The bytes of markers: texts in UTF-8, tokens as `marker_bytes` says."""
     return b"".join(each.encode() if isinstance(each, str) else marker_bytes(each) for each in markers)
 
 

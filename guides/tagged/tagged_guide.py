@@ -11,7 +11,7 @@ from ...checks import MOST, brief, items_of, shown, text_of, whole
 from ...errors import OptionError
 from ...kernels.chart.layout import CALL, EPSILON
 from ...tokenizers_adapter import Vocabulary
-from ...tokenizers_adapter.marked import MarkedVocabulary, marker_bytes, with_markers, without_markers
+from ...tokenizers_adapter.marked import MarkedVocabulary, with_markers, without_markers
 from ..chart.automaton import ChartAutomaton
 from ..given import states_of, vocabulary_of
 from ..graph.graph import Graph
@@ -22,9 +22,10 @@ from ..limits import Limits, Meter
 from ..pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
 from ..syntax import Reference, Repeat
 from ..syntax import Sequence as SyntaxSequence
+from .composed_guide import check_guide
 from .free_text import FreeText
 from .markers import Markers
-from .pieces import Lowerable, Marker, marker_label
+from .pieces import Lowerable, Marker, marker_data, marker_label
 
 Tag = tuple[Marker, Lowerable, Marker]
 
@@ -66,8 +67,8 @@ class TaggedGuide(LiftedGuide, Drawable):
         self._needs: dict[int, int] = {}
         with Meter(limits):
             marked = with_markers(given, self._marker_ids(given))
-            self._markers = Markers([_bytes(begin) for begin, _, _ in self.tags])
-            self._ends = [_bytes(end) for _, _, end in self.tags]
+            self._markers = Markers([marker_data(begin) for begin, _, _ in self.tags])
+            self._ends = [marker_data(end) for _, _, end in self.tags]
             super().__init__(ChartAutomaton(self._graph, horizon=horizon_of(marked)), marked)
             # Once for a vocabulary, rather than in the middle of the first text
             self._tables.loop_slice(self._markers.loop(), at_once=True)
@@ -204,10 +205,6 @@ def _part(tag: int | None, data: bytes) -> Part:
     return Part(tag, data.decode(errors="replace"))
 
 
-def _bytes(marker: Marker) -> bytes:
-    return marker.encode() if isinstance(marker, str) else marker_bytes(marker)
-
-
 def _tags(tags: Any) -> tuple[Tag, ...]:
     """The tags. Raises OptionError for anything else."""
     several = items_of(tags)
@@ -221,14 +218,7 @@ def _tag(tag: Any, what: str) -> Tag:
     if items is None or len(items) != 3:
         raise OptionError(f'{what} is {shown(tag)}; a tag is a marker, a guide and a marker: ("<a>", guide, "</a>")')
     begin, guide, end = items
-    if isinstance(guide, type) or not callable(getattr(guide, "lower_into", None)):
-        raise OptionError(
-            f"{what}: {shown(guide)} cannot be a part of other text; guides of patterns, choices, machines, grammars "
-            "and JSON can, and those of tags"
-        )
-    refusal: str = getattr(guide, "refuses_lowering", "")
-    if refusal:
-        raise OptionError(f"{what}: {brief(guide)} cannot be a part of other text: {refusal}")
+    check_guide(guide, f"{what}: ")
     if begin == "":
         raise OptionError(f"{what}: the first marker is empty; give a text, or the id of a token")
     first, last = _marker(begin, f"{what}, the first marker,"), _marker(end, f"{what}, the last marker,")
