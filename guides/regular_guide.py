@@ -16,6 +16,7 @@ from ..kernels.trie.align import first_unspellable
 from ..tokenizers_adapter import Vocabulary
 from . import saving
 from .automata.dfa import Dfa
+from .automata.fsm import described, machine_of, table_of
 from .chart.automaton import ChartAutomaton
 from .given import states_of, vocabulary_of
 from .graph.graph import Graph
@@ -199,8 +200,6 @@ class FSMGuide(RegularGuide):
     """Texts that a finite-state machine of the `interegular` library accepts."""
 
     def __init__(self, fsm: FSM, vocabulary: Vocabulary, *, limits: Limits | None = None) -> None:
-        from .automata.fsm import described, table_of
-
         with Meter(limits):
             super().__init__(table_of(fsm), vocabulary_of(vocabulary, "FSMGuide"))
         self._machine_states = len(fsm.map)
@@ -214,8 +213,6 @@ class FSMGuide(RegularGuide):
 
 
 def _of_described(kind: type[FSMGuide], made_of: dict[str, Any]) -> FSMGuide:
-    from .automata.fsm import machine_of
-
     return kind(machine_of(made_of.pop("described")), **made_of)
 
 

@@ -1,4 +1,4 @@
-"""What may be written once only: values of unique items, remembered in a guide's states beside those of its chart.
+"""Values that may be written once only: those of unique items, remembered in a guide's states beside its chart's.
 
 `values` has what equal values have in common, `written` sets of them, and those that one in progress may come to;
 `frames` and `trail` read texts into what is in progress; `settled` has places where nothing in progress can come to an

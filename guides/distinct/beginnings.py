@@ -1,4 +1,4 @@
-"""Where in a chart that begins of which no two may be equal: items of watched arrays, names of watched objects."""
+"""Places in a chart where what must differ begins: items of watched arrays, names of watched objects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Beginnings:
         self._known: dict[int, bool] = {}
 
     def may_be(self, state: int) -> bool:
-        """Whether something that is watched may begin in a state of the chart."""
+        """Tell whether something that is watched may begin in a state of the chart."""
         known = state != DEAD and self._known.get(state)
         if known is None:
             if len(self._known) >= MAX_STEPS:
@@ -43,7 +43,7 @@ class Beginnings:
 
 
 class ChartPlaces:
-    """The states of a chart within a text, as `trail.Places` says.
+    """The states of a chart within a text, as `trail.ReadPlaces` says.
 
     Items of arrays may differ, or else need not: the chart reads both. Once two are equal it goes on without the arrays
     in which they must differ: behind items of all others `EQUAL_ITEM` leads on.
@@ -66,15 +66,15 @@ class ChartPlaces:
         return self._automaton.read(self._state, self._data[begun:at]) if at > begun else self._state
 
     def may_differ(self, at: int) -> bool:
-        """As `trail.Places` says."""
+        """As `trail.ReadPlaces` says."""
         return self._items.may_be(self.before(at))
 
     def is_free(self, at: int) -> bool:
-        """As `trail.Places` says."""
+        """As `trail.ReadPlaces` says."""
         return self._items.beside_free and not self.may_differ(at)
 
     def leave(self, at: int) -> bool:
-        """As `trail.Places` says."""
+        """As `trail.ReadPlaces` says."""
         after = self._automaton.step(self.before(at), EQUAL_ITEM) if self._items.beside_free else DEAD
         if after != DEAD:
             self._state, self._begun, self._has_left = after, at, True

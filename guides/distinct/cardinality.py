@@ -1,4 +1,4 @@
-"""How many values what is in progress may come to, at least: where they are more than there are to be avoided, no
+"""Bounds on how many values what is in progress may come to: where they are more than there are to be avoided, no
 search is needed for a way on.
 """
 
@@ -58,7 +58,7 @@ _WORD_ENDS = np.array([*b" \t\n\r,]}"], np.int64)
 
 
 class NextBytes(NamedTuple):
-    """What may come next: a quote; a zero that leads to the same state; other digits."""
+    """The bytes that may come next: a quote; a zero that leads to the same state; other digits."""
 
     may_end: bool
     loops_on_zeros: bool
@@ -66,7 +66,7 @@ class NextBytes(NamedTuple):
 
 
 class CardinalityBounds:
-    """What states of one guide's chart may come to; hold the automaton's lock.
+    """Bounds of the states of one guide's chart; hold the automaton's lock.
 
     items: where items of arrays begin that must differ
     """
@@ -100,7 +100,7 @@ class CardinalityBounds:
         return data.tolist(), after[data].tolist()
 
     def ends_well(self, state: int, trail: JSONTrail) -> bool:
-        """Whether the string in progress may end where it is, or the word soon, and is none that is to be avoided."""
+        """Tell whether the string in progress may end here, or the word soon, and is none that is to be avoided."""
         if trail.mode == WORD:
             rest = self.ending(state)
             return rest is not None and word_of(joined(trail.text) + rest) not in trail.frame.targets
@@ -109,7 +109,7 @@ class CardinalityBounds:
         return self._next(state).may_end and self._trails.piece(trail) not in trail.frame.targets
 
     def may_have(self, state: int, byte: int) -> bool:
-        """Whether a byte may follow a state of the chart."""
+        """Tell whether a byte may follow a state of the chart."""
         return bool(self._automaton.transitions(state)[byte] >= 0)
 
     def ending(self, state: int) -> bytes | None:
@@ -134,7 +134,7 @@ class CardinalityBounds:
         return None
 
     def comes_to_others(self, state: int, trail: JSONTrail) -> bool | None:
-        """Whether the string in progress may come to one that is not to be avoided; None if that is not known soon.
+        """Tell whether the string in progress may come to one not to be avoided; None if that is not known soon.
 
         Looks at one string after the other, which are not many more than those to be avoided.
         """
@@ -163,7 +163,7 @@ class CardinalityBounds:
         return None
 
     def _onward(self, state: int) -> tuple[bool, list[tuple[bytes, int]]]:
-        """Whether a string may end in a state of the chart, and what may come instead, with the states after it."""
+        """Tell whether a string may end in a state of the chart; and what may come instead, with the next states."""
         known = self._ways_on.get(state)
         if known is None:
             ways = zip(*self.after(state), strict=True)
@@ -173,11 +173,11 @@ class CardinalityBounds:
         return known
 
     def is_various(self, state: int, trail: JSONTrail) -> bool:
-        """Whether the string or word in progress, in a state of the chart, may come to more than anybody writes."""
+        """Tell whether the string or word in progress, in a chart's state, may come to more than anybody writes."""
         return self._values_from(state, trail) >= MANY
 
     def is_wide(self, state: int) -> bool:
-        """Whether a word may come to more values than anybody writes, unless it is zero times a power of ten."""
+        """Tell whether a word may come to more values than anybody writes, unless it is zero times a power of ten."""
         return self._bound_from(state, is_word=True) >= MANY
 
     def _bound_from(self, state: int, *, is_word: bool) -> int:
@@ -188,11 +188,11 @@ class CardinalityBounds:
         return known
 
     def is_varied(self, state: int, trail: JSONTrail) -> bool:
-        """Whether the piece in progress may come to more values than there are to be avoided."""
+        """Tell whether the piece in progress may come to more values than there are to be avoided."""
         return self._values_from(state, trail) > trail.frame.targets.count
 
     def _values_from(self, state: int, trail: JSONTrail) -> int:
-        """How many values the piece in progress may come to, at least."""
+        """The number of values that the piece in progress may come to, at least."""
         is_word = trail.mode == WORD
         if is_word:
             mantissa, power, _ = joined(trail.text).lower().partition(b"e")
@@ -208,12 +208,12 @@ class CardinalityBounds:
         return known
 
     def _is_endless(self, state: int, mantissa: bytes) -> bool:
-        """Whether a number without a power of ten may go on with zeros without end, and each makes it another one."""
+        """Tell whether a number without a power of ten may go on with zeros without end, each making another one."""
         onward = self._next(state)
         return onward.loops_on_zeros and (onward.has_digits or (b"." not in mantissa and bool(mantissa.strip(b"-0"))))
 
     def loops_on_zeros(self, state: int) -> bool:
-        """Whether a zero leads from a state of the chart to itself."""
+        """Tell whether a zero leads from a state of the chart to itself."""
         return self._next(state).loops_on_zeros
 
     def _next(self, state: int) -> NextBytes:
@@ -225,14 +225,14 @@ class CardinalityBounds:
         return known
 
     def _bound_of(self, state: int, choices: Any) -> int:
-        """How many texts of some bytes, each another value, may come next, at least."""
+        """The number of texts of some bytes, each another value, that may come next, at least."""
         spend(1000)
         wanted = np.zeros(0x100, np.uint8)
         wanted[choices] = 1
         return self._automaton.run(least_texts, self._automaton.ready(state), wanted, MAX_LOOKED, MANY)
 
     def is_robust(self, state: int) -> bool:
-        """Whether a string may go on to very many values after whatever it may have next but its end."""
+        """Tell whether a string may go on to very many values after whatever it may have next but its end."""
         known = self._robust.get(state)
         if known is None:
             known = self._look_robust(state)
@@ -346,7 +346,7 @@ class CardinalityBounds:
         return None
 
     def has_room(self, state: int, trail: JSONTrail) -> bool:
-        """Whether a piece that may come to very many values is to come, whatever has been written."""
+        """Tell whether a piece that may come to very many values is to come, whatever has been written."""
         frame, mode = trail.frame, trail.mode
         if mode in (WORD, TEXT_ESCAPE, NAME_ESCAPE) or (mode == TEXT and frame.kind is ARRAY):
             return False

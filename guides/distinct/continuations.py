@@ -1,4 +1,4 @@
-"""How a text can go on without a value that is there already: whether it can, and in how few bytes.
+"""Ways on of a text without a value that is there already: whether there is one, and in how few bytes.
 
 A place is a state of the chart with a trail. It is *settled* where nothing that is in progress can come to a value that
 is there: from there the chart knows all. That others lead on is told by how many values a piece may come to, if those
@@ -33,7 +33,7 @@ EACH_FOLLOWED = 50
 
 
 class ChartSteps:
-    """Where tokens lead from the states of one guide's chart; hold the automaton's lock.
+    """Token transitions between the states of one guide's chart; hold the automaton's lock.
 
     prepare: makes a state of the chart one that kernels can look at; outside: the tokens that no text has
     """
@@ -86,7 +86,7 @@ class Continuations:
         self._clean: dict[Any, bool] = {}
 
     def is_settled(self, trail: JSONTrail) -> bool:
-        """Whether nothing in progress can come to a value that is there already."""
+        """Tell whether nothing in progress can come to a value that is there already."""
         mode, frame = trail.mode, trail.frame
         if mode in PARTIAL:
             return self._trails.is_free(trail)
@@ -97,7 +97,7 @@ class Continuations:
         return True
 
     def is_alive(self, state: int, trail: JSONTrail) -> bool:
-        """Whether the text can be completed."""
+        """Tell whether the text can be completed."""
         told = self._told(state, trail)
         if told is not None:
             return told
@@ -108,7 +108,7 @@ class Continuations:
         return known
 
     def _told(self, state: int, trail: JSONTrail) -> bool | None:
-        """Whether the text can be completed, where it takes no search to tell; None elsewhere."""
+        """Tell whether the text can be completed, where it takes no search to tell; None elsewhere."""
         if (
             self.is_settled(trail)
             or self.bounds.is_varied(state, trail)
@@ -126,7 +126,7 @@ class Continuations:
         return self._search_shortest(state, trail) if known is None else known
 
     def is_clean(self, state: int, trail: JSONTrail) -> bool:
-        """Whether the chart's shortest text repeats nothing, up to where nothing is in progress."""
+        """Tell whether the chart's shortest text repeats nothing, up to where nothing is in progress."""
         key = self._key(state, trail)
         known = self._clean.get(key)
         if known is None:
@@ -160,7 +160,7 @@ class Continuations:
     # Searches
 
     def _key(self, state: int, trail: JSONTrail) -> Any:
-        """What places have in common from which the same may follow."""
+        """The key that places have in common from which the same may follow."""
         return state, trail.mode, self._serial(trail.frame), joined(trail.text)
 
     def _serial(self, frame: OpenContainer) -> int:
@@ -186,7 +186,7 @@ class Continuations:
         return frame.serial
 
     def _search(self, state: int, trail: JSONTrail) -> bool:
-        """Whether there is a way on, looking first where the fewest values are to be avoided."""
+        """Tell whether there is a way on, looking first where the fewest values are to be avoided."""
         numbers = count()
         queue: list[tuple[int, int, int, JSONTrail, Any, bool]] = [(0, next(numbers), state, trail, None, False)]
         visits: dict[Any, int] = {}
@@ -261,7 +261,7 @@ class Continuations:
         return NEVER
 
     def _same(self, state: int, trail: JSONTrail) -> tuple[Any, int]:
-        """What places have in common that need not all be looked at, and how many of them must be.
+        """The key of places of which not all need be looked at, and how many of them must be.
 
         Zeros may be read in numbers without end. Where the chart stays in one state, either the number may come to
         infinitely many values (`_is_endless`), or to the same ones however many there are. Elsewhere more of them are

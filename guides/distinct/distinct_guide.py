@@ -98,7 +98,7 @@ class DistinctGuide(RememberingGuide):
             return self._noted(state, key, row)
 
     def _is_told(self, place: RememberedPlace, row: int) -> bool:
-        """Whether the mask of a place is known to be the chart's, as it is settled; row: of that mask."""
+        """Tell whether the mask of a place is known to be the chart's, as it is settled; row: of that mask."""
         spot = place.spot
         if spot is None:
             return False
@@ -196,7 +196,7 @@ class DistinctGuide(RememberingGuide):
         return [token for token in tokens if allowed.item(token >> 5) >> (token & 31) & 1]
 
     def _end_string(self, state: int, trail: JSONTrail, allowed: Copying, tried: set[int]) -> tuple[bytes, ...]:
-        """What makes what is there of a string or name in progress, before a quote; tokens to be tried are added."""
+        """The endings that make what is there of a string or name in progress; adds the tokens to be tried."""
         targets, closers = trail.frame.targets, self._summaries.closers
         piece = self._trails.piece(trail)
         if not self._trails.canonical:
@@ -291,7 +291,7 @@ class DistinctGuide(RememberingGuide):
         return self._continuations.cost(state, trail)
 
     def _is_as_far(self, state: int, trail: JSONTrail) -> bool:
-        """Whether a text has no more before it than the chart says."""
+        """Tell whether a text has no more before it than the chart says."""
         return self._continuations.is_settled(trail) or (
             not self._by_bytes and self._continuations.is_clean(state, trail)
         )
@@ -335,7 +335,7 @@ class DistinctGuide(RememberingGuide):
             return within | (allowed & self._tables.eos_words)
 
     def _near(self, state: int, left: int, node: int) -> NDArray[np.bool_]:
-        """Which tokens below a node of the trie leave enough as far as the chart knows; in the order of the trie."""
+        """The tokens below a node of the trie that leave enough as far as the chart knows; in the order of the trie."""
         if not self._by_bytes:
             return self._closing.fitting(state, left, node)
         after = self._closing.after_tokens(state, node)
@@ -401,7 +401,7 @@ class DistinctGuide(RememberingGuide):
             return after
 
     def _rests(self, place: At, after: NDArray[np.int32], node: int) -> list[tuple[int, bytes]]:
-        """What the allowed tokens below a node of the trie have beyond it, by their places there."""
+        """The rests of the allowed tokens below a node of the trie, by their places there."""
         tables, texts = self._tables, self._vocabulary.tokens
         depth = int(tables.trie.depth[node])
         tokens = tables.trie.ids[tables.below(node)]
@@ -446,7 +446,7 @@ class DistinctGuide(RememberingGuide):
         return self._place(state_of(state, MOST_LEFT))[0]
 
     def describe(self, state: int) -> str:
-        """What may follow, in words, as the chart has it."""
+        """The bytes that may follow, in words, as the chart has it."""
         return super().describe(self.chart_state(state))
 
 

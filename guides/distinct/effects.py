@@ -1,4 +1,4 @@
-"""What tokens do to a trail, as far as that does not depend on what has been written."""
+"""Effects of tokens on a trail, as far as they do not depend on what has been written."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MOST_SHARED = 64
 
 
 class Effect(NamedTuple):
-    """What a token does.
+    """The effect of a token.
 
     trail: what it leads to from a trail without values
     wholes: the items that it has in whole, of an array whose items must differ; names: the names of the object
@@ -145,7 +145,7 @@ class Met:
 
 
 def _likeness(text: bytes | None, mode: int) -> Any:
-    """What beginnings of words have in common that may come to as many values; names themselves."""
+    """The key that beginnings of words have in common that may come to as many values; names themselves."""
     if text is None or mode != WORD:
         return text
     mantissa, power, _ = text.lower().partition(b"e")
@@ -316,7 +316,7 @@ class Effects:
         return known
 
     def met_words(self, narrow: Narrow, begin: bytes, targets: Targets) -> tuple[list[bytes], list[int]]:
-        """What ends a word that begins so and makes it one of the targets; tokens after which it may be no other."""
+        """The ends of a word that begins so and makes it one of the targets; tokens after which it may be no other."""
         ends = [head for head in self._summaries.enders_of(begin) if word_of(begin + head) in targets]
         endings = narrow.others
         if narrow.powers and targets.continues_word(WordBegin(begin + b"e")):
@@ -324,7 +324,7 @@ class Effects:
         return ends, [token for token, rest in endings.items() if rest is None or word_of(begin + rest) in targets]
 
     def _shared(self, shape: Shape, mode: int) -> Met:
-        """What is known of tokens in containers as some are, of all guides that read strings alike."""
+        """The effects of tokens in containers as some are, of all guides that read strings alike."""
         known, key = self._summaries.effects, (self._reader.canonical, self._reader.with_names, shape, mode)
         if key not in known:
             if len(known) >= MOST_SHARED:
@@ -405,7 +405,7 @@ def _note(found: Unsafe, tokens: list[int], effect: Effect, names: frozenset[byt
 
 
 def _is_begun(frame: OpenContainer, blank: OpenContainer) -> bool:
-    """Whether a frame has begun after a blank one was there, which may have ended."""
+    """Tell whether a frame has begun after a blank one was there, which may have ended."""
     around = blank.parent
     while around is not None and frame.parent is not around:
         around = around.parent
@@ -413,7 +413,7 @@ def _is_begun(frame: OpenContainer, blank: OpenContainer) -> bool:
 
 
 def _is_within(frame: OpenContainer, blank: OpenContainer) -> bool:
-    """Whether a frame is that which a blank one came to, or is in it."""
+    """Tell whether a frame is that which a blank one came to, or is in it."""
     while frame.parent is not blank.parent and frame.parent is not None:
         frame = frame.parent
     return frame.parent is blank.parent

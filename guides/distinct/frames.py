@@ -1,4 +1,4 @@
-"""What a text has come to where values may be there once only: the containers it is in, and the piece in progress.
+"""The place of a text where values may be there once only: the containers it is in, and the piece in progress.
 
 Items, members and the bytes in progress grow at their end, and share their beginnings.
 """
@@ -107,13 +107,13 @@ class OpenContainer:
 
     @property
     def targets(self) -> Targets:
-        """What the next value, or name, may be equal to so that it matters."""
+        """The values that the next one, or name, may be equal to so that it matters."""
         if self._targets is None:
             self._targets = Targets(self)
         return self._targets
 
     def has_name(self, name: bytes) -> bool:
-        """Whether an object has a member of a name."""
+        """Tell whether an object has a member of a name."""
         return self.kind is OBJECT and self.written is not None and name in self.written
 
     def named(self, name: bytes) -> OpenContainer | None:
@@ -154,7 +154,7 @@ class OpenContainer:
 
 
 class Targets:
-    """What a value or name that comes next may be equal to so that it matters.
+    """The values or names that what comes next may be equal to so that it matters.
 
     written: what it must not be equal to; count: how many there are, at most
     """
@@ -180,7 +180,7 @@ class Targets:
             self.count += len(self._parts) + sum(len(bucket.groups) for bucket, _ in self._buckets)
 
     def _is_kept(self, value: Value) -> bool:
-        """Whether a value keeps rivals."""
+        """Tell whether a value keeps rivals."""
         for bucket, first in self._buckets:
             group = bucket.groups.get(value)
             if group is not None and group.numbers[0] < first:
@@ -191,13 +191,13 @@ class Targets:
         return self._is_kept(value) or (self.written is not None and value in self.written)
 
     def continues(self, begin: bytes) -> bool:
-        """Whether some string among them begins so."""
+        """Tell whether some string among them begins so."""
         if next(self.kept(begin), None) is not None:
             return True
         return self.written is not None and self.written.continues(begin)
 
     def continues_word(self, begin: WordBegin) -> bool:
-        """Whether some number, true, false or null among them may begin so."""
+        """Tell whether some number, true, false or null among them may begin so."""
         if self.written is not None and self.written.continues_word(begin):
             return True
         if any(isinstance(part, tuple) and begin.suits(key_of(part)) for part in self._parts):
@@ -227,7 +227,7 @@ class Targets:
 
 
 class JSONTrail:
-    """Where a text is: the innermost container, what comes next, the piece in progress.
+    """The place of a text: the innermost container, what comes next, the piece in progress.
 
     is_free: whether that piece can come to no target; None until somebody asks
     """

@@ -173,25 +173,25 @@ class RememberingGuide(LiftedGuide):
 
     @property
     def is_worn(self) -> bool:
-        """Whether so many states have been given out, which are never forgotten, that another guide should begin."""
+        """Tell whether so many states were given out, which are never forgotten, that another guide should begin."""
         return self._trails.states_bytes > self._meter.limits.memory >> 2
 
     def _differs(self, state: int) -> bool:
-        """Whether an item of a watched array may begin in a state of the chart."""
+        """Tell whether an item of a watched array may begin in a state of the chart."""
         return self._items.may_be(state)
 
     def _must_differ(self, state: int) -> bool:
-        """Whether a name that must be there once only may begin in a state of the chart."""
+        """Tell whether a name that must be there once only may begin in a state of the chart."""
         return self._trails.with_names and self._names.may_be(state)
 
     def _may_begin(self, state: int, data: bytes) -> bool:
-        """Whether something to be remembered may begin in `data`, from a state of the chart."""
+        """Tell whether something to be remembered may begin in `data`, from a state of the chart."""
         if b"[" in data or data[0] in SPACE or self._differs(state):
             return True
         return self._trails.with_names and b'"' in data
 
     def _follow(self, at: At, data: bytes, after: int) -> At | None:
-        """Where `data` leads, which leads to `after` in the chart; None if it must not be there, or has no end."""
+        """The place after `data`, which leads to `after` in the chart; None if it must not be there, or has no end."""
         if after == DEAD or EQUAL_ITEM in data:
             return None
         state, trail = at
@@ -286,6 +286,6 @@ class RememberingGuide(LiftedGuide):
         return self._prepare(at[0]), at[1]
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far is complete; never within what is remembered."""
+        """Tell whether the text so far is complete; never within what is remembered."""
         state = state_of(state, MOST_LEFT)
         return self._given_place(state) is None and super().is_accepting(state)

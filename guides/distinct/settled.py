@@ -49,14 +49,14 @@ item; an object whose names must differ, with its trail."""
 
 
 class MaskConditions(NamedTuple):
-    """What must not be there for all tokens of the chart to be allowed: names in the object, items in the array."""
+    """Values without which all tokens of the chart are allowed: names in the object, items in the array."""
 
     names: frozenset[bytes] = frozenset()
     items: frozenset[bytes] = frozenset()
 
 
 class Spot:
-    """What settled places have in common of which the chart's state is equal, and where in what they are.
+    """The part that settled places have in common of which the chart's state is equal, and where in what they are.
 
     where: as `summaries` has it, or in a new name; depth: containers that have begun in the item, 0 in a string that is
     an item; scope: what ends with it; is_piece: whether the string in progress must differ
@@ -169,8 +169,7 @@ class SettledSpots:
         return self._at(state, where, depth, OUTER if frame.parent is None else INNER)
 
     def _comes_to_many(self, state: int, trail: JSONTrail) -> bool:
-        """Whether the string in progress can come to none that is there, or to very many others, whatever comes next
-        but its end."""
+        """Tell whether the string in progress can come to none that is there, or, unless it ends, to very many."""
         return self._trails.is_free(trail) or (self._trails.canonical and self._continuations.bounds.is_robust(state))
 
     def _at(self, *key: *tuple[int, int, int, int]) -> Spot:
@@ -227,8 +226,7 @@ class SettledSpots:
         return MaskConditions(frozenset(names), frozenset(items))
 
     def _behind(self, state: int, rest: bytes, spot: Spot) -> frozenset[bytes] | None:
-        """What must not be there for a text to have an end after what a token has behind an item; None if that is
-        not all it takes."""
+        """The values without which a text has an end after what a token has behind an item; None if it takes more."""
         if spot.scope == NAMES or rest[:1] == b"]":
             # What is around is as settled as the item was.
             return None if spot.scope == INNER or self._trails.openings.search(rest) else frozenset()
@@ -248,7 +246,7 @@ class SettledSpots:
         return items if not (items and is_inner) and self._goes_on(state, at) else None
 
     def _goes_on(self, state: int, at: JSONTrail) -> bool:
-        """Whether what is in progress, or to come, may be very many values."""
+        """Tell whether what is in progress, or to come, may be very many values."""
         bounds = self._continuations.bounds
         if at.mode == AFTER and bounds.may_have(state, 0x5D):
             return True
@@ -259,7 +257,7 @@ class SettledSpots:
         return names is not None and (at.frame.parent is not None or not names)
 
     def is_told(self, spot: Spot, trail: JSONTrail) -> bool:
-        """Whether all tokens of the chart are allowed in a spot that needs something, with the trail of the place."""
+        """Tell whether all tokens of the chart are allowed in a spot that needs something, with the place's trail."""
         needs, frame = spot.needs, trail.frame
         assert needs is not None
         if spot.is_piece and not self.is_unlike(trail):
@@ -279,7 +277,7 @@ class SettledSpots:
         return True
 
     def is_unlike(self, trail: JSONTrail) -> bool:
-        """Whether no token completes the string in progress to one that is there."""
+        """Tell whether no token completes the string in progress to one that is there."""
         written = trail.frame.written
         if trail.is_free or written is None or not written.count:
             return True

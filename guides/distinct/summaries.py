@@ -1,4 +1,4 @@
-"""Which tokens end strings and words, and which may contain whole values: found once for a vocabulary."""
+"""Tokens that end strings and words, and those that may contain whole values: found once for a vocabulary."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BETWEEN, STRING, ESCAPE = range(3)
 
 
 class Shift(NamedTuple):
-    """What a token does from such a place.
+    """The effect of a token from such a place.
 
     where: the place after it; up: containers that begin in it, less those that end; low: the least of that on the way
     names: the strings that it has in whole and that may be names; is_odd: whether two are equal, or one is behind the
@@ -112,7 +112,7 @@ class FewTokens(NamedTuple):
 
 
 class TokenSummaries:
-    """What the tokens of a vocabulary tell.
+    """Tables of the tokens of a vocabulary.
 
     closers: what tokens have before a quote that may end a string, with the tokens
     enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
@@ -185,7 +185,7 @@ class TokenSummaries:
         return known
 
     def shift(self, where: int, token: int) -> Shift:
-        """What a token does from a place."""
+        """The shift of a token from a place."""
         known = self._shifts[where].get(token)
         if known is None:
             known = self._shifts[where][token] = shift_of(where, self.text(token))
@@ -196,7 +196,7 @@ class TokenSummaries:
         return self._tokens[token] or b""
 
     def behind(self, where: int, depth: int, token: int) -> bytes:
-        """What a token has behind the end of so many containers, or of the string that it is in; no space around it."""
+        """The bytes of a token behind the end of so many containers, or of the string it is in; no space around it."""
         key = (where, depth, token)
         known = self._behind.get(key)
         if known is None:
@@ -214,7 +214,7 @@ class TokenSummaries:
         return np.packbits(flags, bitorder="little").view(np.uint32)
 
     def enders_of(self, begin: bytes) -> dict[bytes, list[int]]:
-        """What of `enders` may complete a word that begins so."""
+        """The part of `enders` that may complete a word that begins so."""
         return self.number_enders if begin[:1] in b"-0123456789" else self.enders
 
     def ending_string(self, rest: bytes) -> Mask:
@@ -259,7 +259,7 @@ class TokenSummaries:
 
 
 class _Counts:
-    """How many of some bytes each token has; lengths: its bytes; some: whether it has any."""
+    """Counts of some bytes in each token; lengths: its bytes; some: whether it has any."""
 
     def __init__(self, tokens: TokenBytes) -> None:
         self.lengths = np.diff(tokens.start)
@@ -282,5 +282,5 @@ class _Counts:
 
 
 def _opens(text: bytes) -> bool:
-    """Whether a token with a comma has a bracket before it, or space in front."""
+    """Tell whether a token with a comma has a bracket before it, or space in front."""
     return text[:1].isspace() or 0 <= text.find(b"[") < text.rfind(b",")

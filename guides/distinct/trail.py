@@ -63,15 +63,15 @@ class Completed(NamedTuple):
 Log = list[Completed] | None
 
 
-class Places(Protocol):
-    """What is known of the places within a text that is read."""
+class ReadPlaces(Protocol):
+    """Knowledge of the places within a text that is read."""
 
     def may_differ(self, at: int) -> bool:
-        """Whether the items of an array may have to differ, one of which begins at a place."""
+        """Tell whether the items of an array may have to differ, one of which begins at a place."""
         ...
 
     def is_free(self, at: int) -> bool:
-        """Whether they need not any more, though they might have had to at the items before."""
+        """Tell whether they need not any more, though they might have had to at the items before."""
         ...
 
     def leave(self, at: int) -> bool:
@@ -83,15 +83,15 @@ class NoPlaces:
     """The places of a text by itself: what begins in it need not differ, and what must not be there ends it."""
 
     def may_differ(self, at: int) -> bool:
-        """As `Places` says."""
+        """As `ReadPlaces` says."""
         return False
 
     def is_free(self, at: int) -> bool:
-        """As `Places` says."""
+        """As `ReadPlaces` says."""
         return False
 
     def leave(self, at: int) -> bool:
-        """As `Places` says."""
+        """As `ReadPlaces` says."""
         return False
 
 
@@ -146,13 +146,13 @@ class JSONTrails:
         return _spelt(certain.group() if certain else b"")
 
     def is_within_escape(self, trail: JSONTrail) -> bool:
-        """Whether what comes next is the rest of an escape."""
+        """Tell whether what comes next is the rest of an escape."""
         if trail.mode in (TEXT_ESCAPE, NAME_ESCAPE):
             return True
         return not self.canonical and _BEGUN.search(joined(trail.text)[-6:]) is not None
 
     def is_free(self, trail: JSONTrail) -> bool:
-        """Whether the string or word in progress can come to nothing that matters."""
+        """Tell whether the string or word in progress can come to nothing that matters."""
         free = trail.is_free
         if free is None:
             frame = trail.frame
@@ -167,7 +167,7 @@ class JSONTrails:
         return free
 
     def read(
-        self, trail: JSONTrail, data: bytes, at: int, places: Places, log: list[Completed] | None = None
+        self, trail: JSONTrail, data: bytes, at: int, places: ReadPlaces, log: list[Completed] | None = None
     ) -> tuple[JSONTrail | None, int]:
         """The trail after data[at:], and the end of data; None and where its array has ended, or need not be remembered
         any more, or -1 where a value is there that must not be.
@@ -210,7 +210,9 @@ class _Reading:
 
     __slots__ = ("at", "begun", "data", "frame", "free", "log", "mode", "opened", "places", "text", "trails")
 
-    def __init__(self, trails: JSONTrails, trail: JSONTrail, data: bytes, at: int, places: Places, log: Log) -> None:
+    def __init__(
+        self, trails: JSONTrails, trail: JSONTrail, data: bytes, at: int, places: ReadPlaces, log: Log
+    ) -> None:
         self.trails = trails
         self.data = data
         self.at: int = at
@@ -325,7 +327,7 @@ class _Reading:
         return _GOES_ON
 
     def _may_be_free(self) -> bool:
-        """Whether an item begins in an array whose items before had to differ, and need not any more."""
+        """Tell whether an item begins in an array whose items before had to differ, and need not any more."""
         frame = self.frame
         return frame.kind is ARRAY and frame.written is not None and frame.length > 0 and self.places.is_free(self.at)
 

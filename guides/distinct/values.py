@@ -18,7 +18,7 @@ _NUMBER = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([-+]?[0-9]+))?\Z")
 
 
 def word_of(word: bytes) -> tuple[Any, ...]:
-    """What equal numbers have in common: sign, digits and power of ten; of anything else, itself."""
+    """The key that equal numbers have in common: sign, digits and power of ten; of anything else, itself."""
     spend(len(word))
     number = _NUMBER.match(word)
     if not number:
@@ -32,7 +32,7 @@ def word_of(word: bytes) -> tuple[Any, ...]:
 
 
 def key_of(value: tuple[Any, ...]) -> bytes:
-    """What numbers have in common that differ in the power of ten only: sign and digits; of others, their text."""
+    """The key of numbers that differ in the power of ten only: sign and digits; of others, their text."""
     return b"".join(value[1:3])
 
 
@@ -56,7 +56,7 @@ class WordBegin:
         self.is_exact = bool(power)
 
     def suits(self, key: bytes) -> bool:
-        """Whether a word of that key may begin so."""
+        """Tell whether a word of that key may begin so."""
         return key == self.exact or (not self.is_exact and key.startswith(self.prefix))
 
 
@@ -79,7 +79,7 @@ class WordIndex:
             self._numbers[key] = number
 
     def continues(self, begin: WordBegin, count: int) -> bool:
-        """Whether a word that was among the first `count` values may begin so."""
+        """Tell whether a word that was among the first `count` values may begin so."""
         keys, numbers = self._keys, self._numbers
         if numbers.get(begin.exact, count) < count:
             return True
@@ -95,7 +95,7 @@ class WordIndex:
 
 
 def _whole_number(digits: bytes) -> int:
-    """What int() says, of more digits than it reads at a time, too."""
+    """The result of int(), of more digits than it reads at a time, too."""
     sign = -1 if digits[:1] == b"-" else 1
     plain = digits.lstrip(b"+-").lstrip(b"0")
     spend(len(plain) * len(plain) >> 8)
@@ -119,7 +119,7 @@ class Container:
         self.parts = parts
 
     def has(self, at: int | bytes) -> bool:
-        """Whether there is something at an index, or by a name."""
+        """Tell whether there is something at an index, or by a name."""
         return at < len(self.parts) if isinstance(at, int) else at in self.parts
 
 

@@ -38,7 +38,7 @@ class EqualityGroup:
         self.numbers.append(number)
 
     def bucket(self, at: int | bytes) -> Bucket:
-        """What they have at an index, or by a name."""
+        """The bucket of an index, or of a name."""
         bucket = self._buckets.get(at)
         if bucket is None:
             bucket = self._buckets[at] = Bucket()
@@ -67,7 +67,7 @@ class EqualityGroup:
 
 
 class Bucket:
-    """What containers of a group have at one place, and which of them have it.
+    """The parts that containers of a group have at one place, and which of them have it.
 
     texts: the strings, in order; words: the numbers, true, false and null; inner: the arrays and objects
     """
@@ -98,7 +98,7 @@ class Bucket:
 
 
 class Rivals:
-    """What a container in progress may still come to: those of groups that were among the first values, and a few more.
+    """The containers that one in progress may still come to: those of groups among the first values, and a few more.
 
     sources: groups, each with how many values count; few: containers that are in none of them
     """
@@ -240,11 +240,11 @@ class WrittenValues:
                 yield text
 
     def continues(self, begin: bytes) -> bool:
-        """Whether some string begins so."""
+        """Tell whether some string begins so."""
         return next(self.beginning(begin), None) is not None
 
     def continues_word(self, begin: WordBegin) -> bool:
-        """Whether some number, true, false or null may begin so."""
+        """Tell whether some number, true, false or null may begin so."""
         if any(isinstance(value, tuple) and begin.suits(key_of(value)) for value in self._last):
             return True
         return self._ledger.words.continues(begin, self._first)

@@ -49,7 +49,7 @@ class Recursion(NamedTuple):
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether the same text has several trees for nothing but the order in which they are made."""
+        """Tell whether the same text has several trees for nothing but the order in which they are made."""
         return bool(self.infix or self.repeated or (self.prefix and self.postfix)) and bool(self.others)
 
 
@@ -73,7 +73,7 @@ def without_ambiguity(rules: dict[str, Node]) -> dict[str, Node]:
 
 
 class _Corners:
-    """Which rules stand at the ends of the alternatives of which, and lead back to themselves that way."""
+    """The rules that stand at the ends of the alternatives of others, and lead back to themselves that way."""
 
     def __init__(self, rules: Mapping[str, Node]) -> None:
         self._rules = rules
@@ -88,7 +88,7 @@ class _Corners:
         self._component = _components(self._ends)
 
     def target(self, name: str) -> str:
-        """What a rule that is nothing but a reference comes to in the end; another rule is itself."""
+        """The end of the references from a rule that is nothing but one; another rule is itself."""
         return self._targets.get(name, name)
 
     def recursive(self) -> list[str]:
@@ -198,7 +198,7 @@ def _parts(name: str, alternatives: Iterable[Node], target: Callable[[str], str]
 
 
 def _times(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
-    """How many times an item is the rule and nothing else; None if it is something else."""
+    """The number of times that an item is the rule and nothing else; None if it is something else."""
     least, most = 1, 1
     if isinstance(item, Repeat):
         item, least, most = item.item, item.min, item.max
@@ -206,7 +206,7 @@ def _times(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
 
 
 def _optional(times: Times | None) -> tuple[bool, ...]:
-    """Whether a rule stands at an end that is it so many times: what there is to choose from."""
+    """Tell whether a rule stands at an end that is it so many times: what there is to choose from."""
     if times == (1, 1):
         return (True,)
     return (False, True) if times == (0, 1) else (False,)
@@ -253,7 +253,7 @@ def _any_of(items: Collection[Node]) -> Node:
 
 
 def _sharing(name: str, rules: dict[str, Node]) -> Callable[[str, Node], Node]:
-    """What gives a node that may be written twice: itself if it is small, else a reference to a new rule."""
+    """A stand-in for a node that may be written twice: itself if it is small, else a reference to a new rule."""
 
     def shared(what: str, node: Node) -> Node:
         if _is_light(node):
@@ -266,7 +266,7 @@ def _sharing(name: str, rules: dict[str, Node]) -> Callable[[str, Node], Node]:
 
 
 def _is_light(node: Node) -> bool:
-    """Whether a node has few nodes in it."""
+    """Tell whether a node has few nodes in it."""
     weight, todo = 0, [node]
     while todo and weight <= MAX_WEIGHT:
         item = todo.pop()

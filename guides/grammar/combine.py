@@ -28,7 +28,7 @@ def choice(items: list[Node]) -> Node:
 
 
 def is_character(code: int) -> bool:
-    """Whether a code point can stand in a text: surrogates cannot."""
+    """Tell whether a code point can stand in a text: surrogates cannot."""
     return code <= LAST_CHARACTER and not FIRST_SURROGATE <= code <= LAST_SURROGATE
 
 

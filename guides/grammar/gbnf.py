@@ -20,7 +20,7 @@ from ..quoting.quotation import Quote
 from ..syntax import Chars, Literal, Node, Reference, Repeat
 from .combine import characters, choice, is_character, series
 from .grammar import Grammar, Part, check
-from .macros import MACROS, Call, Value, Word
+from .macros import MACROS, MacroCall, Value, Word
 from .options import NO_TOKENS, REFUSED_ATTRIBUTES, check_options, grammar_text, refused_attribute
 
 _PATTERN = re.compile(
@@ -123,7 +123,7 @@ class _Parser:
         raise GrammarError(f"expected {expected}, found {found}", self.text, self.token.offset)
 
     def mark(self, *marks: str) -> bool:
-        """Whether the next word is one of these marks."""
+        """Tell whether the next word is one of these marks."""
         return self.token.kind == "mark" and self.token.text in marks
 
     def line(self, token: _Token) -> int:
@@ -220,7 +220,7 @@ class _Parser:
             self.parts[part] = pieces
             return Reference(part)
 
-        return MACROS[name.text](Call(values, named, refer, quote, fail))
+        return MACROS[name.text](MacroCall(values, named, refer, quote, fail))
 
     def argument(self, depth: int) -> Value:
         if depth > self.max_depth:
@@ -248,7 +248,7 @@ class _Parser:
             self.fail("',' or ')' behind an argument")
 
     def ends_rule(self) -> bool:
-        """Whether the rule is over: at the end, at `;`, which is skipped, or before the next `name ::=`."""
+        """Tell whether the rule is over: at the end, at `;`, which is skipped, or before the next `name ::=`."""
         if self.mark(";"):
             self.at += 1
             return True

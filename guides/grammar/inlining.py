@@ -31,7 +31,7 @@ def inlined(grammar: Grammar) -> dict[str, Node]:
 
 
 def is_small(node: Node) -> bool:
-    """Whether a node refers to no rule and becomes at most about MAX_WEIGHT graph nodes."""
+    """Tell whether a node refers to no rule and becomes at most about MAX_WEIGHT graph nodes."""
     weight = 0
     todo = [node]
     while todo:

@@ -29,7 +29,7 @@ Value = str | Word | tuple["Value", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class MacroCall:
     """A macro with its arguments.
 
     refer: gives the node of the rule that a word names; quote: that of what is quoted; fail: raises GrammarError
@@ -56,7 +56,7 @@ class Call:
                 self.fail(f"the argument {name!r} is not supported; {known}")
 
 
-def _tag_dispatch(call: Call) -> Node:
+def _tag_dispatch(call: MacroCall) -> Node:
     """Free text in which triggers begin rules; those and what is excluded are not in it otherwise."""
     call.only("loop_after_dispatch", "excludes")
     rules: dict[str, list[Node]] = {}
@@ -81,7 +81,7 @@ def _tag_dispatch(call: Call) -> Node:
     return InOrder((Repeat(Alternation(tuple(parts)), 0, None), free)) if parts else free
 
 
-def _substring(call: Call) -> Node:
+def _substring(call: MacroCall) -> Node:
     """Some of the texts in a row, or none."""
     call.only()
     pieces = call.texts([text for text in call.values if text != ""], "the arguments of Substring")
@@ -89,8 +89,8 @@ def _substring(call: Call) -> Node:
     return EMPTY if quote is None else Alternation((EMPTY, call.quote(quote)))
 
 
-def _regex(call: Call) -> Node:
-    """What a pattern matches as a whole; its classes are of ASCII, and its dot takes ends of lines too."""
+def _regex(call: MacroCall) -> Node:
+    """The language that a pattern matches as a whole; its classes are of ASCII, and its dot takes ends of lines too."""
     call.only()
     if len(call.values) != 1 or not isinstance(call.values[0], str):
         call.fail("Regex takes one pattern, a text in double quotes")
@@ -100,11 +100,11 @@ def _regex(call: Call) -> Node:
         call.fail(f"in the pattern of Regex: {error.reason}")
 
 
-def _tokens(call: Call) -> Node:
+def _tokens(call: MacroCall) -> Node:
     call.fail(NO_TOKENS)
 
 
-MACROS: dict[str, Callable[[Call], Node]] = {
+MACROS: dict[str, Callable[[MacroCall], Node]] = {
     "TagDispatch": _tag_dispatch,
     "Substring": _substring,
     "Regex": _regex,

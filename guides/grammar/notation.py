@@ -1,4 +1,4 @@
-"""How rules are written for people: an EBNF close to Lark's."""
+"""A notation of rules for people: an EBNF close to Lark's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the languages of grammars are given, checked before anything is read."""
+"""Options of the languages of grammars, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def grammar_text(text: Any) -> str:
 
 
 def refused_attribute(name: str) -> str:
-    """What is wrong with an attribute that is refused."""
+    """The fault of an attribute that is refused."""
     return f"the attribute {name!r} is not supported: {REFUSED_ATTRIBUTES[name]}"
 
 

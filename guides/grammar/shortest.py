@@ -1,4 +1,4 @@
-"""How short the texts of rules can be."""
+"""Lengths of the shortest texts of rules."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def coverage(schema: CompiledSchema, left_out: Mapping[str, str], formats: bool)
 
 @dataclass(frozen=True, slots=True)
 class StrangeKeyword:
-    """What looks like a mistake in a schema that can be read nevertheless."""
+    """A likely mistake in a schema that can be read nevertheless."""
 
     pointer: str
     reason: str

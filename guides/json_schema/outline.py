@@ -16,7 +16,7 @@ SHOWN = 8
 MAX_INLINE = 100
 
 
-class Part(NamedTuple):
+class OutlinePart(NamedTuple):
     """A formula: its title, its values in lines, lines about what they cost, and the titles that these name."""
 
     title: str
@@ -44,16 +44,16 @@ class Outline:
             told.append(f"and {len(self._queue) - len(parts)} more of their parts")
         return "\n\n".join(told)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[OutlinePart]:
         """The formulas, the root first, and each behind one that uses it."""
         self._title(self._schema.root)
-        found: list[Part] = []
+        found: list[OutlinePart] = []
         while len(found) < min(len(self._queue), self._limit):
             formula = self._queue[len(found)]
             self._costs, self._uses = _costs(self._schema.cases(formula)), []
             values = self._values(formula)
             costs, uses = (list(dict.fromkeys(each)) for each in (self._costs, self._uses))
-            found.append(Part(self._titles[formula], values, costs, uses))
+            found.append(OutlinePart(self._titles[formula], values, costs, uses))
         return found
 
     def _title(self, formula: Formula) -> str:

@@ -1,1 +1,1 @@
-"""Where quotations may begin and end in documents, what is quoted in grammars and JSON, and where it was found."""
+"""Quotations of documents: where they may begin and end, in grammars and JSON, and where they were found."""

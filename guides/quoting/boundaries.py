@@ -1,4 +1,4 @@
-"""Where quotations may begin and end in a text."""
+"""Places where quotations may begin and end in a text."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _kind(character: str) -> int:
 
 
 def _stands_alone(character: str) -> bool:
-    """Whether the character is of a script that writes words side by side: Han or Hiragana."""
+    """Tell whether the character is of a script that writes words side by side: Han or Hiragana."""
     return (
         "\u3040" <= character <= "\u309f"
         or "\u3400" <= character <= "\u9fff"

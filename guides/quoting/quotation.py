@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import OptionError
+from ...errors import LanguageError, OptionError
 from ...kernels.suffix.quoting import Quotable
 from ...kernels.suffix.tree import END
 from ...kernels.suffix.unfolding import unfold, unfolded_size
@@ -77,7 +77,7 @@ class Quote:
         return _narrowed(self, *narrow)
 
     def places(self, text: str) -> list[Occurrence]:
-        """Where in the documents a text stands as such a quotation."""
+        """The place in the documents where a text stands as such a quotation."""
         source, automaton = quotable(self, False)
         data = text.encode(errors="replace")
         found = (source.place(begin, begin + len(data)) for begin in automaton.occurrences(data))
@@ -103,8 +103,6 @@ _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
 
 
 def _narrowed(quote: Quote, least: int, most: int | None) -> Quote | None:
-    from ...errors import LanguageError
-
     try:
         return replace(quote, min_chars=least, max_chars=most)
     except LanguageError:
@@ -127,7 +125,7 @@ def _examples(quote: Quote, count: int) -> tuple[str, ...]:
 
 
 def _short_ones(index: Quotable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the shortest quotation from each place begins and ends, or all from the few places of a short context."""
+    """The bounds of the shortest quotation from each place, or of all from the few places of a short context."""
     ends, stops = np.flatnonzero(index.ends), np.flatnonzero(index.text == END)
     starts = index.starts.astype(np.int64)
     furthest = stops[np.searchsorted(stops, starts)]
@@ -147,7 +145,7 @@ def _held_bytes(made: tuple[QuotedContext, SubstringAutomaton]) -> int:
 
 @kept_growing(64, 256 << 20, _held_bytes)
 def quotable(quote: Quote, escaped: bool) -> tuple[QuotedContext, SubstringAutomaton]:
-    """What the quotations are, as they are written in a JSON string if `escaped`."""
+    """The quotations, as they are written in a JSON string if `escaped`."""
     documents = (quote.context,) if isinstance(quote.context, str) else quote.context
     if escaped and not any(map(_ESCAPED.search, documents)):
         return quotable(quote, False)

@@ -1,4 +1,4 @@
-"""Which pieces of a text are quotations, by a grammar in which marks stand around them.
+"""Pieces of a text that are quotations, told by a grammar in which marks stand around them.
 
 The marks hold bytes that no UTF-8 has. A text is read by the automaton of the marked grammar, depth first over where
 marks are put in; a state that has failed at some place is not tried there again.
@@ -20,7 +20,7 @@ _CLOSE = b"\xff"
 
 
 def marks(number: int) -> tuple[bytes, bytes]:
-    """What stands before and after the quotations of one rule; of the same length for each."""
+    """The bytes before and after the quotations of one rule; of the same length for each."""
     return _OPEN + number.to_bytes(4, "big"), _CLOSE
 
 

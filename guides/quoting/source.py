@@ -35,7 +35,7 @@ _NONE = np.zeros(0, np.int32)
 
 
 class Occurrence(NamedTuple):
-    """Where a quotation stands: documents[document][start:end]."""
+    """The place of a quotation: documents[document][start:end]."""
 
     document: int
     start: int
@@ -59,7 +59,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Rules:
-    """What may be quoted; see `SubstringGuide`. Raises OptionError."""
+    """A source that may be quoted from; see `SubstringGuide`. Raises OptionError."""
 
     boundary: Boundary | tuple[int, ...] = "word"
     min_chars: int = 1
@@ -97,12 +97,12 @@ class Writing:
     last: Places
 
     def offsets(self, places: Places) -> Places:
-        """Which characters of the documents stand at places in `data`."""
+        """The characters of the documents that stand at places in `data`."""
         written = places if self.bytes_at is None else np.searchsorted(self.bytes_at, places)
         return written if self.begins is None else self.begins[written].astype(np.int64)
 
     def byte_of(self, written: Places) -> Places:
-        """Where written characters begin in `data`."""
+        """The places in `data` where written characters begin."""
         return written if self.bytes_at is None else self.bytes_at[written].astype(np.int64)
 
     def written(self, characters: Places) -> Places:
@@ -194,7 +194,7 @@ class QuotedContext:
         )
 
     def without(self, taken: Sequence[Occurrence]) -> Quotable | None:
-        """What is left to quote when nothing may overlap with the taken places; None if that is nothing."""
+        """The source that is left to quote when nothing may overlap with the taken places; None if that is nothing."""
         quotable = self.quotable
         least, reach = quotable.least, quotable.reach
         ends = np.flatnonzero(quotable.ends)
@@ -287,7 +287,7 @@ def _written(text: str, escaped: bool) -> bytes:
 
 
 def _byte_places(text: str, data: bytes, escaped: bool) -> Ints | None:
-    """Where each character begins in the data, and the length of that; None if each is one byte."""
+    """The start of each character in the data, and the length of that; None if each is one byte."""
     if len(data) == len(text):
         return None
     codes = code_points(text)

@@ -85,11 +85,11 @@ class SubstringAutomaton:
         return np.array([self.step(state, byte) for byte in range(256)], np.int32)
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the bytes read so far may be quoted."""
+        """Tell whether the bytes read so far may be quoted."""
         return self.check(state) != DEAD and bool(call(accepts, self.quotable, *self.place(state)))
 
     def occurrences(self, data: bytes) -> list[int]:
-        """Where in the text the data stands as a quotation, in order."""
+        """The places in the text where the data stands as a quotation, in order."""
         quotable = self.quotable
         place = np.array(self.place(self.start), np.int64)
         if not data or not call(follow, quotable, place, np.frombuffer(data, np.uint8), 0, len(data)):
@@ -103,7 +103,7 @@ class SubstringAutomaton:
         return sorted(starts[allowed].tolist())
 
     def positions(self, state: int) -> list[int]:
-        """Where in the text quotations in this state go on, in order; of equal futures only one may be listed."""
+        """The places in the text where quotations in this state go on, in order; of equal futures one may be listed."""
         node, depth = self.place(state)
         if node == len(self.quotable.lo) + len(self.quotable.starts):
             return [depth]

@@ -19,6 +19,7 @@ from ..automata.charsets import intersect
 from ..limits import spend
 from ..syntax import EMPTY, NOTHING, Alternation, Literal, Repeat, Sequence
 from .measure import STEPS_PER_NODE, lengths
+from .resolve import edge_of
 from .tree import Concat, Either, LookaroundLoop, Tree, concat, either, look, repeat, single_character
 
 MAX_TURNS = 64
@@ -28,7 +29,7 @@ Lazy = dict[int, Tree]
 """The repeats that are lazy, by their identity; they are held, so that nothing else can have it."""
 
 
-class Way(NamedTuple):
+class MatchWay(NamedTuple):
     """One of the ways through a tree, in the order of the search: texts that are not empty, or the empty one."""
 
     tree: Tree
@@ -42,11 +43,11 @@ class Atomic:
         self._lazy = lazy
 
     def group(self, tree: Tree) -> Tree:
-        """What `(?>tree)` matches."""
+        """The language of `(?>tree)`."""
         return self._first(tree, EMPTY)
 
     def possessive(self, item: Tree, low: int, high: int | None) -> Tree:
-        """What a possessive repeat matches: each turn is left for good, too."""
+        """The language of a possessive repeat: each turn is left for good, too."""
         return self._first(repeat(self.group(item), low, high), EMPTY)
 
     def _first(self, tree: Tree, after: Tree) -> Tree:
@@ -101,7 +102,7 @@ class Atomic:
         return concat([*turns, rest(item, None if high is None else high - low, after)])
 
     def _again(self, tree: Repeat | LookaroundLoop, done: int) -> Tree:
-        """What is left of a repeat after some of the turns that it must have."""
+        """The rest of a repeat after some of the turns that it must have."""
         return self._like(tree, tree.min - done, None if tree.max is None else tree.max - done)
 
     def _like(self, tree: Repeat | LookaroundLoop, low: int, high: int | None) -> Tree:
@@ -147,18 +148,18 @@ class Atomic:
             found = repeat(turn, 0, None) if most is None else repeat(concat([turn, found]), 0, 1)
         return found
 
-    def _ways(self, tree: Tree) -> list[Way]:
+    def _ways(self, tree: Tree) -> list[MatchWay]:
         """The ways through a tree in the order of the search, those that read nothing apart from the others."""
         spend(STEPS_PER_NODE)
         fewest, most = lengths(tree)
         if fewest or most == 0:
-            return [Way(tree, most == 0)]
+            return [MatchWay(tree, most == 0)]
         if isinstance(tree, (Sequence, Concat)):
             rest = concat(tree.items[1:])
-            found: list[Way] = []
+            found: list[MatchWay] = []
             for way in self._ways(tree.items[0]):
-                after = self._ways(rest) if way.is_empty and rest is not EMPTY else [Way(rest, way.is_empty)]
-                found += [Way(concat([way.tree, each.tree]), each.is_empty) for each in after]
+                after = self._ways(rest) if way.is_empty and rest is not EMPTY else [MatchWay(rest, way.is_empty)]
+                found += [MatchWay(concat([way.tree, each.tree]), each.is_empty) for each in after]
         elif isinstance(tree, (Alternation, Either)):
             found = [way for item in tree.items for way in self._ways(item)]
         else:
@@ -166,15 +167,15 @@ class Atomic:
             found = self._ways_of_turns(tree)
         return list(dict.fromkeys(found))
 
-    def _ways_of_turns(self, tree: Repeat | LookaroundLoop) -> list[Way]:
+    def _ways_of_turns(self, tree: Repeat | LookaroundLoop) -> list[MatchWay]:
         if tree.min:
             return self._ways(Concat((tree.item, self._again(tree, 1))))
         again = self._like(tree, 0, None if tree.max is None else tree.max - 1)
         turns = self._ways(tree.item)
-        reading = [way if way.is_empty else Way(concat([way.tree, again]), False) for way in turns]
+        reading = [way if way.is_empty else MatchWay(concat([way.tree, again]), False) for way in turns]
         if id(tree) in self._lazy:
-            return [Way(EMPTY, True), *(way for way in reading if not way.is_empty)]
-        return [*reading, Way(EMPTY, True)]
+            return [MatchWay(EMPTY, True), *(way for way in reading if not way.is_empty)]
+        return [*reading, MatchWay(EMPTY, True)]
 
 
 def _all_of(item: Tree, low: int, high: int | None) -> Tree:
@@ -195,7 +196,7 @@ def _unless(bodies: ListOf[Tree]) -> Tree:
 
 
 def _needed(body: Tree) -> Tree:
-    """What must be there for a tree to match a beginning of the text ahead."""
+    """The condition for a tree to match a beginning of the text ahead."""
     if _always(body):
         return EMPTY
     if isinstance(body, (Sequence, Concat)):
@@ -207,7 +208,7 @@ def _needed(body: Tree) -> Tree:
 
 
 def _always(tree: Tree) -> bool:
-    """Whether a tree matches the empty text wherever it stands."""
+    """Tell whether a tree matches the empty text wherever it stands."""
     if isinstance(tree, (Sequence, Concat)):
         return all(map(_always, tree.items))
     if isinstance(tree, (Alternation, Either)):
@@ -218,22 +219,20 @@ def _always(tree: Tree) -> bool:
 
 
 def _are_apart(left: Tree, right: Tree) -> bool:
-    """Whether the next character tells the texts of one tree from those of the other, neither of which is empty."""
-    from .resolve import edge_of
-
+    """Tell whether the next character tells the texts of one tree from those of the other, neither empty."""
     (of_left, left_empty), (of_right, right_empty) = edge_of(left, ahead=True), edge_of(right, ahead=True)
     return not (left_empty or right_empty or intersect(of_left, of_right))
 
 
 def _beginning(tree: Tree) -> bytes:
-    """What all texts of a tree begin with, as far as that is plain to see."""
+    """The characters that all texts of a tree begin with, as far as that is plain to see."""
     if isinstance(tree, (Sequence, Concat)) and tree.items:
         tree = tree.items[0]
     return tree.data if isinstance(tree, Literal) else b""
 
 
 def _has_choice(tree: Tree) -> bool:
-    """Whether there may be several ways through a tree."""
+    """Tell whether there may be several ways through a tree."""
     if isinstance(tree, (Sequence, Concat)):
         return any(map(_has_choice, tree.items))
     if isinstance(tree, (Repeat, LookaroundLoop)):

@@ -1,4 +1,4 @@
-"""Which characters are the same when case is ignored: as `re` has it, and as ECMA-262 has it."""
+"""Characters that are the same when case is ignored: as `re` has it, and as ECMA-262 has it."""
 
 from __future__ import annotations
 

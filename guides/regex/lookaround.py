@@ -39,7 +39,7 @@ class Thread(NamedTuple):
 
 
 class Duty(NamedTuple):
-    """That a run matches a prefix of the text that follows, or that it matches none."""
+    """A demand that a run matches a prefix of the text that follows, or that it matches none."""
 
     run: Run
     negative: bool
@@ -152,12 +152,12 @@ class Position:
         self._behind: dict[int, frozenset[Duties]] = {}
 
     def accepts(self) -> bool:
-        """Whether the text may end here."""
+        """Tell whether the text may end here."""
         accept = self.machine.accept
         return any(thread.state == accept and self._fulfilled(thread) for thread in self._close(self.state.run))
 
     def _fulfilled(self, thread: Thread) -> bool:
-        """Whether the thread's duties are met by the end of the text."""
+        """Tell whether the thread's duties are met by the end of the text."""
         return all(self._ends(duty.run) != duty.negative for duty in thread.duties)
 
     def _ends(self, run: Run) -> bool:
@@ -202,7 +202,7 @@ class Position:
         return frozenset(remaining)
 
     def _met(self, run: Run) -> bool:
-        """Whether the run has matched for certain."""
+        """Tell whether the run has matched for certain."""
         return any(thread.state in self.machine.goals and not thread.duties for thread in run)
 
     def _close(self, run: Run) -> Run:
@@ -225,7 +225,7 @@ class Position:
         return closed
 
     def _alternatives(self, guard: Guard) -> Iterable[Duties]:
-        """When a condition holds: under any one of these duties."""
+        """The duties under any one of which a condition holds."""
         if isinstance(guard, Next):
             return NO_WAY if bool(guard.classes & self.following) == guard.negative else ALWAYS
         if isinstance(guard, Previous):

@@ -135,7 +135,7 @@ class PatternMachine:
         return end
 
     def _guard(self, look: Look) -> Guard:
-        """What a condition asks; the machine behind it is built once, however often the tree is unrolled."""
+        """The duty of a condition; the machine behind it is built once, however often the tree is unrolled."""
         if isinstance(look.body, Chars):
             classes = self._classes[look.body.ranges]
             if look.ahead:

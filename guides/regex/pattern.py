@@ -1,4 +1,4 @@
-"""From the text of a pattern to the shared syntax; what few patterns need is imported when one does."""
+"""From the text of a pattern to the shared syntax."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from ...checks import brief, lone_surrogate
 from ...errors import LimitError, OptionError, PatternError
 from ..given import text_of
 from ..syntax import Node
+from .ecma_dialect import EcmaReader
 from .python_dialect import PythonReader
 from .reader import PatternReader
+from .resolve import resolve
 from .tree import ANY_TEXT, TEXT_END, TEXT_START, Concat, Either, Looking, Tree, concat, either
 
 Dialect = Literal["python", "ecma"]
 
+_READERS: dict[Dialect, type[PatternReader]] = {"python": PythonReader, "ecma": EcmaReader}
 _FLAGS = {"python": re.I | re.M | re.S | re.X | re.A | re.U, "ecma": re.I | re.M | re.S}
 
 
@@ -50,12 +53,10 @@ def parse(
         reason = "this is a lone surrogate, which no text of UTF-8 can have"
         raise PatternError(reason, pattern.encode(errors="replace").decode(), lone)
     try:
-        tree = _reader(dialect)(pattern, flags & ~int(re.U)).read()
+        tree = _READERS[dialect](pattern, flags & ~int(re.U)).read()
         if search:
             tree = _anywhere(tree)
         if isinstance(tree, Looking):
-            from .resolve import resolve
-
             return resolve(tree, max_states)
         return tree
     except RecursionError:
@@ -73,14 +74,6 @@ def flags_of(flags: Any) -> int:
     if isinstance(flags, bool) or number < 0:
         raise OptionError(f"flags={brief(flags)}: flags of `re`, such as re.I | re.S, or 0 for none")
     return number
-
-
-def _reader(dialect: Dialect) -> type[PatternReader]:
-    if dialect == "python":
-        return PythonReader
-    from .ecma_dialect import EcmaReader
-
-    return EcmaReader
 
 
 def _anywhere(tree: Tree) -> Tree:

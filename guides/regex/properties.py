@@ -1,4 +1,4 @@
-r"""What `\p{...}` means: whatever the `regex` package says, character by character."""
+r"""The sets of `\p{...}`: whatever the `regex` package says, character by character."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both dialects share in reading: sequences, alternatives, groups, quantifiers; no recursion."""
+"""Reading that both dialects share: sequences, alternatives, groups, quantifiers; no recursion."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class PatternReader(ABC):
         return character(code) if same == single(code) else chars(same)
 
     def folding(self) -> Folding:
-        """Which cases are the same here."""
+        """The cases that are the same here."""
         return "ascii" if self.flags & ASCII else "unicode"
 
     def set_of(self, pairs: list[tuple[int, int]], classes: list[tuple[int, int]], negated: bool) -> Tree:

@@ -20,7 +20,7 @@ from .tree import Concat, Either, Look, LookaroundLoop, Looking, Tree, concat, e
 
 
 class Side(NamedTuple):
-    """What may stand on one side of a position: these characters, or the edge of the text."""
+    """One side of a position: these characters, or the edge of the text."""
 
     chars: Ranges
     edge: bool
@@ -66,7 +66,7 @@ def _simplify_items(items: tuple[Tree, ...], left: Side, right: Side) -> list[Tr
 
 
 def _join(item: Tree, beyond: Side, ahead: bool, optional: bool = False) -> Side:
-    """What one sees looking at `item` with `beyond` behind it."""
+    """The view of one who looks at `item` with `beyond` behind it."""
     ranges, nullable = edge_of(item, ahead)
     if nullable or optional:
         return Side(union(ranges, beyond.chars), beyond.edge)
@@ -105,7 +105,7 @@ def edge_of(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
 
 
 def _decide(look: Look, left: Side, right: Side) -> bool | None:
-    """Whether the condition holds between these sides; None if that depends on the text."""
+    """Tell whether the condition holds between these sides; None if that depends on the text."""
     side = right if look.ahead else left
     found = _matches_empty(look.body, left, right)
     if not found:
@@ -118,7 +118,7 @@ def _decide(look: Look, left: Side, right: Side) -> bool | None:
 
 
 def _matches_empty(tree: Tree, left: Side, right: Side) -> bool | None:
-    """Whether the tree matches the empty text between these sides; None if that depends on the text."""
+    """Tell whether the tree matches the empty text between these sides; None if that depends on the text."""
     spend(STEPS_PER_NODE)
     if isinstance(tree, Look):
         return _decide(tree, left, right)
@@ -223,7 +223,7 @@ def _windows(items: tuple[Tree, ...]) -> list[tuple[int, int]]:
 
 
 def _reach(tree: Tree) -> tuple[int, int]:
-    """How many characters beyond its left and its right end its conditions look, at most."""
+    """The number of characters beyond its left and its right end that its conditions look at, at most."""
     spend(STEPS_PER_NODE)
     if isinstance(tree, Look):
         behind, ahead = _reach(tree.body)

@@ -1,4 +1,4 @@
-"""What a pattern is read into: the shared syntax, and looking around, which that lacks.
+"""Syntax trees of patterns: the shared syntax, and looking around, which that lacks.
 
 A tree without a `Look` is a plain `syntax.Node` and needs no further work; `Concat`, `Either` and `LookaroundLoop`
 stand for `Sequence`, `Alternation` and `Repeat` only above a `Look`. Every anchor and boundary is a `Look`:

@@ -72,7 +72,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def _end_of_json(text: str, begin: int) -> int:
-    """Where the JSON value that begins there ends."""
+    """The end of the JSON value that begins there."""
     try:
         end = _JSON.raw_decode(text, begin)[1]
     except json.JSONDecodeError as error:

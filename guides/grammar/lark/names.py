@@ -11,7 +11,7 @@ from .syntax import Alternatives, Definition, Expression, Ignore, Import, Name, 
 
 
 class Names:
-    """What each name of a grammar stands for, and what is ignored."""
+    """The meaning of each name of a grammar, and what is ignored."""
 
     def __init__(self, text: str, statements: Iterable[Statement]) -> None:
         """Imports come first, wherever they stand. GrammarError: names that clash or are missing."""

@@ -127,7 +127,7 @@ class _Parser:
         return self.next()
 
     def mark(self, *marks: str) -> bool:
-        """Whether the next word is one of these marks."""
+        """Tell whether the next word is one of these marks."""
         token = self.tokens[self.at]
         return token.kind == "mark" and token.text in marks
 
@@ -201,7 +201,7 @@ class _Parser:
         return Definition(name, tuple(parameters), body, how, ending)
 
     def attributes(self) -> Ending | None:
-        """What stands in brackets behind the name of a rule."""
+        """The text in brackets behind the name of a rule."""
         found: Ending | None = None
         while not self.mark("]"):
             self.at += 1  # the bracket, or a comma
@@ -342,7 +342,7 @@ class _Parser:
         return Many(item, low, high)
 
     def counts_follow(self) -> bool:
-        """Whether `{m}`, `{m,n}`, `{m,}` or `{,n}` comes next, and not the arguments of a template."""
+        """Tell whether `{m}`, `{m,n}`, `{m,}` or `{,n}` comes next, and not the arguments of a template."""
         after = self.tokens[self.at + 1] if self.mark("{") else self.token
         return after.kind == "number" or (after.text == "," and self.mark("{"))
 

@@ -83,7 +83,7 @@ class _Scan:
         self.ahead: int | None = None
 
     def fault(self) -> tuple[str, int] | None:
-        """What a grammar cannot mean, and its offset in the pattern."""
+        """A condition that a grammar cannot have, and its offset in the pattern."""
         for part in self.parts:
             spend(STEPS_PER_PART)
             kind = str(part.lastgroup)

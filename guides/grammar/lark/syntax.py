@@ -1,4 +1,4 @@
-"""What a grammar in Lark's language says, statement by statement, before names are looked up."""
+"""Statements of a grammar in Lark's language, before names are looked up."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Quotation:
 
     @property
     def offset(self) -> int:
-        """Where the context's name stands."""
+        """The place of the context's name."""
         return self.name.offset
 
 
@@ -135,7 +135,7 @@ Expression = Value | Series | Alternatives | Many
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Where a rule of terminals ends as soon as it can: `[lazy]`, `[suffix=mark]`, `[stop=mark]`.
+    """The marks of a rule of terminals that ends as soon as it can: `[lazy]`, `[suffix=mark]`, `[stop=mark]`.
 
     how: which of these; the mark of a suffix is the rule's last part, that of a stop follows the rule
     """

@@ -145,7 +145,7 @@ class Normal:
         )
 
     def size(self) -> int:
-        """How many alternatives there are."""
+        """The number of alternatives."""
         return len(self.numbers) + len(self.strings) + len(self.arrays) + len(self.objects)
 
 

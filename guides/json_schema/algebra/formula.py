@@ -136,7 +136,7 @@ class Formulas:
         return self.pointer_of(formula)
 
     def place_of(self, formula: Formula) -> str:
-        """Where a formula stands in the schema, with the keywords there: "#/items (type, minimum)".
+        """The place of a formula in the schema, with the keywords there: "#/items (type, minimum)".
 
         Subschemas that say the same are one formula, which stands at several places.
         """

@@ -34,7 +34,7 @@ class StringLanguage(Protocol):
         ...
 
     def check(self, pattern: str) -> str | None:
-        """Why an ECMA-262 pattern cannot be used, or None."""
+        """The reason why an ECMA-262 pattern cannot be used, or None."""
         ...
 
 

@@ -68,7 +68,7 @@ class ScopedSchema(NamedTuple):
 
     @property
     def notation(self) -> Literal["integer"] | None:
-        """How integers must be written, where the draft says so."""
+        """The notation of integers, where the draft says so."""
         return "integer" if self.schema.resource.dialect.integer_is_notation else None
 
     def has(self, name: str) -> bool:
@@ -178,7 +178,7 @@ def _listed(place: ScopedSchema) -> list[list[Any]]:
 
 
 def groups(place: ScopedSchema) -> int:
-    """Which groups of keywords a subschema has."""
+    """The groups of keywords that a subschema has."""
     found = 0
     keywords = place.schema.resource.dialect.keywords
     for key in place.schema.value:

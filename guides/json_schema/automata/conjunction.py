@@ -76,7 +76,7 @@ class Conjunction:
         self.start = self._numbers[0, 0]
 
     def _at(self, state: int) -> tuple[Joint, int]:
-        """Where the automata of all conditions are in a state, and the length as far as it matters."""
+        """The states of the automata of all conditions in a state, and the length as far as it matters."""
         place, length = self._numbers.states[state]
         return self._product.states[place], length
 
@@ -118,7 +118,7 @@ class Conjunction:
         return 0 if self._progress.is_met(joint, met) else NEVER
 
     def met(self, state: int) -> Met:
-        """Which conditions a string meets that ends in a state."""
+        """The conditions that a string meets that ends in a state."""
         joint, _ = self._at(state)
         places = zip(self._machines, joint[:-1], strict=True)
         return tuple(at >= 0 and machine.accepting[at] for machine, at in places)
@@ -202,7 +202,7 @@ class Conjunction:
             before, atom = came_from[before]
 
     def _distance(self, state: int) -> int:
-        """How far a state is from what is wanted, at a guess."""
+        """The distance of a state from what is wanted, at a guess."""
         place, length = self._numbers.states[state]
         steps = self._guesses.get(place)
         if steps is None:

@@ -124,7 +124,7 @@ class Counting:
         return known
 
     def ways(self, state: int, escapes: Escapes) -> Ways:
-        """Which characters lead from a state to which others."""
+        """The characters that lead from a state to others."""
         known = self._ways.get((state, escapes))
         if known is None:
             known = self._ways[state, escapes] = self.alphabet(escapes).ways(self.automaton.rows[state])

@@ -42,7 +42,7 @@ ANYTHING = Demand()
 
 
 class Progress:
-    """How far strings are from what is asked for, told by where the automata of all conditions are.
+    """The progress of strings towards what is asked for, told by where the automata of all conditions are.
 
     Behind the places of these a joint state has the bits of what is settled: of groups that are met for good, and of
     demands that cannot be met.
@@ -74,7 +74,7 @@ class Progress:
         return sum(self._part.steps(joint, joint[-1], total=True))
 
     def unmet(self, joint: Joint) -> int:
-        """How many groups are not met for good in a state."""
+        """The number of groups that are not met for good in a state."""
         return sum(not joint[-1] & group.bit for group in self._part.groups)
 
     def most(self, joint: Joint, turn: Callable[[int], int]) -> int:

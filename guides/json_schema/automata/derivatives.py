@@ -378,7 +378,7 @@ def _any_of(items: ListOf[Node | None]) -> Node | None:
 
 
 def size(node: Node) -> int:
-    """How many nodes there are in a node."""
+    """The number of nodes in a node."""
     match node:
         case Sequence(items) | Alternation(items):
             return 1 + sum(size(item) for item in items)

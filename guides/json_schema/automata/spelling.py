@@ -250,7 +250,7 @@ PLAIN_ASCII: Ranges = intersect(PLAIN, ((0, 0x7F),))
 
 
 class Ways(NamedTuple):
-    """Which characters lead to which state.
+    """The characters that lead to each state.
 
     plain: ASCII characters that stand for themselves, as (first, last, state); others: for a state, the numbers of
     the sets of characters that are spelt with more bytes, if not all of them
@@ -275,7 +275,7 @@ class Alphabet:
         ]
 
     def ways(self, row: abc.Sequence[int]) -> Ways:
-        """Which characters lead where, if set number i leads to row[i], or nowhere if that is negative."""
+        """The ways of characters, if set number i leads to row[i], or nowhere if that is negative."""
         plain: list[Edge] = []
         end = state = -1
         for low, high, number in self._plain:

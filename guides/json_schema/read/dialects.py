@@ -199,7 +199,7 @@ def _anything(value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Keyword:
-    """How a keyword is read: where schemas lie in its value (`kind`), and the check of the value itself."""
+    """The reading of a keyword: where schemas lie in its value (`kind`), and the check of the value itself."""
 
     kind: Kind
     check: Check

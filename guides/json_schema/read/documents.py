@@ -68,7 +68,7 @@ class Documents:
 
     @property
     def count(self) -> int:
-        """How many schema objects there are."""
+        """The number of schema objects."""
         return len(self._places)
 
     def mentions(self, *keywords: str) -> bool:

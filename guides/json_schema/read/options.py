@@ -1,4 +1,4 @@
-"""How a schema is read."""
+"""Options of reading a schema."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....errors import OptionError
 
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
-    """How a schema is read.
+    """Options of reading a schema.
 
     formats: whether the standard formats are enforced (otherwise they are annotations)
     max_cases: how many alternatives a formula may fall into for one type

@@ -34,11 +34,11 @@ class Subschema:
 
     @property
     def pointer(self) -> str:
-        """Where it stands, as a URI fragment from the root of its document."""
+        """The place in the document, as a URI fragment from its root."""
         return self.pointer_to()
 
     def pointer_to(self, *keys: str | int) -> str:
-        """Where a keyword of it stands, or what lies below."""
+        """The place of a keyword of it, or of what lies below."""
         path: list[tuple[str | int, ...]] = [keys]
         place: Subschema | None = self
         top = self

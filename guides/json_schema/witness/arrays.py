@@ -238,7 +238,7 @@ def changes(bases: list[Any], changed: Callable[[Any], Iterator[Any]], count: in
 
 
 def _left(case: Array, choice: ItemChain) -> int:
-    """How many items and matches an array still needs."""
+    """The number of items and matches that an array still needs."""
     matches = sum(max(part.min - count, 0) for count, part in zip(choice.counts, case.contains, strict=True))
     return matches + max(case.min_items - choice.size, 0)
 

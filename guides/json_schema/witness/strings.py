@@ -205,7 +205,7 @@ class StandingText(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class ShortPath:
     """A short text; a character that may be repeated in it at will, and where, if one was met.
 
     is_shortest: whether no text is shorter
@@ -217,7 +217,7 @@ class Path:
     is_shortest: bool = True
 
 
-def _pumped(path: Path, case: String, count: int) -> list[str]:
+def _pumped(path: ShortPath, case: String, count: int) -> list[str]:
     """Members that repeat one character of a shortest one; none if that does not give enough of them."""
     wanted = len(case.excluded) + count
     if not path.again or (case.max_length is not None and len(path.text) + wanted > case.max_length):
@@ -228,7 +228,7 @@ def _pumped(path: Path, case: String, count: int) -> list[str]:
 
 
 @kept(4096, 16 << 20)
-def shortest(case: String) -> Path | None:
+def shortest(case: String) -> ShortPath | None:
     """A shortest member, by one character of each kind breadth first; exclusions are not looked at."""
     least, most = _lengths(case)
     if least > most:
@@ -282,13 +282,13 @@ def _lengths(case: String) -> tuple[int, int]:
     return least, min((most, *(high for _, high in told)))
 
 
-def _any(case: String) -> Path | None:
+def _any(case: String) -> ShortPath | None:
     """A member, by automata of all conditions side by side; exclusions are not looked at."""
     text = conjunction(replace(case, excluded=NO_NAMES)).example(_readable)
-    return None if text is None else Path(text, is_shortest=False)
+    return None if text is None else ShortPath(text, is_shortest=False)
 
 
-def _retraced(pairs: Conditions, end: Stage, came_from: dict[Stage, tuple[Stage, str] | None]) -> Path:
+def _retraced(pairs: Conditions, end: Stage, came_from: dict[Stage, tuple[Stage, str] | None]) -> ShortPath:
     chars: list[str] = []
     nodes = [end]
     step = came_from[end]
@@ -300,8 +300,8 @@ def _retraced(pairs: Conditions, end: Stage, came_from: dict[Stage, tuple[Stage,
     for place, (_, states) in enumerate(reversed(nodes)):
         for char in _representatives(pairs, states, 1):
             if _step(pairs, states, char) == states:
-                return Path(text, place, char)
-    return Path(text)
+                return ShortPath(text, place, char)
+    return ShortPath(text)
 
 
 def _accepted(pairs: Conditions, states: States) -> bool:
@@ -399,7 +399,7 @@ def _by_length(text: str) -> tuple[int, str]:
 
 
 def _bounds(pairs: Conditions, states: States) -> frozenset[int]:
-    """Where the characters begin that the conditions tell from those before; and behind the last one."""
+    """The bounds at which characters begin that the conditions tell from those before; and behind the last one."""
     bounds = frozenset((0, 0x30, 0x61, 0xD800, 0xE000, LAST + 1))
     return bounds.union(*(language.bounds(state) for (language, _), state in zip(pairs, states, strict=True)))
 
@@ -441,7 +441,7 @@ class PatternLanguage:
         self._answers: dict[tuple[int, str], tuple[String, bool]] = {}
 
     def check(self, pattern: str) -> str | None:
-        """Why an ECMA-262 pattern cannot be used, or None."""
+        """The reason why an ECMA-262 pattern cannot be used, or None."""
         try:
             for part in chain.from_iterable(patterns.conditions(pattern)):
                 pattern_language(part)

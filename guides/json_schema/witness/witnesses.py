@@ -1,4 +1,4 @@
-"""Which formulas have an instance, and a small one of each: the least fixpoint over recursive references.
+"""Formulas that have an instance, and a small one of each: the least fixpoint over recursive references.
 
 A witness is built from witnesses found before, so it is finite. Exploration goes on demand: to find a
 witness of an object, witnesses of its required members are asked for, and nothing else.
