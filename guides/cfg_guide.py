@@ -102,7 +102,7 @@ class CFGGuide(LiftedGuide, Drawable):
         return QuotedPieces(quotes, *graph_of(self.grammar, marked=True)) if quotes else None
 
     def spans(self, text: str) -> dict[str, Span]:
-        """Where the quotations of a text of this guide stand: "/name/0" is the first from the context `name`.
+        """The places of the quotations in a text of this guide: "/name/0" is the first from the context `name`.
 
         Where the text can be read in several ways, quotations begin as early and are as long as they can be. Empty
         for what is no text of the grammar, as one that was cut short.
@@ -159,7 +159,7 @@ def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, C
 
 
 def _quotes_of(grammar: Grammar) -> dict[str, Quote]:
-    """What is quoted by `quote(name)`, by these."""
+    """The pieces that `quote(name)` quotes, by these."""
     return {name: part for name, part in grammar.parts.items() if isinstance(part, Quote) and name.startswith("quote(")}
 
 

@@ -59,7 +59,7 @@ class FreeGuide(StateTableGuide, Drawable):
         return 0 if _is_alive(state) else NEVER
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether nothing fits into `left` tokens."""
+        """Tell whether nothing fits into `left` tokens."""
         return left_of(left) >= self.distance(state)
 
     def mask_within(self, state: int, left: int) -> Mask:
@@ -88,10 +88,10 @@ class FreeGuide(StateTableGuide, Drawable):
         return Picture((PictureNode("0", "final", note),), (Arrow(0, 0, "any byte"),))
 
     def describe(self, state: int) -> str:
-        """That anything may follow."""
+        """Say that anything may follow."""
         return "anything" if _is_alive(state) else NOTHING
 
 
 def _is_alive(state: int) -> bool:
-    """Whether it is the only state, not DEAD. Raises StateError for anything else."""
+    """Tell whether it is the only state, not DEAD. Raises StateError for anything else."""
     return state_of(state, FreeGuide.start + 1) != DEAD

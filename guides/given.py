@@ -1,4 +1,4 @@
-"""What callers give guides, looked at before it is used: as what kernels and tables take, or an error that says why."""
+"""Values that callers give guides, checked: as what kernels and tables take, or an error that says why."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def state_of(state: object, count: int) -> int:
 
 
 def no_state(state: object) -> StateError:
-    """What to raise for something that is no state."""
+    """The error for something that is no state."""
     return StateError(
         f"{brief(state)} is no state of this guide; states are the guide's `start` and what its `advance` gave out"
     )
@@ -44,7 +44,7 @@ def token_of(token: object, size: int) -> int:
 
 
 def left_of(left: Any) -> int:
-    """How many tokens are left, as an int that kernels can hold. Raises OptionError for what is no whole number."""
+    """The number of tokens left, as an int that kernels can hold. Raises OptionError for what is no whole number."""
     try:
         return max(-1, min(operator.index(left), MOST_LEFT))
     except TypeError:
@@ -80,5 +80,5 @@ def vocabulary_of(value: Any, what: str) -> Vocabulary:
 
 
 def states_of(value: Any) -> int:
-    """How many states there may be. Raises OptionError for what is no whole number above 0."""
+    """The number of states that there may be. Raises OptionError for what is no whole number above 0."""
     return whole(value, "max_states")

@@ -227,7 +227,7 @@ class JSONGuide(LiftedGuide, Drawable):
         return self.automaton.reserved_bytes + self._schema_bytes
 
     def spans(self, text: str) -> dict[str, Span]:
-        """Where the quoted strings of a text of this guide stand, by their JSON pointers.
+        """The places of the quoted strings in a text of this guide, by their JSON pointers.
 
         Raises OptionError for what is no JSON text, LimitError for one that is nested too deep.
         """

@@ -1,4 +1,4 @@
-"""What is worked out once in a process and kept, as far as there is room: constraints come from strangers."""
+"""Results that are worked out once in a process and kept, as far as there is room: constraints come from strangers."""
 
 from __future__ import annotations
 

@@ -255,7 +255,7 @@ def some_tokens(guide: Guide, mask: Mask, random: Random, count: int) -> list[in
 
 
 def allows(mask: Mask, token: int) -> bool:
-    """Whether the token's bit is set."""
+    """Tell whether the token's bit is set."""
     return bool(mask[token >> 5] >> np.uint32(token & 31) & 1)
 
 

@@ -1,4 +1,4 @@
-"""How much a call to a guide may take, counted where the work is done, and how another thread stops it.
+"""Limits of a call to a guide, counted where the work is done, and how another thread stops it.
 
 Work is counted in steps, so that the same call gets the same verdict on every machine: a kernel counts one for every
 item that it handles, about 10 ns; Python code counts with `spend` what it does in loops that an input can make long.
@@ -25,7 +25,7 @@ AT_A_TIME = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a guide may take. Beyond any of these a call raises LimitError, and the guide stays as it was.
+    """Limits of a guide. Beyond any of these a call raises LimitError, and the guide stays as it was.
 
     work: steps that one call may take, the making of the guide among them; 60 million are about a second
     memory: bytes that the guide may hold, its automaton and what it remembers of its texts
@@ -244,7 +244,7 @@ class Meter:
             raise NotReadyError
 
     def refusal(self) -> LimitError | Cancelled | NotReadyError:
-        """Why the call at work must end."""
+        """The reason why the call at work must end."""
         if self._view[STOPPED] == CANCELLED:
             return _cancelled()
         if _local.work.quick and not self._view[STOPPED] and self._usual and self.spent <= self._usual:
@@ -269,7 +269,7 @@ class Meter:
 
 
 class _Work:
-    """What is at work in a thread, and what may stop it. quick: the steps that a call may take at once; 0 for all"""
+    """The work of a thread, and what may stop it. quick: the steps that a call may take at once; 0 for all"""
 
     __slots__ = ("cancellation", "meter", "quick")
 

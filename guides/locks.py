@@ -18,7 +18,7 @@ FEW = 1024
 
 
 class _State:
-    """How many locks there may be before those that are gone are forgotten."""
+    """The number of locks that there may be before those that are gone are forgotten."""
 
     most = FEW
 
@@ -73,7 +73,7 @@ def _locks_of_properties() -> list[Any]:
 
 
 def _took(lock: Any) -> bool:
-    """Whether the lock is taken, if need be now."""
+    """Tell whether the lock is taken, if need be now."""
     if id(lock) in _taken:
         return True
     if not lock.acquire(blocking=False):

@@ -1,4 +1,4 @@
-"""What the engine knows of a constraint: the token-level view."""
+"""Protocols of constraints as the engine knows them: the token-level view."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Guide(Protocol):
         ...
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far is complete."""
+        """Tell whether the text so far is complete."""
         ...
 
     def distance(self, state: int) -> int:
@@ -73,7 +73,7 @@ class Renewable(Guide, Protocol):
 
     @property
     def is_worn(self) -> bool:
-        """Whether they do."""
+        """Tell whether they do."""
         ...
 
     def renewed(self) -> Guide:
@@ -104,7 +104,7 @@ class Describing(Protocol):
     """A guide that can say in words what it expects. `guides.explain.expectation.expected` does for others."""
 
     def describe(self, state: int) -> str:
-        """What may follow in a state, for people: "a digit 0-9 in #/properties/age (type)"."""
+        """A description of what may follow in a state, for people: "a digit 0-9 in #/properties/age (type)"."""
         ...
 
 
@@ -113,7 +113,7 @@ class Quoting(Guide, Protocol):
     """A guide whose texts are pieces of documents."""
 
     def ahead(self, state: int) -> bytes:
-        """What follows in the document, where the text so far stands in one place only; else nothing."""
+        """The bytes that follow in the document, where the text so far stands in one place only; else nothing."""
         ...
 
 

@@ -24,7 +24,7 @@ Tensors = dict[str, NDArray[Any]]
 
 
 class SavedGuide(NamedTuple):
-    """What a file holds: what it is for, masks uint32 [states, words] and transitions int32 [states, 256]."""
+    """The content of a file: what it is for, masks uint32 [states, words] and transitions int32 [states, 256]."""
 
     path: str
     identity: dict[str, str]
@@ -113,7 +113,7 @@ def _read(path: str | Path) -> SavedGuide:
 
 
 def _is_identity(metadata: Mapping[str, str]) -> bool:
-    """Whether it says of a pattern what `RegexGuide.load` asks for."""
+    """Tell whether it says of a pattern what `RegexGuide.load` asks for."""
     is_flags = re.fullmatch("[0-9]{1,9}", metadata.get("flags", "")) is not None
     return "pattern" in metadata and is_flags and metadata.get("dialect") in ("python", "ecma")
 

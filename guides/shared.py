@@ -1,4 +1,4 @@
-"""What all guides have in common beside what they answer: what they were made of, which sends and compares them."""
+"""The part that all guides share beside what they answer: what they were made of, which sends and compares them."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ class Shared:
         return type(self)
 
     def _content(self) -> Mapping[str, Any] | None:
-        """What makes guides equal where it is: as `_made_of`, and the same for what means the same."""
+        """The content that makes guides equal where it is: as `_made_of`, and the same for what means the same."""
         return self._made_of
 
     @cached_property
     def _digest(self) -> bytes | None:
-        """What tells contents apart; None where they cannot be compared: not known, or nested too deep."""
+        """The key that tells contents apart; None where they cannot be compared: not known, or nested too deep."""
         content = self._content()
         return None if content is None else digest_of(content)
 
 
 def digest_of(content: Any) -> bytes | None:
-    """What tells contents apart, the same in all processes; None where they cannot be compared, as in `Shared`."""
+    """The key of contents, the same in all processes; None where they cannot be compared, as in `Shared`."""
     try:
         return hashlib.blake2b(marshal.dumps(_plain(content), 2)).digest()
     except (ValueError, RecursionError):

@@ -131,7 +131,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         return self._spelt(self._automaton.read(state, bytes_of(data)))
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far is complete."""
+        """Tell whether the text so far is complete."""
         state = self._automaton.check(state)
         known = self._accepting.get(state)
         if known is None:
@@ -151,7 +151,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         return known
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether `distance(state) <= left`; quick when there is plenty left."""
+        """Tell whether `distance(state) <= left`; quick when there is plenty left."""
         state = self._automaton.check(state)
         left = left_of(left)
         if state == DEAD:
@@ -174,7 +174,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         return bisect_left(range(most), True, most // 2 + 1, key=lambda left: self.mask_below(state, node, left).any())
 
     def describe(self, state: int) -> str:
-        """What follows in the context, in words, and where, in characters: offset, or document:offset."""
+        """A description of what follows in the context, and where, in characters: offset, or document:offset."""
         state = self._automaton.check(state)
         if state == DEAD:
             return NOTHING
@@ -194,11 +194,11 @@ class SubstringGuide(StateTableGuide, Drawable):
         return minimal.picture(lambda state: tokens_in(self.mask(state), self._vocabulary) if tokens else "")
 
     def ahead(self, state: int) -> bytes:
-        """What follows in the documents, up to 512 bytes, where the text so far stands in one place; else nothing."""
+        """The bytes that follow in the documents, up to 512, if the text so far stands in one place; else nothing."""
         return self._automaton.ahead(state, MAX_AHEAD)
 
     def places(self, text: str) -> list[Occurrence]:
-        """Where in the documents a text stands as a quotation; none for a text that is no quotation."""
+        """The places in the documents where a text stands as a quotation; none for a text that is no quotation."""
         data = text.encode(errors="replace")
         found = (self.source.place(begin, begin + len(data)) for begin in self._automaton.occurrences(data))
         return [place for place in found if place is not None]
@@ -278,7 +278,7 @@ def _tokens_needed(quotable: Quotable, tables: VocabularyTables) -> NDArray[np.i
 
 
 def _counted(kernel: Any, *arguments: Any) -> int:
-    """What a kernel answers. Raises LimitError if it takes more work than the call may take."""
+    """The answer of a kernel. Raises LimitError if it takes more work than the call may take."""
     meter = current() or Meter()
     answer = int(call(kernel, *arguments, Work(meter.counts)))
     if answer == EXHAUSTED:

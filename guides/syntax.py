@@ -105,7 +105,7 @@ def flattened(node: Any) -> Flat:
 
 
 def unflattened(flat: Flat) -> Any:
-    """What `flattened` was given."""
+    """Rebuild the syntax that `flattened` was given."""
     made: list[Any] = []
     for kind, numbers, rest in flat:
         items = tuple(made[number] for number in numbers)

@@ -81,7 +81,7 @@ class _ByteTable:
         return Table(table, accepts)
 
     def _row(self, target: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Where each first byte leads; `target` gives the next state for each class."""
+        """The state after each first byte; `target` gives the next state for each class."""
         row = np.full(256, -1, np.int32)
         row[_ASCII] = target[self.ascii]
         blocks = self._intern(target[self.blocks])

@@ -59,7 +59,7 @@ class CharacterRows:
         return pairs
 
     def _runs(self, state: int, follow: int) -> Runs:
-        """Where the next `follow` bytes lead: offsets at which the target changes, with it."""
+        """The states after the next `follow` bytes: offsets at which the target changes, with it."""
         known = self._inside.get((state, follow))
         if known is None:
             known = self._inside[state, follow] = []

@@ -112,7 +112,7 @@ def single(code: int) -> Ranges:
 
 @lru_cache(maxsize=16)
 def unicode_class(letter: str) -> Ranges:
-    r"""What `\d`, `\s`, `\w` (and `\D`, `\S`, `\W`) mean in a Unicode pattern of the running `re`."""
+    r"""The set of `\d`, `\s`, `\w` (and `\D`, `\S`, `\W`) in a Unicode pattern of the running `re`."""
     if letter.isupper():
         return negate(unicode_class(letter.lower()))
     # Letters end with plane 3, decimal digits and white space with plane 1; variation selectors are neither.
@@ -128,7 +128,7 @@ def text_of_codes(count: int) -> str:
 
 @lru_cache(maxsize=16)
 def ascii_class(letter: str) -> Ranges:
-    r"""What `\d`, `\s`, `\w` (and `\D`, `\S`, `\W`) mean in an ASCII pattern."""
+    r"""The set of `\d`, `\s`, `\w` (and `\D`, `\S`, `\W`) in an ASCII pattern."""
     if letter.isupper():
         return negate(ascii_class(letter.lower()))
     return {"d": ASCII_DIGIT, "s": ASCII_SPACE, "w": ASCII_WORD}[letter]

@@ -44,7 +44,7 @@ class Dfa:
         return int(self.transitions[state, byte])
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the bytes read so far are a complete text."""
+        """Tell whether the bytes read so far are a complete text."""
         return bool(self.accepting[state])
 
     def breadth_first(self) -> tuple[list[int], Dfa]:

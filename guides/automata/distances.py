@@ -1,4 +1,4 @@
-"""How far it is to where texts may end."""
+"""Distances to where texts may end."""
 
 from __future__ import annotations
 

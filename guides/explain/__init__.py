@@ -1,1 +1,1 @@
-"""What was expected, in words."""
+"""Messages of what was expected, in words."""

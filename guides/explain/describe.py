@@ -78,5 +78,5 @@ def _class(pattern: str) -> Ranges:
 
 
 def size(ranges: Ranges) -> int:
-    """How many characters there are."""
+    """The number of characters."""
     return sum(high - low + 1 for low, high in ranges)

@@ -1,4 +1,4 @@
-"""What may follow in a state, in words."""
+"""Descriptions of what may follow in a state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING = "nothing: the text so far cannot be continued"
 
 
 def expected(guide: Guide, state: int) -> str:
-    """What may follow in a state of a guide: what the guide says of it, or else the allowed tokens."""
+    """A description of what may follow in a state of a guide: what the guide says of it, or else the allowed tokens."""
     if isinstance(guide, Describing):
         return guide.describe(state)
     texts = guide.vocabulary.tokens
@@ -34,7 +34,7 @@ def expected(guide: Guide, state: int) -> str:
 
 
 def expectation(automaton: TableAutomaton, state: int, *, with_places: bool = True) -> str:
-    """What may follow in a state of an automaton: characters, and where a grammar or schema asks for them."""
+    """A description of what may follow in an automaton's state: characters, and where a constraint asks for them."""
     phrase = _next_text(automaton, state)
     if phrase is None:
         return END

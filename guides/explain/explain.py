@@ -1,4 +1,4 @@
-"""Why a text does or does not meet a constraint: how far it gets, and what was expected there."""
+"""Explanations why a text does or does not meet a constraint: how far it gets, and what was expected there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Remembering(Protocol):
         ...
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far is complete."""
+        """Tell whether the text so far is complete."""
         ...
 
     def chart_state(self, state: int) -> int:
@@ -46,7 +46,7 @@ class Remembering(Protocol):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a constraint makes of a text.
+    """The verdict of a constraint on a text.
 
     text: the text; matches: whether it meets the constraint as a whole
     viable_chars: length in characters of its longest prefix that some text of the constraint begins with

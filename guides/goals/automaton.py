@@ -119,7 +119,7 @@ class NodeSets:
         self._number(OUTSIDE, self._closed({(machine.start, False)}, OUTSIDE))
 
     def is_met(self, state: tuple[int, Threads]) -> bool:
-        """Whether the goal is met if the text ends here."""
+        """Tell whether the goal is met if the text ends here."""
         last, threads = state
         end = self._machine.end
         return (end, False) in threads or ((end, True) in threads and last <= WORD)
@@ -211,7 +211,7 @@ class _Front:
                 steps.append((count.words, count.chars))
 
     def is_beyond(self, count: Count | None) -> bool:
-        """Whether others count fewer of one thing and not more of the other."""
+        """Tell whether others count fewer of one thing and not more of the other."""
         if count is None:
             return False
         if count.exact:

@@ -16,7 +16,7 @@ Ints = NDArray[np.int32]
 
 
 class Child(Protocol):
-    """What the search asks of a guide's states."""
+    """The part of a guide's states that the search asks."""
 
     def by_bytes(self, state: int) -> Ints:
         """The state after each byte: int32 [256], DEAD where there is none."""

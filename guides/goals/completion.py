@@ -1,4 +1,4 @@
-"""How a text can be completed with all goals met: by search through joint states, or, in free text, step by step."""
+"""Completions of a text with all goals met: by search through joint states, or, in free text, step by step."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ EXPANDING = 5_000
 
 
 class GoalCompletion(Protocol):
-    """What is known of the ways to completion: a step of a way is a byte or a token."""
+    """Knowledge of the ways to completion: a step of a way is a byte or a token."""
 
     def is_alive(self, state: int) -> bool:
-        """Whether there is a way; False also where none was found within limits."""
+        """Tell whether there is a way; False also where none was found within limits."""
         ...
 
     def bound(self, state: int) -> int:
@@ -68,7 +68,7 @@ class SearchedCompletion:
         self.given_up: set[int] = set()
 
     def is_alive(self, state: int) -> bool:
-        """Whether there is a way; see GoalCompletion."""
+        """Tell whether there is a way; see GoalCompletion."""
         if state in self._dead:
             return False
         return self._is_known(state) or self._find_way(state)
@@ -112,7 +112,7 @@ class SearchedCompletion:
         return self._joint.is_met(state) and self._joint.guide.is_accepting(self._joint.members[state][0])
 
     def _tokens_at_end(self, state: int) -> int:
-        """How many tokens complete the text from the end of a way."""
+        """The number of tokens that complete the text from the end of a way."""
         return 0 if self._is_complete(state) else self._joint.guide.distance(self._joint.members[state][0])
 
     def _steps(self, state: int) -> JointSteps:
@@ -152,7 +152,7 @@ class SearchedCompletion:
         return False
 
     def _may_meet(self) -> bool:
-        """Whether any text may meet the goals, as far as the graph tells, if there is one."""
+        """Tell whether any text may meet the goals, as far as the graph tells, if there is one."""
         guide, goals = self._joint.guide, [goal.automaton for goal in self._joint.goals]
         return not isinstance(guide, LiftedGuide) or may_meet(guide.automaton, goals)
 

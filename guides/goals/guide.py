@@ -103,7 +103,7 @@ class GoalGuide(StateTableGuide, Drawable):
         return sum(goal.steps for goal in self._goals)
 
     def progress(self, state: int) -> int:
-        """How many steps towards the goals have been done: the tokens that have been saved, over all goals."""
+        """The number of steps towards the goals that were done: the tokens that have been saved, over all goals."""
         _, *places = self._joint.members[self._alive(state)]
         return sum(goal.progress.item(place) for goal, place in zip(self._goals, places, strict=True))
 
@@ -152,7 +152,7 @@ class GoalGuide(StateTableGuide, Drawable):
             return self._after(state, self.child.read(self._joint.members[state][0], data), data)
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the child's text is complete and all goals are met."""
+        """Tell whether the child's text is complete and all goals are met."""
         state = self._joint.check(state)
         return state != DEAD and self._joint.is_met(state) and self.child.is_accepting(self._joint.members[state][0])
 
@@ -165,7 +165,7 @@ class GoalGuide(StateTableGuide, Drawable):
             return self._distance(state)
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether `distance(state) <= left`; quick when there is plenty left."""
+        """Tell whether `distance(state) <= left`; quick when there is plenty left."""
         state, left = self._joint.check(state), left_of(left)
         if state == DEAD:
             return left >= NEVER
@@ -226,19 +226,19 @@ class GoalGuide(StateTableGuide, Drawable):
         return self._completion.bound(state) <= left or self._distance(state) <= left
 
     def _fitting(self, options: LiveSteps, left: int | None) -> NDArray[np.bool_]:
-        """Which states can still be completed, in `left - 1` tokens."""
+        """The states that can still be completed, in `left - 1` tokens."""
         if left is None:
             return options.alive
         places = enumerate(options.steps.states)
         return np.array([bool(options.alive[i]) and self._fits(after, left - 1) for i, after in places], np.bool_)
 
     def _further(self, options: LiveSteps, state: int) -> NDArray[np.bool_]:
-        """Which states have more progress than `state`."""
+        """The states that have more progress than `state`."""
         now = self.progress(state)
         return np.array([self.progress(after) > now for after in options.steps.states], np.bool_)
 
     def describe(self, state: int) -> str:
-        """What may follow, in words: what the child says, the progress, and which goals are still to come."""
+        """A description of what may follow: what the child says, the progress, and which goals are still to come."""
         state = self._joint.check(state)
         if state == DEAD:
             return NOTHING
@@ -297,7 +297,7 @@ class GoalGuide(StateTableGuide, Drawable):
         return mask
 
     def _refusal(self, max_states: int) -> Exception:
-        """Why there is no text: the first goal that cannot be met alone, or all of them together."""
+        """The reason why there is no text: the first goal that cannot be met alone, or all of them together."""
         found: list[tuple[Goal | None, GoalCompletion]] = [(None, self._completion)]
         if len(self.goals) > 1:
             for goal, tokens in zip(self.goals, self._goals, strict=True):

@@ -24,7 +24,7 @@ STATE_BYTES = 250
 
 
 class JointSteps(NamedTuple):
-    """Where bytes or tokens lead: label i to states[which[i]], nowhere if which[i] is DEAD."""
+    """Transitions of bytes or tokens: label i to states[which[i]], nowhere if which[i] is DEAD."""
 
     states: list[int]
     which: NDArray[np.intp]
@@ -67,12 +67,12 @@ class Joint:
         return self.number((child, *after))
 
     def is_met(self, state: int) -> bool:
-        """Whether all goals are met if the text ends here."""
+        """Tell whether all goals are met if the text ends here."""
         _, *places = self.members[state]
         return all(goal.automaton.met[place] for goal, place in zip(self.goals, places, strict=True))
 
     def is_settled(self, state: int) -> bool:
-        """Whether all goals are met whatever follows."""
+        """Tell whether all goals are met whatever follows."""
         _, *places = self.members[state]
         return all(goal.automaton.settled[place] for goal, place in zip(self.goals, places, strict=True))
 

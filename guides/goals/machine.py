@@ -23,7 +23,7 @@ STEPS_PER_NODE = 300
 
 
 class Count(NamedTuple):
-    """How far a node is in its gap: nodes of one gap and `inside` can be compared.
+    """The progress of a node in its gap: nodes of one gap and `inside` can be compared.
 
     words, chars: so far; exact: whether more or fewer words are no substitute for just as many
     """

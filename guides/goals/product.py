@@ -1,4 +1,4 @@
-"""Whether any text of a graph meets goals: a context-free language and regular ones, intersected as far as needed.
+"""Tell whether any text of a graph meets goals: a context-free language and regular ones, intersected as far as needed.
 
 A rule that is entered with the goals in some places is left with them in others. Which these are is worked out for
 all rules together until nothing is new, as in the tabulation of Reps, Horwitz and Sagiv (1995): that ends also where
@@ -51,7 +51,7 @@ class ProductState(NamedTuple):
 
 
 class ProductNode(NamedTuple):
-    """What a node has: edges (first byte, last byte, target), links (kind, target, argument), whether its rule ends."""
+    """The parts of a node: edges (first, last byte, target), links (kind, target, argument), whether its rule ends."""
 
     edges: list[list[int]]
     links: list[list[int]]
@@ -85,11 +85,11 @@ class _Product:
         self._ends: dict[Entered, set[int]] = {}
 
     def is_cut(self, most: int) -> bool:
-        """Whether there are more places than may be looked at."""
+        """Tell whether there are more places than may be looked at."""
         return len(self._seen) > most
 
     def may_end(self, most: int) -> bool:
-        """Whether the whole text may end with all goals met; True if that takes more than `most` places."""
+        """Tell whether the whole text may end with all goals met; True if that takes more than `most` places."""
         root = Entered(self._automaton.rule, self._joint[tuple(0 for _ in self._goals)])
         self._enter(root)
         while self._pending:
@@ -171,7 +171,7 @@ class _Product:
         return node
 
     def _row(self, goals: int) -> list[int]:
-        """Where the goals are after each byte."""
+        """The states of the goals after each byte."""
         row = self._rows.get(goals)
         if row is None:
             places = self._joint.states[goals]

@@ -1,4 +1,4 @@
-"""What can be asked of a text: frozen descriptions, checked when they are made."""
+"""Goals that can be asked of a text: frozen descriptions, checked when they are made."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def goal_of(goal: Any) -> Goal:
 
 
 def goals_of(include: Any) -> tuple[Goal, ...]:
-    """What `include=` asks for, one goal for each that must be met: AllOf is taken apart, repetitions are left out.
+    """The goals of `include=`, one for each that must be met: AllOf is taken apart, repetitions are left out.
 
     include: a goal, or several in a list or tuple; strings stand for phrases. Raises OptionError.
     """

@@ -141,7 +141,7 @@ class AlignedGuide(StateTableGuide, Drawable):
             return after if self._is_alive(after) else DEAD
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far is complete, the tail with it."""
+        """Tell whether the text so far is complete, the tail with it."""
         state = self._check(state)
         return self._is_beyond(state) and self.child.is_accepting(state - len(self.tail))
 
@@ -156,7 +156,7 @@ class AlignedGuide(StateTableGuide, Drawable):
             return self._distance_at(state)
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether `distance(state) <= left`; quick when there is plenty left."""
+        """Tell whether `distance(state) <= left`; quick when there is plenty left."""
         state, left = self._check(state), left_of(left)
         if self._is_beyond(state):
             return self._child_fits(state - len(self.tail), left)
@@ -181,7 +181,7 @@ class AlignedGuide(StateTableGuide, Drawable):
         return None if node < 0 else node
 
     def describe(self, state: int) -> str:
-        """What may follow, in words."""
+        """A description of what may follow."""
         state = self._check(state)
         if self._is_beyond(state):
             return expected(self.child, state - len(self.tail))
@@ -200,7 +200,7 @@ class AlignedGuide(StateTableGuide, Drawable):
         return self.child.distance(state) <= left if quick is None else quick(state, left)
 
     def _is_beyond(self, state: int) -> bool:
-        """Whether a state is one of the child, behind the tail."""
+        """Tell whether a state is one of the child, behind the tail."""
         return state >= len(self.tail)
 
     # What follows is asked with the lock held, by a call that counts its work: places up to the tail's end.
@@ -212,7 +212,7 @@ class AlignedGuide(StateTableGuide, Drawable):
         return self._needed.item(place)
 
     def _fits_at(self, place: int, left: int) -> bool:
-        """Whether the distance from a place of the tail is at most `left`."""
+        """Tell whether the distance from a place of the tail is at most `left`."""
         spelt = left - self._cost * (len(self.tail) - place)
         if self._spellable and not len(self._needed) and spelt >= 0 and self._child_fits(self.child.start, spelt):
             return True

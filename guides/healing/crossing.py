@@ -56,7 +56,7 @@ class Crossings:
         self._cuts: dict[tuple[bytes, ...], int] = {}
 
     def some(self, node: int) -> bool:
-        """Whether any token below the node can be read."""
+        """Tell whether any token below the node can be read."""
         known = self._some.get(node)
         if known is None:
             known = self._some[node] = bool(self.mask(node).any())
@@ -89,7 +89,7 @@ class Crossings:
         return known
 
     def cut(self, ids: Sequence[int]) -> int:
-        """How many tokens of a prompt are before the last boundary that no token can cross into a text of the guide.
+        """The number of tokens of a prompt before the last boundary that no token can cross into a text of the guide.
 
         A token crosses a boundary if it begins before it, wherever that is, spells the rest of the prompt, and goes
         on as the guide allows. Tokens without bytes, which special tokens are, are never cut.
@@ -109,7 +109,7 @@ class Crossings:
         return None if left is None else len(ids) - left
 
     def _left(self, pieces: tuple[bytes, ...]) -> int:
-        """How many of these last tokens are behind that boundary."""
+        """The number of these last tokens that are behind that boundary."""
         data = np.frombuffer(b"".join(pieces), np.uint8)
         ends = np.empty(len(data), np.int32)
         call(end_nodes, self.tables.trie, data, ends)

@@ -97,11 +97,11 @@ class Closing:
         return known
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether `left` tokens are enough to complete the text from `state`."""
+        """Tell whether `left` tokens are enough to complete the text from `state`."""
         return self.enough(state, left) is not None
 
     def enough(self, state: int, left: int) -> int | None:
-        """How many tokens, at most `left`, complete the text from `state` at any rate; None if `left` do not.
+        """A number of tokens, at most `left`, that complete the text from `state` at any rate; None if `left` do not.
 
         As few as are known without a search: bytes tell for most states, where there is plenty left.
         """
@@ -139,13 +139,13 @@ class Closing:
         return fit
 
     def _may_fit(self, needed: Any, left: int) -> Any:
-        """Whether `left` tokens may complete texts that need so many bytes at least, one number or several."""
+        """Tell whether `left` tokens may complete texts that need so many bytes at least, one number or several."""
         if self._tables.spells_all_bytes:
             return needed <= min(FAR, OVERSTATED * left * self._tables.trie.deepest)
         return needed < NEVER
 
     def _is_near(self, state: int, left: int) -> bool:
-        """Whether the distance is at most `left`; a shortest text mostly tells, and costs less."""
+        """Tell whether the distance is at most `left`; a shortest text mostly tells, and costs less."""
         if state not in self._distances and self._by_shortest(state) <= left:
             return True
         return self.distance(state) <= left
@@ -231,7 +231,7 @@ class Closing:
         return int(self.bytes_needed(np.array([state], np.int32))[0])
 
     def _by_shortest(self, state: int) -> int:
-        """How few tokens spell a shortest text, which must not be too long to be counted."""
+        """The number of tokens that spell a shortest text, which must not be too long to be counted."""
         known = self._costs.shortest.item(state, TOKENS)
         return known if known >= 0 else self._spelt(state)
 
@@ -264,7 +264,7 @@ class Closing:
         return self._automaton.run(function, *arguments, beside=self._settled)
 
     def _tokens_by_nearest(self, state: int, limit: int) -> int:
-        """How many tokens it takes when each is the one that comes nearest to the end; NEVER if above `limit`."""
+        """The number of tokens it takes when each is the one that comes nearest to the end; NEVER if above `limit`."""
         path: list[int] = []
         while state not in self._by_nearest and not self._automaton.ends(state):
             if len(path) == limit:
@@ -280,7 +280,7 @@ class Closing:
         return count
 
     def _searched_distance(self, state: int) -> int:
-        """Where neither a shortest text nor the way by nearest tokens can be spelt, search token sequences."""
+        """Search token sequences where neither a shortest text nor the way by nearest tokens can be spelt."""
         needed = self._needed(state)
         if needed >= NEVER:
             self.gave_up = True

@@ -105,7 +105,7 @@ class LiftedGuide(TableGuide):
             return self._alive(self._automaton.read(state, data))
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text so far is complete."""
+        """Tell whether the text so far is complete."""
         return self._automaton.is_accepting(state)
 
     def distance(self, state: int) -> int:
@@ -115,7 +115,7 @@ class LiftedGuide(TableGuide):
             return NEVER if state == DEAD else self._closing.distance(state)
 
     def fits(self, state: int, left: int) -> bool:
-        """Whether `distance(state) <= left`; quick when there is plenty left."""
+        """Tell whether `distance(state) <= left`; quick when there is plenty left."""
         return self.enough(state, left) is not None
 
     def enough(self, state: int, left: int) -> int | None:
@@ -279,7 +279,7 @@ class LiftedGuide(TableGuide):
         return DEAD
 
     def describe(self, state: int) -> str:
-        """What may follow, in words: the characters, and where a grammar or schema asks for them."""
+        """A description of what may follow: the characters, and where a grammar or schema asks for them."""
         with self._lock, self._meter:
             state = self._prepare(state)
             return NOTHING if state == DEAD else expectation(self._automaton, state)
@@ -303,7 +303,7 @@ class LiftedGuide(TableGuide):
             self._rows.pop(signature, None)
 
     def _unspellable(self) -> LanguageError | LimitError:
-        """Why no text of the language can be spelt."""
+        """The reason why no text of the language can be spelt."""
         if self._closing.gave_up:
             return LimitError(
                 "no way to spell a complete text of this constraint with this vocabulary was found in reasonable time; "

@@ -54,7 +54,7 @@ class MaskTable:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next row that is stored takes the place of another."""
+        """Tell whether the next row that is stored takes the place of another."""
         return len(self._used) >= self.max_rows
 
     def find_all(self, cache: Cache, keys: Iterable[Any]) -> NDArray[np.int32] | None:

@@ -20,7 +20,7 @@ MAX_LEAVING = 16_384
 
 
 class Slicing:
-    """What slices are made of: the trie, in both orders, and the number in `branches` of each node.
+    """The parts of slices: the trie, in both orders, and the number in `branches` of each node.
 
     parents, reach: int32 [nodes], as in `VocabularyTables`; words: how many a mask has
     """

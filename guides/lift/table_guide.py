@@ -1,4 +1,4 @@
-"""What guides whose masks are rows of their vocabulary's table have in common."""
+"""Guides whose masks are rows of their vocabulary's table, and what they have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed once per vocabulary and shared by all its guides: trie annotations, masks, slices at loops."""
+"""Tables computed once per vocabulary and shared by all its guides: trie annotations, masks, slices at loops."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ class VocabularyTables:
             return tables
 
     def loop_slice(self, loop: Loop, at_once: bool = False) -> LoopSlice | None:
-        """How tokens divide at a loop; None as `parts_of` has it."""
+        """The slice of the tokens at a loop; None as `parts_of` has it."""
         parts = self.parts_of(loop, at_once)
         return None if parts is None else parts.loop_slice
 
     def parts_of(self, loop: Loop, at_once: bool = False) -> MaskParts | None:
-        """What masks are made of, with the slice of a loop: `mask_parts` from then on.
+        """The parts of masks, with the slice of a loop: `mask_parts` from then on.
 
         None for a small loop, and at the first calls unless wanted `at_once`: dividing takes as long as some walks, and
         those of loops that only have some ASCII characters are short.
@@ -131,7 +131,7 @@ class VocabularyTables:
         return self.branch_numbers.item(self.node_of(node))
 
     def below(self, root: int) -> slice:
-        """Where in `trie.ids` the tokens below a node are: those that begin with its text and are longer.
+        """The places in `trie.ids` of the tokens below a node: those that begin with its text and are longer.
 
         Raises OptionError for what is no node.
         """
@@ -167,7 +167,7 @@ class VocabularyTables:
 
     @cached_property
     def places(self) -> NDArray[np.int32]:
-        """Where in `trie.ids`, so in the order of bytes, each token is: int32 [V]; 0 for tokens without bytes."""
+        """The places in `trie.ids`, so in the order of bytes, of each token: int32 [V]; 0 for tokens without bytes."""
         places = np.zeros(32 * self.words, np.int32)
         places[self.trie.ids] = np.arange(len(self.trie.ids))
         return places

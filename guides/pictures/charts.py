@@ -89,7 +89,7 @@ def _link(graph: GraphArrays, link: Sequence[int]) -> str:
 
 
 def state_in_words(automaton: ChartAutomaton, state: int) -> str:
-    """What the chart holds of a state, a line each: its words, items, return set, signature and row.
+    """The content of a state in the chart, a line each: its words, items, return set, signature and row.
 
     Signature and row are worked out if need be. Raises StateError for a state that nobody was given.
     """

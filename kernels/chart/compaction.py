@@ -41,7 +41,7 @@ from .sets import SETS
 
 @inner_njit
 def is_awake(states: Ints, state: Int) -> bool:
-    """Whether somebody was given the state's number, and it has its words."""
+    """Tell whether somebody was given the state's number, and it has its words."""
     return states[state, KEPT] >= 0 and states[state, HI] != ASLEEP
 
 

@@ -1,4 +1,4 @@
-"""How many bytes a text needs at least from a state on: its own items, and what their callers need after them.
+"""Least bytes of texts from a state on: its own items, and what their callers need after them.
 
 The cost of a state is the least over its items of what the item's own rule needs (node_cost.py), plus what its callers
 need after it. Kernels answer as kernels/answers.py says; what they have found out by then stays right.
@@ -62,7 +62,7 @@ def within_set(graph: GraphArrays, chart: Chart, costs: Costs, node: Int, counte
 
 @inner_njit
 def weight_of(weights: Ints, missing: Int) -> Int:
-    """What the missing bits weigh together."""
+    """The weight of the missing bits together."""
     total = np.int64(0)
     for bit in range(BITS):
         if missing >> bit & 1:
@@ -92,7 +92,7 @@ def after_call(chart: Chart, costs: Costs, return_set: Int, rule: Int) -> Int:
 
 @inner_njit
 def is_settled(chart: Chart, costs: Costs, return_set: Int) -> Truth:
-    """Whether the costs of a return set's entries are known; what ends the text, and nothing, needs none."""
+    """Tell whether the costs of a return set's entries are known; what ends the text, and nothing, needs none."""
     lo: Int = chart.return_sets[return_set, LO]
     return lo == chart.return_sets[return_set, HI] or costs.entries[lo] >= 0
 

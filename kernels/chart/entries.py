@@ -49,7 +49,7 @@ def new_stamp(chart: Chart) -> None:
 
 @inner_njit
 def hash_slot(a: Int, b: Int, c: Int, d: Int) -> Int:
-    """Where to begin to look for four numbers."""
+    """The slot at which the search for four numbers begins."""
     value = int(a) * 0x9E3779B1 + int(b + 1) * 0x85EBCA6B + int(c) * 0x27D4EB2F + int(d) * 0x165667B1
     return value ^ (value >> 29)
 
@@ -93,7 +93,7 @@ def key_slot(graph: GraphArrays, chart: Chart, kind: Int, rule: Int) -> Int:
 
 @inner_njit
 def last_of(graph: GraphArrays, chart: Chart, kind: Int, rule: Int) -> Int:
-    """What Chart.seen has of a rule, -1 if nothing."""
+    """The entry of a rule in Chart.seen, -1 if there is none."""
     slot = key_slot(graph, chart, kind, rule)
     return chart.seen[slot, SEEN_AT] if chart.seen[slot, SEEN_STAMP] >= chart.sizes[STAMP] else -1
 
@@ -195,7 +195,7 @@ def note_done(graph: GraphArrays, chart: Chart, rule: Int, length: Int) -> Int:
 
 @inner_njit
 def is_done(graph: GraphArrays, chart: Chart, rule: Int, length: Int) -> Truth:
-    """Whether a rule was noted."""
+    """Tell whether a rule was noted."""
     if length >= FEW:
         return last_of(graph, chart, DONE, rule) >= 0
     for at in range(length):  # noqa: SIM110

@@ -54,7 +54,7 @@ UNBOUNDED = 2**31 - 1
 
 
 class GraphArrays(Arrays):
-    """What can be read where: a graph of byte edges and links.
+    """A graph of byte edges and links, as kernels read it.
 
     nodes: int32 [n, 8], columns EDGE_LO ... SPAN
     edges: int32 [n, 3], inclusive byte range and target
@@ -122,11 +122,11 @@ class Chart(Arrays):
 
 @inner_njit
 def is_set(graph: GraphArrays, counter: Int) -> bool:
-    """Whether the counter counts nothing, but holds a set of bits."""
+    """Tell whether the counter counts nothing, but holds a set of bits."""
     return graph.counters[counter, GREATEST] < 0
 
 
 @inner_njit
 def is_large(graph: GraphArrays, counter: Int) -> bool:
-    """Whether the counter holds the number of a set of bits."""
+    """Tell whether the counter holds the number of a set of bits."""
     return graph.counters[counter, GREATEST] < 0 and graph.counters[counter, LEAST] < 0

@@ -1,4 +1,4 @@
-"""How many bytes a text needs at least from a node of a graph on.
+"""Least bytes of texts from a node of a graph on.
 
 The cost of a node is the fewest bytes from it to the end of its rule; inside a counted loop, to the end of
 the turn. A lazy node costs what its front end promised. Costs are exact where the promises are.

@@ -50,7 +50,7 @@ STEPS_EACH = 12
 
 @inner_njit
 def first_entry(chart: Chart, return_set: Int, rule: Int) -> Int:
-    """Where the entries of `rule` begin among the words of a return set, which are in order of their rules."""
+    """The place where the entries of `rule` begin among the words of a return set, in order of their rules."""
     words = chart.words
     lo = chart.return_sets[return_set, LO]
     low, high = 0, (chart.return_sets[return_set, HI] - lo) // ENTRY
@@ -106,7 +106,7 @@ def flatten_tails(graph: GraphArrays, chart: Chart, entry_count: Int) -> Int:
 
 @inner_njit
 def returns_to_end(graph: GraphArrays, chart: Chart, at: Int) -> bool:
-    """Whether an entry returns to the end of a rule, and not to that of the text."""
+    """Tell whether an entry returns to the end of a rule, and not to that of the text."""
     entries = chart.entries
     return graph.nodes[entries[at, ENTRY_TARGET], FLAGS] & TAIL != 0 and entries[at, ENTRY_ORIGIN] != ROOT
 
@@ -136,7 +136,7 @@ def flatten_entry(graph: GraphArrays, chart: Chart, at: Int, entry_count: Int) -
 
 @inner_njit
 def first_record(entries: Ints, count: Int, rule: Int) -> Int:
-    """Where the entries of `rule` begin among those in order of their rules."""
+    """The place where the entries of `rule` begin among those in order of their rules."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -200,7 +200,7 @@ def prune_entries(graph: GraphArrays, chart: Chart, leaf_count: Int, entry_count
 
 @inner_njit
 def clamp(graph: GraphArrays, horizon: Int, node: Int, count: Int) -> Int:
-    """What a text of `horizon` bytes can tell of the count at `node`: how near its bounds it is."""
+    """The part of the count at `node` that a text of `horizon` bytes can tell: how near its bounds it is."""
     counter = graph.nodes[node, COUNTER]
     if counter == 0:
         return 0

@@ -63,7 +63,7 @@ NO_SHIFT, GROWN, SHIFTED = 0, 1, 2
 
 @inner_njit
 def is_shift(graph: GraphArrays, chart: Chart, state: Int, other: Int) -> Int:
-    """Whether `other` is `state` with every counter one higher (SHIFTED), perhaps with more items besides (GROWN).
+    """Tell whether `other` is `state` with every counter one higher (SHIFTED), perhaps with more items besides (GROWN).
 
     Bytes that lead from `state` there loop, as far as the counters have room. Items whose counter is then full
     need not be there any more.
@@ -101,7 +101,7 @@ def is_shift(graph: GraphArrays, chart: Chart, state: Int, other: Int) -> Int:
 
 @inner_njit
 def room_of(graph: GraphArrays, chart: Chart, state: Int) -> Int:
-    """How many more characters the counted loops of `state` have room for."""
+    """The number of characters more that the counted loops of `state` have room for."""
     room = UNBOUNDED
     words = chart.words
     for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
@@ -113,7 +113,7 @@ def room_of(graph: GraphArrays, chart: Chart, state: Int) -> Int:
 
 @inner_njit
 def lacking(graph: GraphArrays, chart: Chart, state: Int) -> Int:
-    """How many more characters the counted loops of `state` must have."""
+    """The number of characters more that the counted loops of `state` must have."""
     most = 0
     words = chart.words
     for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
@@ -125,7 +125,7 @@ def lacking(graph: GraphArrays, chart: Chart, state: Int) -> Int:
 
 @inner_njit
 def is_counted(graph: GraphArrays, node: Int) -> bool:
-    """Whether an item counts while it is at a node."""
+    """Tell whether an item counts while it is at a node."""
     counter = graph.nodes[node, COUNTER]
     return counter > 0 and not is_set(graph, counter)
 

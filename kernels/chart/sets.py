@@ -30,7 +30,7 @@ def bits_of(chart: Chart, number: Int, word: Int) -> Int:
 
 @inner_njit
 def has_first(chart: Chart, number: Int, count: Int) -> bool:
-    """Whether the first `count` bits are all there."""
+    """Tell whether the first `count` bits are all there."""
     for word in range(count // BITS):
         if bits_of(chart, number, word) != (1 << BITS) - 1:
             return False
@@ -40,7 +40,7 @@ def has_first(chart: Chart, number: Int, count: Int) -> bool:
 
 @inner_njit
 def has_all(chart: Chart, number: Int, first: Int, count: Int) -> bool:
-    """Whether `count` bits from `first` on are all there."""
+    """Tell whether `count` bits from `first` on are all there."""
     at, end = first, first + count
     while at < end:
         here = at % BITS

@@ -1,4 +1,4 @@
-"""How kernels are compiled.
+"""Compilation of kernels.
 
 compiling.py and wide.py hold the decorators, arrays.py what kernels take as one argument, calling.py quick calls,
 aliases.py the types of their signatures.

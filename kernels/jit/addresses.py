@@ -23,7 +23,7 @@ _array: Any = cast("Any", numba).carray
 
 
 def array_at(address: Int, shape: Shape, like: NDArray[Any]) -> NDArray[Any]:
-    """What lies at an address: an array in C's order, of this shape, and of the type of `like`.
+    """The array at an address: in C's order, of this shape, and of the type of `like`.
 
     Whoever hands the address on keeps what lies there. An array of nothing may lie anywhere.
     """

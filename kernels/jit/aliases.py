@@ -1,4 +1,4 @@
-"""What kernels take and answer, for those who read their signatures; compiled code has types of its own."""
+"""Types that kernels take and answer, for those who read their signatures; compiled code has types of its own."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _read(context: Any, builder: Any, kind: Any, pointer: Any, name: str) -> Any
 
 
 def _load(builder: Any, pointer: Any, offset: int, kind: Any) -> Any:
-    """What is there so many bytes from a pointer. None of it changes while a kernel runs, whatever that writes to."""
+    """The value so many bytes from a pointer. None of it changes while a kernel runs, whatever that writes to."""
     place = builder.bitcast(builder.gep(pointer, [_WORD(offset)]), kind.as_pointer())
     word = builder.load(place)
     word.set_metadata("invariant.load", builder.module.add_metadata([]))

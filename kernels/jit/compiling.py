@@ -35,7 +35,7 @@ class Decorator(Protocol):
 
 
 class _State:
-    """What has happened in this process."""
+    """The events of this process."""
 
     announced = False
     seconds = 0.0

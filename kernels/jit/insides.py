@@ -1,4 +1,4 @@
-"""Whether Numba has inside what makes compiling kernels fast, beyond its public interface.
+"""Tell whether Numba has inside what makes compiling kernels fast, beyond its public interface.
 
 Where it has not, or TRELLM_PORTABLE_KERNELS=1 is set, kernels are *portable*: compiled by Numba's public means only,
 which takes several times as long, and does the same. What is expected is looked for by name, by parameters, and where
@@ -138,7 +138,7 @@ def passes() -> dict[str, Any]:
 
 
 def _missing_passes() -> str:
-    """Whether Numba has the passes, in this order, and no others that we know nothing of."""
+    """Tell whether Numba has the passes, in this order, and no others that we know nothing of."""
     found = passes()
     unknown = set(found) - _SPARED - set(NEEDED)
     if unknown:
@@ -148,7 +148,7 @@ def _missing_passes() -> str:
 
 
 def _missing_layout() -> str:
-    """Whether arrays are in memory, and in compiled code, as kernels/jit/by_address.py reads them."""
+    """Tell whether arrays are in memory, and in compiled code, as kernels/jit/by_address.py reads them."""
     types, manager = _at("numba:types"), _at("numba.core.datamodel:default_manager")
     if tuple(manager[types.Array(types.int32, 2, "C")]._fields) != _ARRAY:
         return f"an array of {_ARRAY}"

@@ -1,4 +1,4 @@
-"""How compiled kernels are put together, so that no kernel is optimised and translated more often than needed.
+"""Linking of compiled kernels, so that no kernel is optimised and translated more often than needed.
 
 Numba copies everything that a kernel calls into it, and what that calls as well; then it optimises the whole and
 makes machine code of it. A kernel in the middle of many is translated with each of them again. Here there are two
@@ -92,7 +92,7 @@ def make_shared(kernel: Any, from_python: bool) -> None:
 
 
 class _OutOfDateError(Exception):
-    """What is on the disk refers to something that is not what is on the disk; two processes compiled at once."""
+    """A kernel on the disk refers to one that is not the one on the disk; two processes compiled at once."""
 
 
 @dataclass(frozen=True)

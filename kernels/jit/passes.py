@@ -1,4 +1,4 @@
-"""What Numba does to a kernel before LLVM: only what these kernels need, and nothing that it has done before."""
+"""Numba's passes over a kernel before LLVM: only what these kernels need, and nothing that it has done before."""
 # Numba says little of the types of what is inside it.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportAttributeAccessIssue=false, reportOptionalMemberAccess=false
 

@@ -34,7 +34,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def in_vectors(plain: Function, build: Callable[..., Any]) -> Function:
-    """What `build` is for Numba as an intrinsic, or the same in plain loops where no intrinsics of ours can be."""
+    """An intrinsic that `build` makes for Numba, or the same in plain loops where no intrinsics of ours can be."""
     made: Any = inner_njit(plain) if PORTABLE or _config.DISABLE_JIT else intrinsic(build)
     return made
 
@@ -105,7 +105,7 @@ class Vectors:
     def repeat(
         self, count: Any, stride: int, begun: Sequence[Any], step: Callable[[Any, Sequence[Any]], Sequence[Any]]
     ) -> list[Any]:
-        """What `step` makes of vectors for 0, stride, 2 stride ... below a count; nothing if that is 0."""
+        """The vectors that `step` makes for 0, stride, 2 stride ... below a count; nothing if that is 0."""
         builder = self.builder
         before = builder.block
         loop, done = builder.append_basic_block("step"), builder.append_basic_block("done")
@@ -129,7 +129,7 @@ class Vectors:
 
 
 def place_of(target: Any, builder: Any, kind: Any, value: Any, *index: Any) -> tuple[Any, Any]:
-    """Where a number of a contiguous array of one or two dimensions is, and how long the last one is."""
+    """The place of a number of a contiguous array of one or two dimensions, and how long the last one is."""
     array = make_array(kind)(target, builder, value)
     length = cgutils.unpack_tuple(builder, array.shape)[-1]
     at = index[0] if len(index) == 1 else builder.add(builder.mul(index[0], length), index[1])

@@ -96,7 +96,7 @@ def load(row: Ints, mask: Ints, word: Int, values: Ints, bases: Ints) -> tuple[I
 
 @inner_njit
 def _is_filled(words: Ints) -> bool:
-    """Whether so many words allow something that it does not pay to skip the others."""
+    """Tell whether so many words allow something that it does not pay to skip the others."""
     count = 0
     for word in words:
         count += word != 0

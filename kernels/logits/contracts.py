@@ -1,4 +1,4 @@
-"""What every kernel demands of its arrays, checked once before dispatch and alike for every backend.
+"""Demands of every kernel on its arrays, checked once before dispatch and alike for every backend.
 
 Arrays are NumPy arrays or torch tensors. torch is never imported here: a tensor is recognised by what it
 offers, so that this module loads without it.
@@ -213,7 +213,7 @@ def _is_numpy(value: Any) -> bool:
 
 
 def _is_tensor(value: Any) -> bool:
-    """Whether it is a torch tensor that is not sparse."""
+    """Tell whether it is a torch tensor that is not sparse."""
     is_tensor = hasattr(value, "layout") and hasattr(value, "stride") and hasattr(value, "device")
     return is_tensor and str(value.layout) == "torch.strided"
 

@@ -23,7 +23,7 @@ _MINUS_INFINITY: dict[str, np.signedinteger[Any]] = {
 
 
 def words_for(size: int) -> int:
-    """How many 32-bit words hold the mask of a vocabulary of `size` tokens."""
+    """The number of 32-bit words that hold the mask of a vocabulary of `size` tokens."""
     return (size + 31) // 32
 
 
@@ -70,7 +70,7 @@ def apply_mask(logits: Any, masks: Any = None, rows: Any = None, size: int | Non
 
 
 def popcount(masks: Any) -> NDArray[np.int64]:
-    """How many bits are set in each CPU mask: uint32 [R, W] -> int64 [R]. Raises TypeError and ValueError."""
+    """The number of bits set in each CPU mask: uint32 [R, W] -> int64 [R]. Raises TypeError and ValueError."""
     return count_kernel(check_table(masks))
 
 

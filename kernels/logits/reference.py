@@ -1,4 +1,4 @@
-"""What the kernels compute, in plain NumPy and float64, slowly and obviously; imports none of the fast code.
+"""References of the kernels, in plain NumPy and float64, slow and obvious; imports none of the fast code.
 
 Masks come as in the kernels: `masks` uint32 [R, W] or None, `rows` [B] or None. A status is 0 for a row from
 which something can be chosen, 1 where a logit that counts is NaN or +inf, 2 where nothing allowed is above -inf.
@@ -16,7 +16,7 @@ Bools = NDArray[np.bool_]
 
 
 def allowed_tokens(batch: int, width: int, masks: Any = None, rows: Any = None, size: int | None = None) -> Bools:
-    """Which tokens each row allows: bool [B, width]."""
+    """The tokens that each row allows: bool [B, width]."""
     allowed = np.zeros((batch, width), np.bool_)
     if size is None:
         size = width if masks is None else min(width, 32 * masks.shape[1])

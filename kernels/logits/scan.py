@@ -49,7 +49,7 @@ def mask_of(words: Ints, number: Int) -> Ints:
 
 @inner_njit
 def status_of(top: Int, largest: Int) -> Int:
-    """What a row is whose allowed logits have this largest key and largest magnitude."""
+    """The verdict on a row whose allowed logits have this largest key and largest magnitude."""
     if largest > INFINITE or top == INFINITE:
         return NAN
     return EMPTY if top <= -INFINITE else OK

@@ -1,4 +1,4 @@
-"""Where top-k, top-p and min-p cut each row of logits on a GPU, without sorting any of them.
+"""Cuts of top-k, top-p and min-p in each row of logits on a GPU, without sorting any of them.
 
 The k-th largest logit is found four bits at a time, as is the logit at which the probability reaches a share: of the
 integers whose order is that of the logits, each pass sums what lies at and above sixteen, evenly spaced, and the next
@@ -38,7 +38,7 @@ def setting(settings, which, batch, row):
 
 @triton.jit
 def scale_of(settings, batch, row):
-    """What logits are multiplied by for the exponents of 2, float32; rows without a temperature are not drawn."""
+    """The factor of logits for the exponents of 2, float32; rows without a temperature are not drawn."""
     temperature = setting(settings, _TEMPERATURE, batch, row)
     return tl.minimum(_LOG2E / tl.where(temperature > 0, temperature, 1.0), _STEEPEST).to(tl.float32)
 
@@ -53,7 +53,7 @@ def weight_of(values, peak, scale):
 @triton.jit
 def narrowed(partial, found, reached, goals, goal, row, batch, blocks,
              PASS: tl.constexpr, MASS: tl.constexpr, SLOTS: tl.constexpr):  # noqa: N803  # fmt: skip
-    """What is known after PASS passes: the integer so far, what lies above it and its like, and the goal."""
+    """The findings after PASS passes: the integer so far, what lies above it and its like, and the goal."""
     slots = tl.arange(0, SLOTS)
     lanes = tl.arange(0, 16)
     lines = (((PASS - 1) % 2) * batch + row) * blocks + slots
@@ -137,7 +137,7 @@ def count_equals(
     logits, stride, words, width, count, numbers, size, settings, cuts, partial, found, reached, goals, equals, batch,
     PASSES: tl.constexpr, BLOCK: tl.constexpr, SLOTS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """How many tokens of one block of one row have the logit at which top-p cuts: int32 [B, blocks]."""
+    """The number of tokens of one block of one row that have the logit at which top-p cuts: int32 [B, blocks]."""
     row, block = tl.program_id(0), tl.program_id(1)
     blocks = tl.num_programs(1)
     share = setting(settings, _TOP_P, batch, row)
@@ -195,7 +195,7 @@ def finish_cuts(
 
 
 def cut_rows(given: MaskRows, settings: Any, peaks: Any, filtered: bool) -> tuple[Any, Any]:
-    """Where the filters cut each row: a logit float32 [B], and the last token kept of those with that logit, int32 [B].
+    """The cut of the filters in each row: a logit float32 [B], and the last token kept of those with it, int32 [B].
 
     settings: float64 [4, B] on the device and contiguous, temperature, top_k, top_p and min_p as for `sample_rows`
     peaks: float32 [B], the largest allowed logits

@@ -59,7 +59,7 @@ def on(tensor: Any) -> AbstractContextManager[Any]:
 
 @triton.jit
 def allowed_at(words, width, count, number, tokens, size):
-    """Whether each token is in the vocabulary and allowed by the mask with this number."""
+    """Tell whether each token is in the vocabulary and allowed by the mask with this number."""
     inside = tokens < size
     readable = tl.where((number >= 0) & (number < count), size, 0)
     places = number.to(tl.int64) * width + tokens // 32

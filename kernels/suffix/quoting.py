@@ -46,7 +46,7 @@ class Quotable(Arrays):
 
 
 class Work(Arrays):
-    """What a call may take. meter: int64 [3], see kernels/answers.py; kernels answer EXHAUSTED beyond it."""
+    """The meter of a call: int64 [3], see kernels/answers.py; kernels answer EXHAUSTED beyond it."""
 
     meter: Vector[np.int64]
 
@@ -95,7 +95,7 @@ def suffixes_below(quotable: Quotable, node: Int) -> tuple[Int, Int]:
 
 @inner_njit
 def next_place(quotable: Quotable, node: Int, depth: Int) -> Int:
-    """Where in the text the next byte stands, for the first suffix below the node."""
+    """The place in the text of the next byte, for the first suffix below the node."""
     nodes = len(quotable.lo)
     if node < nodes:
         return np.int64(quotable.starts[quotable.lo[node]] + depth)
@@ -106,7 +106,7 @@ def next_place(quotable: Quotable, node: Int, depth: Int) -> Int:
 
 @inner_njit
 def has_room(quotable: Quotable, node: Int, depth: Int) -> bool:
-    """Whether some quotation below the node is longer than `depth` bytes, as far as its limit goes."""
+    """Tell whether some quotation below the node is longer than `depth` bytes, as far as its limit goes."""
     if len(quotable.reach) == 0:
         return True
     nodes = len(quotable.lo)
@@ -156,7 +156,7 @@ def read(quotable: Quotable, place: Longs, data: Bytes, first: Int, last: Int) -
 
 @njit
 def accepts(quotable: Quotable, node: Int, depth: Int) -> bool:
-    """Whether a quotation may end here."""
+    """Tell whether a quotation may end here."""
     nodes = len(quotable.lo)
     if node == nodes + len(quotable.starts):
         return quotable.ends[depth] == 1
@@ -230,7 +230,7 @@ def one_more(text: Bytes, trie: Branches, needed: Ints, begin: Int) -> Int:
 
 @inner_njit
 def stays_within(text: Bytes, trie: Branches, needed: Ints, begin: Int, last: Int, work: Work) -> Truth:
-    """Whether the first way to spell what is needed from `begin` ends at `last` or before."""
+    """Tell whether the first way to spell what is needed from `begin` ends at `last` or before."""
     first = begin
     while needed[begin] and begin <= last:
         node, at = np.int64(0), begin

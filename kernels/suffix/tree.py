@@ -74,7 +74,7 @@ def build(text: NDArray[np.uint8], chosen: NDArray[np.bool_], spend: Callable[[i
 
 
 def sort_suffixes(text: NDArray[np.uint8], spend: Callable[[int], None]) -> NDArray[np.int32]:
-    """Where each suffix begins, in order: int32 [n]; beyond the end of the text stand zeros."""
+    """The start of each suffix, in order: int32 [n]; beyond the end of the text stand zeros."""
     count = len(text)
     padded = np.zeros(count + 8, np.uint8)
     padded[:count] = text

@@ -16,7 +16,7 @@ NUMBER, DEPTH = range(2)
 
 @njit
 def unfolded_size(quotable: Quotable, inner: Longs, later: Longs) -> Int:
-    """How many places there are; numbers them, in inner (int64 [2, I]) and later (int64 [m] or [n], filled with -1).
+    """Number the places, in inner (int64 [2, I]) and later (int64 [m] or [n], filled with -1); how many there are.
 
     inner: the number of the first place of each inner node, beyond its parent, and that place's depth
     later: without limits, the number of each position of the text that comes after a suffix has become the only one;

@@ -44,7 +44,7 @@ CLOSURE = -1
 
 @inner_njit
 def is_plain(graph: GraphArrays, node: Int) -> bool:
-    """Whether all that there is to a node is its edges."""
+    """Tell whether all that there is to a node is its edges."""
     nodes = graph.nodes
     if nodes[node, LINK_LO] < nodes[node, LINK_HI] or nodes[node, FLAGS] & (FINAL | LAZY):
         return False
@@ -53,7 +53,7 @@ def is_plain(graph: GraphArrays, node: Int) -> bool:
 
 @inner_njit
 def is_fixed(graph: GraphArrays, node: Int) -> bool:
-    """Whether each edge of a node reads one byte only, as in the middle of a name."""
+    """Tell whether each edge of a node reads one byte only, as in the middle of a name."""
     for at in range(graph.nodes[node, EDGE_LO], graph.nodes[node, EDGE_HI]):
         if graph.edges[at, EDGE_FIRST] != graph.edges[at, EDGE_LAST]:
             return False
@@ -142,7 +142,7 @@ def close_bundle(graph: GraphArrays, chart: Chart, bundle: Ints, lo: Int, hi: In
 def read_on(
     graph: GraphArrays, chart: Chart, bundle: Ints, lo: Int, hi: Int, state: Int, row: Int, byte: Int, whole: Int
 ) -> tuple[Int, Int, Int]:
-    """What follows bundle[lo:hi], or the state that it is of, by a byte that its row, if not -1, has no state for yet.
+    """The bundle behind bundle[lo:hi], or the state it is of, by a byte that its row, if not -1, has no state for yet.
 
     How many items there are behind it in a bundle, from 1 on; or a state, DEAD or a code, and up to which byte it is
     the same, -1 if that does not matter. whole: whether it must be a state

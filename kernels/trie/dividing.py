@@ -1,4 +1,4 @@
-"""How the tokens of a vocabulary divide at a set of looping characters: what a `LoopSlice` is made of."""
+"""Division of the tokens of a vocabulary at a set of looping characters: the parts of a `LoopSlice`."""
 
 from __future__ import annotations
 

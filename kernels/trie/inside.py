@@ -43,7 +43,7 @@ OF_ROW, OF_STATE, OF_NODE, CHILD, END, LISTED, HELD = range(7)
 
 @inner_njit
 def is_inside(chart: Chart, state: Int) -> Truth:
-    """Whether a state lies inside of what one place called, and takes long to walk; its row must be there."""
+    """Tell whether a state lies inside of what one place called, and takes long to walk; its row must be there."""
     words, lo, hi = chart.words, chart.states[state, LO], chart.states[state, HI]
     if hi - lo <= HEADER or words[lo + OWN_RETURN_SET] != _EMPTY or words[lo + ACCEPTING]:
         return False

@@ -39,7 +39,7 @@ NODE, NEXT, IS_EXIT, BYTE, DEPTH = range(5)
 
 
 class LoopSlice(Arrays):
-    """How the tokens of a vocabulary divide at one set of looping characters.
+    """Division of the tokens of a vocabulary at one set of looping characters.
 
     loop: uint64 [3], the ASCII characters in two words, and the lead bytes, as in Chart.loops
     row: uint32 [words], the tokens that stay; ids, chars: int32 [n], the same in order of the characters begun
@@ -112,7 +112,7 @@ def next_in_loop(graph: GraphArrays, chart: Chart, row: Int, state: Int) -> Int:
 
 @inner_njit
 def goes_on(chart: Chart, row: Int, full: Int) -> bool:
-    """Whether characters that loop in `row` lead somewhere from the row in which the loop has no more room."""
+    """Tell whether characters that loop in `row` lead somewhere from the row in which the loop has no more room."""
     for byte in range(256):
         low = chart.loops[row, byte >> 6] >> np.uint64(byte & 63) & np.uint64(1) if byte < 128 else np.uint64(1)
         if low and chart.rows[full, byte] >= 0:
@@ -211,7 +211,7 @@ def walk_slice(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: Loo
 
 @inner_njit
 def leaves_elsewhere(chart: Chart, rows: Ints, settled: Int, full: Int, byte: Int) -> bool:
-    """Whether a byte leads on from a row before rows[settled], or from that of a full loop, if there is one."""
+    """Tell whether a byte leads on from a row before rows[settled], or from that of a full loop, if there is one."""
     if full >= 0 and chart.rows[full, byte] >= 0:
         return True
     for place in range(settled):  # noqa: SIM110

@@ -1,4 +1,4 @@
-"""Which characters loop in a state, ASCII and others: where all of them lead back to it.
+"""Characters that loop in a state, ASCII and others: where all of them lead back to it.
 
 Kernels answer as kernels/answers.py says.
 """
@@ -20,7 +20,7 @@ MANY_OTHERS = 8
 
 @inner_njit
 def only_lead(chart: Chart, row: Int, first: Int, last: Int, target: Int) -> bool:
-    """Whether the bytes first ... last lead to `target` and all others nowhere."""
+    """Tell whether the bytes first ... last lead to `target` and all others nowhere."""
     for byte in range(256):  # noqa: SIM110
         if chart.rows[row, byte] != (target if first <= byte <= last else DEAD):
             return False

@@ -1,4 +1,4 @@
-"""What is worked out along a trie in preorder, whose nodes may lie as deep as the longest token has bytes."""
+"""Annotations worked out along a trie in preorder, whose nodes may lie as deep as the longest token has bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which shortcut there is to the mask of a state.
+"""Shortcuts to the mask of a state.
 
 Kernels answer as kernels/answers.py says.
 """
@@ -41,7 +41,7 @@ MANY = 60
 
 
 class Shortcut(NamedTuple):
-    """What `probe` found: the characters of the loop or the span (ASCII in two words of bits, then lead bytes as in
+    """The finding of `probe`: the characters of the loop or the span (ASCII in two words of bits, then lead bytes as in
     Chart.loops); the state beside which `walk_beside` may walk; NONE, LOOP, BESIDE or SPANNED. What does not go with
     the kind means nothing.
     """
@@ -104,7 +104,7 @@ def probe(graph: GraphArrays, chart: Chart, state: Int, found: Bits) -> Int:
 
 @inner_njit
 def find_shortcut(graph: GraphArrays, chart: Chart, state: Int, found: Bits) -> Int:
-    """What shortcut there is to the mask of a state, as `probe`; its kind, or a code."""
+    """Find the shortcut to the mask of a state, as `probe`; its kind, or a code."""
     row = loop_row(graph, chart, state)
     if row < 0:
         return row

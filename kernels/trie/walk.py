@@ -191,7 +191,7 @@ def walk(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, root: Int
 
 @inner_njit
 def leads_on(chart: Chart, state: Int) -> bool:
-    """Whether the state has items, so that more bytes may follow."""
+    """Tell whether the state has items, so that more bytes may follow."""
     return chart.states[state, HI] - chart.states[state, LO] > HEADER
 
 

@@ -38,7 +38,7 @@ NO_LOOP = 129
 
 
 class MaskParts(Arrays):
-    """What of a vocabulary the masks of states are made of.
+    """Parts of a vocabulary that the masks of states are made of.
 
     trie: its tokens; ending: uint32 [words], those that end a text
     loop_slice: any of it; least: loops of fewer ASCII characters are walked as any other state
@@ -60,7 +60,7 @@ def end(chart: Chart, state: Int, ending: Words, out: Words) -> None:
 
 @inner_njit
 def are_few(low: Int, high: Int, least: Int) -> Truth:
-    """Whether fewer than so many bits of two words are set."""
+    """Tell whether fewer than so many bits of two words are set."""
     count = 0
     for bit in range(64):
         count += (low >> np.uint64(bit) & np.uint64(1)) + (high >> np.uint64(bit) & np.uint64(1))
@@ -69,14 +69,14 @@ def are_few(low: Int, high: Int, least: Int) -> Truth:
 
 @inner_njit
 def has_slice(loop_slice: LoopSlice, found: Bits) -> Truth:
-    """Whether a slice is that of the loop that was found."""
+    """Tell whether a slice is that of the loop that was found."""
     loop = loop_slice.loop
     return loop[0] == found[LOW] and loop[1] == found[HIGH] and loop[2] == found[OF_LEADS]
 
 
 @inner_njit
 def find_kind(graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, found: Bits) -> Int:
-    """What shortcut there is to the mask of a state, as found[KIND] of `find_mask` says; MADE if it can be made."""
+    """Find the shortcut to the mask of a state, as found[KIND] of `find_mask` says; MADE if it can be made."""
     kind = find_shortcut(graph, chart, state, found)
     if kind < 0 or kind == BESIDE:
         return kind
