@@ -38,7 +38,7 @@ class Natural:
 
 
 @dataclass(frozen=True)
-class Format:
+class TypeFormat:
     """Either a regular expression or a list of choices, and the function from text to value."""
 
     pattern: str | None
@@ -186,7 +186,7 @@ def _spelt(written: Callable[[str], str], spelt: Callable[[str], str], text: str
     return spelt(written(text))
 
 
-def format_of(kind: Any) -> Format:
+def format_of(kind: Any) -> TypeFormat:
     """The format of a Python type. Raises OptionError for a type that has none here.
 
     int, float: decimal; bool: True or False; date, time, datetime: ISO 8601; UUID: lower case with hyphens;
@@ -203,7 +203,7 @@ def format_of(kind: Any) -> Format:
             f"generate.format cannot write {kind!r}; it knows int, float, bool, date, time, datetime, UUID, "
             "Enum classes and Literal[...]; for structures use generate.json"
         ) from None
-    return Format(pattern, (), convert, _NATURAL.get(kind))
+    return TypeFormat(pattern, (), convert, _NATURAL.get(kind))
 
 
 def values_of_type(kind: Any) -> dict[str, Any] | None:
@@ -229,8 +229,8 @@ def values_by_text(name: str, values: Sequence[tuple[Any, Any]]) -> dict[str, An
     return texts
 
 
-def _choices(values: dict[str, Any]) -> Format:
-    return Format(None, tuple(values), values.__getitem__)
+def _choices(values: dict[str, Any]) -> TypeFormat:
+    return TypeFormat(None, tuple(values), values.__getitem__)
 
 
 _CLOCK = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"

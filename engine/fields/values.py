@@ -88,7 +88,7 @@ def listed(place: Place) -> set[bytes] | None:
     return found
 
 
-class Path(NamedTuple):
+class TokenPath(NamedTuple):
     """Tokens behind a place's prompt, the state after them, their bytes, and how likely they are."""
 
     tokens: tuple[int, ...]
@@ -107,7 +107,7 @@ def chances(model: Model, place: Place) -> tuple[dict[bytes, float], float]:
     guide: Any = AlignedGuide(start, place.lead) if place.lead else start
     lead, tokens, eos = len(place.lead), model.vocabulary.tokens, frozenset(model.vocabulary.eos_ids)
     found: defaultdict[bytes, float] = defaultdict(float)
-    open_: list[Path] = [Path((), guide.start, b"", 1.0)]
+    open_: list[TokenPath] = [TokenPath((), guide.start, b"", 1.0)]
     missing, followed = 0.0, 0
     while open_:
         open_.sort(key=lambda path: -path.chance)
@@ -135,7 +135,7 @@ def chances(model: Model, place: Place) -> tuple[dict[bytes, float], float]:
                 elif chance < LEAST:
                     missing += chance
                 else:
-                    open_.append(Path((*path.tokens, token), guide.advance(path.state, token), text, chance))
+                    open_.append(TokenPath((*path.tokens, token), guide.advance(path.state, token), text, chance))
     return dict(found), missing
 
 

@@ -15,7 +15,7 @@ from ....kernels.attention.paged import AttentionRows
 from ...memory.tables import BLOCK, Chunk
 from .devices import DeviceRows, has_kernels
 from .reach import Reach
-from .storage import BlockStorage, Gathered, LayerBlocks, Places, slots_of
+from .storage import BlockStorage, Gathered, LayerBlocks, SlotMapping, slots_of
 
 SHORT = 16
 """Up to so many tokens of a chunk are read by the kernel of short chunks."""
@@ -39,7 +39,7 @@ class DeviceStep(NamedTuple):
         if not has_kernels(keys.device):
             real = slots >= 0
             keys, values, slots = keys[real], values[real], slots[real]
-        layer.write(keys, values, Places(slots))
+        layer.write(keys, values, SlotMapping(slots))
 
 
 class Uploaded(NamedTuple):
@@ -93,7 +93,7 @@ class PackedStep:
         self.long = [row for row, width in enumerate(self.widths) if width > most]
         self.uploaded = self._upload(slots) if has_kernels(device) else None
         host = torch.frombuffer(slots, dtype=torch.int32)
-        self.places = Places(host if self.uploaded is None else self.uploaded.narrow.slots)
+        self.places = SlotMapping(host if self.uploaded is None else self.uploaded.narrow.slots)
         self.rows = self._packed(blocks, tables, self.short)
         self._scratch: dict[Any, NDArray[Any]] = {}
         self._settings: dict[Any, tuple[NDArray[Any], NDArray[Any]]] = {}

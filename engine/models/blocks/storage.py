@@ -34,7 +34,7 @@ class LayerBlocks:
         self.values = torch.empty(0)
         self.arrays: tuple[NDArray[Any], NDArray[Any]] | None = None
 
-    def write(self, keys: Tensor, values: Tensor, places: Places) -> None:
+    def write(self, keys: Tensor, values: Tensor, places: SlotMapping) -> None:
         """Store the keys and values [tokens, heads, size] of new tokens."""
         self.allocate(keys, values)
         if self.arrays is not None:
@@ -111,7 +111,7 @@ class NoMemory:
         """There is nothing to copy."""
 
 
-class Places:
+class SlotMapping:
     """Slots of the new tokens of a pass.
 
     slots: int32 [tokens], block * BLOCK + place in the block, on any device

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from ...memory.tables import Chunk
-from ..blocks.storage import BlockStorage, Gathered, LayerBlocks, Places, RightAligned, slots_of
+from ..blocks.storage import BlockStorage, Gathered, LayerBlocks, RightAligned, SlotMapping, slots_of
 
 
 class Pass:
@@ -49,7 +49,7 @@ class Pass:
         self.real = None if self.alike else steps <= self._lasts[:, None]
         tables = [table for table, _ in chunks]
         slots = [slots_of(*each) for each in zip(tables, starts, widths, strict=True)]
-        self.places = Places(torch.as_tensor(np.concatenate(slots)))
+        self.places = SlotMapping(torch.as_tensor(np.concatenate(slots)))
         self.before = self.end - self.width if aligned else self.start or 0
         gathered = RightAligned if aligned else Gathered
         self.texts = None if self.start == 0 else gathered(tables, ends, device)

@@ -53,7 +53,7 @@ class Spec:
 
 
 @dataclass(frozen=True)
-class Architecture:
+class DecoderArchitecture:
     """A decoder as transformers has it; `describe` raises NotDescribedError for a configuration.
 
     network: the class, in the body's own file, of a body with a head that is a linear layer and nothing else
@@ -66,7 +66,7 @@ class Architecture:
 
 def _llama(
     name: str, attention: Callable[[Any], frozenset[str]], mlp: Callable[[Any], bool], *, head_norms: bool = False
-) -> Architecture:
+) -> DecoderArchitecture:
     """An architecture of Llama's family; which products of attention, and whether those of the MLP, have biases."""
     norm = (f".{name}RMSNorm",)
     heads = {"q_norm": Spec(norm, "query_norm"), "k_norm": Spec(norm, "key_norm")} if head_norms else {}
@@ -109,10 +109,10 @@ def _llama(
             tied_head=bool(config.tie_word_embeddings),
         )  # fmt: skip
 
-    return Architecture(Spec((f".{name}Model",), parts=body), f"{name}ForCausalLM", describe)
+    return DecoderArchitecture(Spec((f".{name}Model",), parts=body), f"{name}ForCausalLM", describe)
 
 
-def _gpt2() -> Architecture:
+def _gpt2() -> DecoderArchitecture:
     says = {"is_causal": True, "is_cross_attention": False, "reorder_and_upcast_attn": False}
     mixer = {"c_attn": Spec((CONV,), "queries_keys_values"), "c_proj": Spec((CONV,), "out")}
     dropouts = {"attn_dropout": Spec((_DROPOUT,)), "resid_dropout": Spec((_DROPOUT,))}
@@ -141,7 +141,7 @@ def _gpt2() -> Architecture:
             tied_head=bool(config.tie_word_embeddings),
         )  # fmt: skip
 
-    return Architecture(Spec((".GPT2Model",), parts=body), "GPT2LMHeadModel", describe)
+    return DecoderArchitecture(Spec((".GPT2Model",), parts=body), "GPT2LMHeadModel", describe)
 
 
 def _everywhere(config: Any) -> frozenset[str]:
@@ -153,7 +153,7 @@ def _nowhere(config: Any) -> frozenset[str]:
 
 
 _LLAMA = _llama("Llama", _everywhere, lambda config: config.mlp_bias)
-ARCHITECTURES: Mapping[str, Architecture] = {
+ARCHITECTURES: Mapping[str, DecoderArchitecture] = {
     "llama": _LLAMA,
     "internlm3": _LLAMA,
     "iquestcoder": _LLAMA,
@@ -167,7 +167,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 """By `model_type` of a configuration."""
 
 
-def architecture_of(config: Any) -> Architecture:
+def architecture_of(config: Any) -> DecoderArchitecture:
     """The architecture of a configuration. Raises NotDescribedError."""
     found = ARCHITECTURES.get(config.model_type)
     if found is None:

@@ -18,7 +18,7 @@ from ....guides.locks import new_lock
 from ..load_options import LoadOptions
 from ..wrapped import is_spread
 from .conversion import fill, quantized
-from .saved import Source, load_saved, save, say_unfit
+from .saved import WeightsSource, load_saved, save, say_unfit
 
 _LOADING = new_lock()
 """Held while a model is made: transformers and torch change functions of their own meanwhile, for all threads."""
@@ -40,13 +40,13 @@ def load_quantized(path: str, config: Any, auto: Any, options: LoadOptions) -> A
 
 def _loaded(path: str, config: Any, auto: Any, options: LoadOptions) -> Any:
     form: str = options.weights
-    source = Source.of(path, config, form)
+    source = WeightsSource.of(path, config, form)
     found = None if source is None else _of_file(source, config, auto, options)
     if found is not None:
         return found
     model = auto.from_pretrained(path, **{**options.of_weights, "dtype": torch.float32})
     weights, generation = quantized(model, form), getattr(model, "generation_config", None)
-    source = Source.of(path, config, form)  # of files that may have been fetched only now
+    source = WeightsSource.of(path, config, form)  # of files that may have been fetched only now
     said: Any = None if generation is None else json.loads(generation.to_json_string(use_diff=False))
     if source is not None and save(source, weights, said):
         found = _of_file(source, config, auto, options)
@@ -87,7 +87,7 @@ def _check(form: str, config: Any) -> None:
         )
 
 
-def _of_file(source: Source, config: Any, auto: Any, options: LoadOptions) -> Any | None:
+def _of_file(source: WeightsSource, config: Any, auto: Any, options: LoadOptions) -> Any | None:
     """The model with weights that were saved; None, with a line that is logged, where they are none that fit."""
     saved = load_saved(source)
     if saved is None:

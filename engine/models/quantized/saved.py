@@ -41,7 +41,7 @@ _STALE = 3600.0
 
 
 @dataclass(frozen=True)
-class Source:
+class WeightsSource:
     """The source of weights: a folder, or a model on the Hub at a commit.
 
     place: says where it is; state: what is there, which for a folder are sizes and times of its files
@@ -51,7 +51,7 @@ class Source:
     state: Mapping[str, Any]
 
     @classmethod
-    def of(cls, path: str, config: Any, form: str) -> Source | None:
+    def of(cls, path: str, config: Any, form: str) -> WeightsSource | None:
         """The source of a model by its path and configuration; None of a model whose version is not known."""
         how = {"weights": form, "layout": _LAYOUT}
         state = {"transformers": str(transformers.__version__)}
@@ -80,7 +80,7 @@ def _files_of(folder: Path) -> list[list[Any]]:
     return [[file.name, stat.st_size, stat.st_mtime_ns] for file in found for stat in [file.stat()]]
 
 
-def load_saved(source: Source) -> tuple[QuantizedWeights, Mapping[str, Any] | None] | None:
+def load_saved(source: WeightsSource) -> tuple[QuantizedWeights, Mapping[str, Any] | None] | None:
     """Weights that were saved, mapped, and the generation configuration beside them; None if there are none.
 
     A file that is damaged, or made of what was there before, counts as none, and a line is logged.
@@ -104,7 +104,7 @@ def load_saved(source: Source) -> tuple[QuantizedWeights, Mapping[str, Any] | No
         return None
 
 
-def save(source: Source, weights: QuantizedWeights, generation: Mapping[str, Any] | None) -> bool:
+def save(source: WeightsSource, weights: QuantizedWeights, generation: Mapping[str, Any] | None) -> bool:
     """Save weights; False, with a line that is logged, where they cannot be."""
     file = source.file
     facts = {
@@ -137,7 +137,7 @@ def _clear(file: Path) -> None:
                 left.unlink()
 
 
-def say_unfit(source: Source, error: Exception) -> None:
+def say_unfit(source: WeightsSource, error: Exception) -> None:
     """Log that the saved weights do not fit the model that they are for."""
     _LOG.warning("%s does not fit the model (%s): it is made again", source.file, error)
 

@@ -25,7 +25,7 @@ from trellm.cli import main
 from trellm.engine.cache_folder import cache_folder
 from trellm.engine.models.quantized.conversion import quantized
 from trellm.engine.models.quantized.modules import QuantizedEmbedding, QuantizedLinear
-from trellm.engine.models.quantized.saved import Source, load_saved, save
+from trellm.engine.models.quantized.saved import WeightsSource, load_saved, save
 from trellm.engine.models.stock import strangeness
 
 gguf = pytest.importorskip("gguf")
@@ -308,7 +308,7 @@ def test_several_at_once_do_no_harm(words: Any, home: Path, tmp_path: Path, capl
 def test_several_that_write_one_file_do_no_harm(words: Any, home: Path, tmp_path: Path) -> None:
     """As processes do: whoever reads meanwhile sees a whole file."""
     network = network_of("llama", words)
-    source = Source.of(str(saved_model(tmp_path, network, words)), network.config, "q8")
+    source = WeightsSource.of(str(saved_model(tmp_path, network, words)), network.config, "q8")
     assert source is not None
     weights, found = quantized(network, "q8"), list[Any]()
     save(source, weights, None)
