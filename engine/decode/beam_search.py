@@ -38,7 +38,8 @@ class BeamSearch:
 
     def start(self, request: Request, table: BlockTable) -> BeamGroup:
         """A prompt at its beginning, as a single beam."""
-        search, start = _search_of(request), request.start
+        search, start = request.search, request.start
+        assert isinstance(search, Beam)
         finished = FinishedBeams(
             search, request.budget + request.forces_end + start.tail, by_text=start.guide_cache is not None
         )
@@ -365,11 +366,6 @@ def _changed(groups: Sequence[BeamGroup], logits: Tensor) -> Tensor:
 def _kind(group: BeamGroup) -> tuple[Any, ...]:
     """The key of groups that can be continued by one choice of candidates."""
     return len(group.beams), group.search, group.has_goals, group.request.changes_scores
-
-
-def _search_of(request: Request) -> Beam:
-    assert isinstance(request.search, Beam)
-    return request.search
 
 
 def _total(one: BeamHypothesis) -> float:
