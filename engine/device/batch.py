@@ -31,7 +31,7 @@ from ...kernels.lanes.layout import (
     room_of,
 )
 from ..decode.draft_history import AcceptanceRates
-from ..decode.sampler import Sampler, unusable
+from ..decode.sampler import Sampler, place_of, unusable
 from ..decode.sequence import SequenceState
 from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK
@@ -343,7 +343,7 @@ class DeviceBatch:
                 return False
         self._read(lane, count)
         if token == UNUSABLE:
-            row.error = unusable(row)
+            row.error = unusable(place_of(row))
             return False
         is_known = after != UNKNOWN
         key = None if is_known else key_of(row, is_closing)
