@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, TypeGuard
 
@@ -33,7 +34,7 @@ from ...kernels.lanes.layout import (
 from ..decode.draft_history import AcceptanceRates
 from ..decode.sampler import Sampler, place_of, unusable
 from ..decode.sequence import SequenceState
-from ..memory.pool import BlockPool
+from ..memory.pool import BlockPool, Pool
 from ..memory.tables import BLOCK
 from ..models.blocks.devices import has_kernels
 from ..models.blocks.storage import BlockStorage
@@ -432,22 +433,28 @@ def _pairs(numbers: Numbers, limits: NDArray[np.int32]) -> list[tuple[int, int]]
 _KINDS = {torch.float32, torch.float16, torch.bfloat16}
 
 
-def backend_of(model: Model, memory: Memory, records: DeviceStateTable) -> BatchBackend | None:
-    """A backend for slots whose texts lie in a model's memory; None where its device, or the model, has none.
+def batch_of(model: Model, memory: Memory, sequences: Sampler, pool: Pool) -> DeviceBatch | None:
+    """The device batch of sequences whose texts lie in a model's memory; None where its device, or the model, has none.
 
     On a GPU that Triton knows: decoders that read packed steps, keep keys and values only, and have a head apart, all
     of them on that device.
     """
+    if not isinstance(pool, BlockPool):
+        return None
     if isinstance(model, DeviceBatchModel):
-        return model.lanes(memory, records)
-    if not isinstance(model, DecoderModel) or not isinstance(memory, BlockStorage) or not _has_graphs(model):
-        return None
-    parts = model.parts
-    if parts is None or model.state_bytes:
-        return None
-    from .graphs import GraphBackend
+        make = model.lanes
+    elif isinstance(model, DecoderModel) and isinstance(memory, BlockStorage) and _has_graphs(model):
+        parts = model.parts
+        if parts is None or model.state_bytes:
+            return None
+        from .graphs import GraphBackend
 
-    return GraphBackend(*parts, memory, records, model.vocabulary, model.device)
+        make = partial(GraphBackend, *parts, vocabulary=model.vocabulary, device=model.device)
+    else:
+        return None
+    records = DeviceStateTable(LANES, model.vocabulary.size)
+    backend = make(memory, records)
+    return None if backend is None else DeviceBatch(sequences, pool, backend, records, model)
 
 
 def _has_graphs(model: DecoderModel) -> bool:

@@ -18,9 +18,7 @@ from ..decode.forward_output import ForwardOutput
 from ..decode.prompt_scores import score_prompt
 from ..decode.sampler import Sampler, place_of
 from ..decode.sequence import CommittedPrefix, KVSequence, Request, SequenceState
-from ..device.backend import LANES
-from ..device.batch import DeviceBatch, backend_of
-from ..device.state_table import DeviceStateTable
+from ..device.batch import batch_of
 from ..drafts.drafter import Drafted, Drafter
 from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
@@ -169,18 +167,10 @@ class EngineCore:
         self._beams = BeamSearch(self.model, self._pool)
         self._populations = Populations(self.model, self._pool, self._weights)
         self._lanes = None  # so that a device need not hold what two of them know
-        self._lanes = self._make_lanes()
+        self._lanes = batch_of(self.model, self._memory, self._sampler, self._pool)
         self._sampler.keeps_states = self._lanes is None
         self._drafter = self._make_drafter()
         self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._again)
-
-    def _make_lanes(self) -> DeviceBatch | None:
-        """The device batch, in which sequences go on by themselves, where the model's device can do that."""
-        if not isinstance(self._pool, BlockPool):
-            return None
-        records = DeviceStateTable(LANES, self.model.vocabulary.size)
-        backend = backend_of(self.model, self._memory, records)
-        return None if backend is None else DeviceBatch(self._sampler, self._pool, backend, records, self.model)
 
     def _make_drafter(self) -> Drafter | None:
         """The drafter, where the model can read guesses."""
