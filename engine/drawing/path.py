@@ -24,7 +24,7 @@ from ..search.protocol import Hypothesis
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledPath(Hypothesis):
-    """A drawn one. is_dead: whether its budget is used up and it is no text of the constraint"""
+    """A hypothesis that is drawn. is_dead: whether its budget is used up and it is no text of the constraint"""
 
     is_dead: bool = False
 

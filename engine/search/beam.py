@@ -56,7 +56,7 @@ class Beam:
 
 @dataclass(frozen=True, slots=True)
 class BeamHypothesis(Hypothesis):
-    """One of beam search.
+    """A hypothesis of beam search.
 
     total: its log-probability; length: tokens with EOS or stop id, which `tokens` lacks
     overruled: the controls of repetition and length that did not hold

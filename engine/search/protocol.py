@@ -1,4 +1,4 @@
-"""Searches: the choice of the next token, and texts that several are told apart by."""
+"""Searches: the choice of the next token, and the hypotheses of a search by several texts."""
 
 from __future__ import annotations
 
