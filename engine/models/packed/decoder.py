@@ -94,11 +94,6 @@ class DescribedDecoder:
             return None
         return self._number
 
-    @property
-    def scale(self) -> float:
-        """Factor of the products of queries and keys in attention."""
-        return self.description.scale
-
     @torch.no_grad()
     def run(
         self,

@@ -165,7 +165,7 @@ def _by_kernels(
     described: DescribedDecoder, ids: Tensor, positions: Tensor, slots: Tensor, step: PackedStep | DeviceStep
 ) -> Tensor:
     """The states [tokens, size] of a step's tokens."""
-    scoring = Scoring(described.scale, None, None)
+    scoring = Scoring(described.description.scale, None, None)
 
     def mix(number: int, queries: Tensor) -> Tensor:
         return attend(step, step.layers[number], step.reaches[number], (queries, None, None), scoring)

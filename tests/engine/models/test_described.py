@@ -100,7 +100,7 @@ def states_of(fused: DescribedDecoder, body: Any, text: list[int], layers: list[
             stored.transpose(1, 2).flatten(0, 1)[:size].transpose(0, 1).repeat_interleave(group, 0)
             for stored in (layers[number].keys, layers[number].values)
         )
-        scores = queries.transpose(0, 1) @ keys.mT * fused.scale
+        scores = queries.transpose(0, 1) @ keys.mT * fused.description.scale
         return (scores.masked_fill(later, -torch.inf).softmax(-1) @ values).transpose(0, 1)
 
     group = fused.description.heads.queries // fused.description.heads.keys
