@@ -57,7 +57,7 @@ class EngineCore:
         self._memory = model.make_memory(blocks)
         self._weights = Weights(model)
         self._read_with = self._weights.state()
-        self._sources: WeakValueDictionary[tuple[str, tuple[int, ...]] | None, Any] = WeakValueDictionary()
+        self._sources: WeakValueDictionary[tuple[str, int, tuple[int, ...]] | None, Any] = WeakValueDictionary()
         self._sampler = Sampler(model)
         self.waiting = GuideQueue(self._sampler)
         self._encoder = model if isinstance(model, SourceModel) else None
