@@ -16,9 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import safetensors.torch
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
@@ -144,7 +144,7 @@ def _read(name: str, place: str, modules: Mapping[str, Any]) -> dict[str, tuple[
     config_file, weights_file = _files(place, error)
     try:
         read: Any = json.loads(config_file.read_bytes())
-        tensors: dict[str, Tensor] = safetensors.torch.load_file(weights_file)
+        tensors: dict[str, Tensor] = load_file(weights_file)
     except (OSError, ValueError, SafetensorError) as cause:
         raise error(f"it cannot be read ({cause})") from cause
     config = cast("dict[str, Any]", read if isinstance(read, dict) else {})
