@@ -10,6 +10,8 @@ from typing import Any, ClassVar, TypeVar
 
 import click
 
+from ..checks import lone_surrogate
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FLAGS = {
@@ -170,18 +172,9 @@ class TextType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text that an argument is."""
         text = str(value)
-        if (place := lone_surrogate(text)) is not None:
+        if (place := lone_surrogate(text)) >= 0:
             self.fail(f"{text!r}: what is at character {place} is not UTF-8", param, ctx)
         return text
-
-
-def lone_surrogate(text: str) -> int | None:
-    """The place of a character that UTF-8 cannot encode; None for none."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return error.start
-    return None
 
 
 class SizeType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -17,7 +16,19 @@ from ..checks import shown
 from ..errors import TrellmError
 from .constraint import ConstraintOptions, constraint_options
 from .ending import Interruption, ending
-from .files import Output, Prompt, Resumed, StandardOutput, plain_lines, read_prompts, report_page, result_line, writing
+from .files import (
+    Output,
+    Prompt,
+    Resumed,
+    StandardOutput,
+    json_of,
+    plain_lines,
+    read_file,
+    read_prompts,
+    report_page,
+    result_line,
+    writing,
+)
 from .flags import SizeType, TextType
 from .models import Loading, load_model, loading_options, threads_option
 from .search import Searching, search_options
@@ -95,14 +106,10 @@ def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _read_list(context: click.Context, parameter: click.Parameter, path: str | None) -> list[Any] | None:
-    if path is None:
+    text = read_file(context, parameter, path)
+    if path is None or text is None:
         return None
-    try:
-        found: Any = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise click.BadParameter(f"{path!r} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise click.BadParameter(f"{path!r} is no JSON: {error}") from None
+    found: Any = json_of(text, path)
     if not isinstance(found, list):
         raise click.BadParameter(f"{path!r} holds no JSON list")
     return cast("list[Any]", found)
