@@ -6,6 +6,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import wraps
 from typing import Any, ClassVar, TypeVar
 
 import click
@@ -107,6 +109,23 @@ def with_options(command: Command, options: Sequence[Callable[[Any], Any]]) -> C
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def grouped(kind: type[Any], name: str, options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
+    """A decorator for a subcommand that gets options as one value under a name.
+
+    kind: a dataclass of these options, and of others that the subcommand may have
+    """
+
+    def decorated(function: Any) -> Any:
+        @wraps(function)
+        def command(*args: Any, **others: Any) -> Any:
+            value = kind(**{each.name: others.pop(each.name) for each in fields(kind) if each.name in others})
+            return function(*args, **{name: value}, **others)
+
+        return with_options(command, options)
+
+    return decorated
 
 
 class NumberType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
