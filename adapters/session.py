@@ -14,7 +14,7 @@ from ..errors import BudgetError, OptionError
 from ..guides.given import token_of
 from ..guides.lift.tables import VocabularyTables
 from ..guides.limits import spend
-from ..guides.protocol import DEAD, ByteGuide, Guide, Mask, mask_within
+from ..guides.protocol import DEAD, ByteGuide, Guide, Mask, mask_of, mask_within
 from ..kernels.logits.mask import allowed_ids
 from ..tokenizers_adapter import Vocabulary
 from .bitmask import WORDS, BitmaskBuffer, States, bits_of, fill_bitmask, guide_of, numpy_of
@@ -293,9 +293,7 @@ def packed(vocabulary: Vocabulary, tokens: frozenset[int]) -> NDArray[np.uint32]
     known = _PACKED.setdefault(vocabulary, {})
     mask = known.get(tokens)
     if mask is None:
-        mask = np.zeros((vocabulary.size + 31) // 32, np.uint32)
-        for token in tokens:
-            mask[token >> 5] |= np.uint32(1 << (token & 31))
+        mask = mask_of(tokens, vocabulary.size)
         mask.flags.writeable = False
         if len(known) >= MOST_PACKED:
             known.clear()

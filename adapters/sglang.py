@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import TrellmError
-from ..guides.protocol import Guide
+from ..guides.protocol import Guide, mask_of
 from ..kernels.logits.mask import apply_mask, words_for
 from ..tokenizers_adapter import Vocabulary
 from .hosts import interface
@@ -165,9 +165,7 @@ class TrellmGrammarBackend(BaseGrammarBackend):
         """Allow tokens in a row, or forbid them; with `reset_vocab_mask` all others are the opposite."""
         import torch
 
-        words = np.zeros(vocab_mask.shape[1], np.uint32)
-        for token in token_ids:
-            words[token >> 5] |= np.uint32(1 << (token & 31))
+        words = mask_of(token_ids, 32 * vocab_mask.shape[1])
         chosen = torch.from_numpy(words.view(np.int32)).to(vocab_mask.device)
         row = vocab_mask[batch_idx]
         if reset_vocab_mask:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -312,8 +313,6 @@ class _Request:
 
 def _constraint_of(params: Any, vocabulary: Vocabulary) -> tuple[Guide, bool] | None:
     """The guide of a request, and whether its text is to be complete within max_tokens; None without one."""
-    import json
-
     asked = (getattr(params, "extra_args", None) or {}).get("trellm")
     if asked is None:
         return None

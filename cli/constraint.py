@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 
 import click
 
-from .files import read_file
+from .files import json_of, read_file
 from .flags import NumberType, TextType, with_options
 
 if TYPE_CHECKING:
@@ -69,10 +69,7 @@ def read_tags(
             raise click.BadParameter(f"{path!r} does not say what it is by its name: {names}")
         text = read_file(context, parameter, path) or ""
         if kind == "json":
-            try:
-                json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise click.BadParameter(f"{path!r} is no JSON: {error}") from None
+            json_of(text, path)
         found.append(Tag(first, kind, text.removesuffix("\n") if kind == "regex" else text, last))
     return tuple(found)
 
@@ -284,10 +281,7 @@ def _read_resources(context: click.Context, parameter: click.Parameter, given: t
     found: dict[str, Any] = {}
     for argument in given:
         uri, _, path = argument.rpartition("=")
-        try:
-            schema: Any = json.loads(read_file(context, parameter, path) or "")
-        except (ValueError, RecursionError) as error:
-            raise click.BadParameter(f"{path!r} is no JSON: {error}") from None
+        schema: Any = json_of(read_file(context, parameter, path) or "", path)
         named = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
         uri = uri or named.get("$id") or named.get("id") or ""
         if not isinstance(uri, str) or not uri:

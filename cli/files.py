@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
-from ..checks import twice_named
-from .flags import lone_surrogate
+from ..checks import lone_surrogate, twice_named
 
 if TYPE_CHECKING:
     from ..engine.results import Generation, TokenLogprob
@@ -98,7 +97,7 @@ def _prompt(name: str, number: int, line: str) -> Prompt:
     if not isinstance(record.get("prompt"), (str, list)):
         raise click.UsageError(f"{name}, line {number} has no prompt; expected {_EXAMPLE}")
     # What the results repeat must be text that can be written.
-    if lone_surrogate(json.dumps(record, ensure_ascii=False)) is not None:
+    if lone_surrogate(json.dumps(record, ensure_ascii=False)) >= 0:
         raise click.UsageError(f"{name}, line {number} has a lone surrogate, such as \\ud800, which is no character")
     taken = [key for key in RESULT_KEYS if key in record]
     if taken:
@@ -209,6 +208,14 @@ def read_file(context: click.Context, parameter: click.Parameter, path: str | No
     except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError too
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise click.BadParameter(f"{path!r} cannot be read: {reason}") from None
+
+
+def json_of(text: str, path: str) -> Any:
+    """The value of JSON in a file that an option names."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise click.BadParameter(f"{path!r} is no JSON: {error}") from None
 
 
 class Output:

@@ -6,9 +6,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import wraps
 from typing import Any, ClassVar, TypeVar
 
 import click
+
+from ..checks import lone_surrogate
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -107,6 +111,23 @@ def with_options(command: Command, options: Sequence[Callable[[Any], Any]]) -> C
     return command
 
 
+def grouped(kind: type[Any], name: str, options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
+    """A decorator for a subcommand that gets options as one value under a name.
+
+    kind: a dataclass of these options, and of others that the subcommand may have
+    """
+
+    def decorated(function: Any) -> Any:
+        @wraps(function)
+        def command(*args: Any, **others: Any) -> Any:
+            value = kind(**{each.name: others.pop(each.name) for each in fields(kind) if each.name in others})
+            return function(*args, **{name: value}, **others)
+
+        return with_options(command, options)
+
+    return decorated
+
+
 class NumberType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     """A finite number, from `least` on, or above it."""
 
@@ -170,18 +191,9 @@ class TextType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The text that an argument is."""
         text = str(value)
-        if (place := lone_surrogate(text)) is not None:
+        if (place := lone_surrogate(text)) >= 0:
             self.fail(f"{text!r}: what is at character {place} is not UTF-8", param, ctx)
         return text
-
-
-def lone_surrogate(text: str) -> int | None:
-    """The place of a character that UTF-8 cannot encode; None for none."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return error.start
-    return None
 
 
 class SizeType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]

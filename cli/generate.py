@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -17,8 +16,20 @@ from ..checks import shown
 from ..errors import TrellmError
 from .constraint import ConstraintOptions, constraint_options
 from .ending import Interruption, ending
-from .files import Output, Prompt, Resumed, StandardOutput, plain_lines, read_prompts, report_page, result_line, writing
-from .flags import SizeType, TextType
+from .files import (
+    Output,
+    Prompt,
+    Resumed,
+    StandardOutput,
+    json_of,
+    plain_lines,
+    read_file,
+    read_prompts,
+    report_page,
+    result_line,
+    writing,
+)
+from .flags import SizeType, TextType, grouped
 from .models import Loading, load_model, loading_options, threads_option
 from .search import Searching, search_options
 
@@ -95,17 +106,78 @@ def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _read_list(context: click.Context, parameter: click.Parameter, path: str | None) -> list[Any] | None:
-    if path is None:
+    text = read_file(context, parameter, path)
+    if path is None or text is None:
         return None
-    try:
-        found: Any = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise click.BadParameter(f"{path!r} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise click.BadParameter(f"{path!r} is no JSON: {error}") from None
+    found: Any = json_of(text, path)
     if not isinstance(found, list):
         raise click.BadParameter(f"{path!r} holds no JSON list")
     return cast("list[Any]", found)
+
+
+_RECORDING = (
+    click.option(
+        "--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output."
+    ),
+    click.option("--overwrite", is_flag=True, help="Write over what the file of --out has."),
+    click.option("--resume", is_flag=True, help="Go on where a run ended: prompts whose results --out has are done."),
+    click.option(
+        "--batch-size", type=click.IntRange(1), default=16, show_default=True, help="How many texts run at once."
+    ),
+    click.option("--logprobs", is_flag=True, help="Add token ids and log-probabilities to the results in --out."),
+    click.option(
+        "--top-logprobs",
+        type=click.IntRange(1, 1000),
+        metavar="K",
+        help="As --logprobs, and those of the K likeliest tokens at each place.",
+    ),
+    click.option("--fields", is_flag=True, help="Add to the results in --out how likely each value of an answer is."),
+    click.option(
+        "--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token."
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A record of results: where it goes, and what is in it."""
+
+    out: str | None
+    overwrite: bool
+    resume: bool
+    batch_size: int
+    logprobs: bool
+    top_logprobs: int | None
+    fields: bool
+    diagnose: str | None
+
+    def options(self) -> dict[str, Any]:
+        """As options of a call."""
+        return {
+            "batch_size": self.batch_size,
+            "logprobs": self.top_logprobs or self.logprobs,
+            "diagnostics": self.diagnose is not None,
+            "fields": self.fields,
+        }
+
+    def check(self, prompts: TextIO | None) -> None:
+        """Refuse what has no record to go to, and a file of results that would be lost."""
+        out = self.out
+        if (self.logprobs or self.top_logprobs or self.fields) and out is None:
+            flag = "--fields" if self.fields else "--top-logprobs" if self.top_logprobs else "--logprobs"
+            raise click.UsageError(f"{flag} goes into the results of --out; add --out FILE, or --out -")
+        if self.diagnose == "-":
+            raise click.UsageError("--diagnose writes a page to a file; standard output is for the texts")
+        if self.resume and (out is None or out == "-" or self.diagnose is not None):
+            raise click.UsageError("--resume goes on with the file of --out; name it, and leave --diagnose out")
+        if self.overwrite and (out is None or self.resume):
+            raise click.UsageError("--overwrite is for a file of --out that is begun anew; leave it out")
+        if out not in (None, "-") and not (self.resume or self.overwrite) and _has_lines(Path(str(out))):
+            raise click.UsageError(
+                f"--out {out} has results already; --resume goes on with them, --overwrite writes over them"
+            )
+        if out not in (None, "-") and prompts is not None and _is_same(str(out), prompts.name):
+            raise click.UsageError(f"--out {out} is the file of --prompts, which would be lost; name another")
 
 
 @click.command()
@@ -128,9 +200,6 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
     type=click.File(encoding="utf-8-sig"),
     help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}, or all plain text.',
 )
-@click.option("--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output.")
-@click.option("--overwrite", is_flag=True, help="Write over what the file of --out has.")
-@click.option("--resume", is_flag=True, help="Go on where a run ended: prompts whose results --out has are done.")
 @click.option(
     "--include",
     type=TextType(),
@@ -158,16 +227,7 @@ def _read_list(context: click.Context, parameter: click.Parameter, path: str | N
 @click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token.")
 @click.option("--no-draft", is_flag=True, help="Read one token after the other, even where some can be guessed.")
 @click.option("--draft", metavar="MODEL", help="A smaller model with the same tokens, which guesses what follows.")
-@click.option("--batch-size", type=click.IntRange(1), default=16, show_default=True, help="How many texts run at once.")
-@click.option("--logprobs", is_flag=True, help="Add token ids and log-probabilities to the results in --out.")
-@click.option(
-    "--top-logprobs",
-    type=click.IntRange(1, 1000),
-    metavar="K",
-    help="As --logprobs, and those of the K likeliest tokens at each place.",
-)
-@click.option("--fields", is_flag=True, help="Add to the results in --out how likely each value of an answer is.")
-@click.option("--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token.")
+@grouped(Recording, "recording", _RECORDING)
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 2GiB; by default half of what is free.")
 @loading_options
 @threads_option
@@ -176,9 +236,6 @@ def generate(
     name: str | None,
     prompt: str | None,
     prompts: TextIO | None,
-    out: str | None,
-    resume: bool,
-    overwrite: bool,
     include: tuple[str, ...],
     include_word: tuple[str, ...],
     max_tokens: int | None,
@@ -190,11 +247,7 @@ def generate(
     no_heal: bool,
     no_draft: bool,
     draft: str | None,
-    batch_size: int,
-    logprobs: bool,
-    top_logprobs: int | None,
-    fields: bool,
-    diagnose: str | None,
+    recording: Recording,
     memory: int | None,
     loading: Loading,
 ) -> int:
@@ -223,16 +276,11 @@ def generate(
     """
     if (prompt is None) == (prompts is None):
         raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
-    if (logprobs or top_logprobs or fields) and out is None:
-        flag = "--fields" if fields else "--top-logprobs" if top_logprobs else "--logprobs"
-        raise click.UsageError(f"{flag} goes into the results of --out; add --out FILE, or --out -")
-    if diagnose == "-":
-        raise click.UsageError("--diagnose writes a page to a file; standard output is for the texts")
+    recording.check(prompts)
     if no_draft and draft is not None:
         raise click.UsageError(f"--draft {draft} is for guesses, and --no-draft for none; leave one of them out")
     if draft is not None and not searching.reads_guesses:
         raise click.UsageError(f"--draft {draft} guesses single tokens; leave it out with --beams or --search")
-    _check_output(out, prompts, resume=resume, overwrite=overwrite, is_diagnosed=diagnose is not None)
     if describe and constraint.structure is None:
         raise click.UsageError("--describe belongs to --schema or --pydantic, which are missing")
     asked = [Prompt(prompt, {"prompt": prompt}, "--prompt")] if prompt is not None else read_prompts(_given(prompts))
@@ -241,56 +289,42 @@ def generate(
     asked = chatting.prompts(asked)
     options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
     options |= {"heal": not no_heal, "include": _goals(include, include_word), **chatting.options()}
-    recorded = {"batch_size": batch_size, "logprobs": top_logprobs or logprobs, "diagnostics": diagnose is not None}
-    recorded["fields"] = fields
-    _check({**options, **recorded})
+    _check({**options, **recording.options()})
     options["draft"] = not no_draft if draft is None else load_model(draft, loading)
-    if prompt is not None and out is None and searching.samples == 1 and diagnose is None:
+    is_plain, load = prompt is not None and recording.out is None, partial(_loaded, name, loading, memory)
+    if is_plain and searching.samples == 1 and recording.diagnose is None:
         with ending():
-            generator = _generator(_loaded(name, loading, memory), constraint, chatting, describe)
-            _print_stream(generator, asked[0].given, options)
+            _print_stream(_generator(load(), constraint, chatting, describe), asked[0].given, options)
         return 0
-    options |= recorded
-    resumed = Resumed.of(asked, out if resume else None, searching.samples)
-    if resume:
+    options |= recording.options()
+    resumed = Resumed.of(asked, recording.out if recording.resume else None, searching.samples)
+    if recording.resume:
         click.echo(f"trellm: {len(resumed.done):,} of {len(asked):,} prompts are done", err=True)
     if not resumed.left:
         return 0
-    asked = resumed.running
     with ExitStack() as files:
-        is_plain = prompt is not None and out is None
-        output = files.enter_context(writing("-" if out is None else out))
-        report = None if diagnose is None else files.enter_context(writing(diagnose, "--diagnose"))
+        output = files.enter_context(writing("-" if recording.out is None else recording.out))
+        report = None if recording.diagnose is None else files.enter_context(writing(recording.diagnose, "--diagnose"))
         output.begin(resumed.kept)
         end = files.enter_context(ending())
-        model = _loaded(name, loading, memory)
-        run = _running(model, asked, constraint, chatting, describe)
-
-        def keep(results: list[Any]) -> None:
-            """Write what is finished, in order."""
-            output.finish(plain_lines(asked, results) if is_plain else resumed.lines(results))
-            if diagnose is not None:
-                _warn(results)
-            if report is not None and any(results):
-                report.finish([report_page(asked, results).removesuffix("\n")])
-
-        return _run(run, asked, options, end, output, keep)
+        run = _running(load(), resumed.running, constraint, chatting, describe)
+        keep = partial(_keep, resumed, output, report, is_plain)
+        return _run(run, resumed.running, options, end, output, keep)
 
 
-def _check_output(
-    out: str | None, prompts: TextIO | None, *, resume: bool, overwrite: bool, is_diagnosed: bool
+def _keep(
+    resumed: Resumed,
+    output: Output | StandardOutput,
+    report: Output | StandardOutput | None,
+    is_plain: bool,
+    results: list[Any],
 ) -> None:
-    """Refuse a file of results that would be lost, and options that are about one where there is none."""
-    if resume and (out is None or out == "-" or is_diagnosed):
-        raise click.UsageError("--resume goes on with the file of --out; name it, and leave --diagnose out")
-    if overwrite and (out is None or resume):
-        raise click.UsageError("--overwrite is for a file of --out that is begun anew; leave it out")
-    if out not in (None, "-") and not (resume or overwrite) and _has_lines(Path(str(out))):
-        raise click.UsageError(
-            f"--out {out} has results already; --resume goes on with them, --overwrite writes over them"
-        )
-    if out not in (None, "-") and prompts is not None and _is_same(str(out), prompts.name):
-        raise click.UsageError(f"--out {out} is the file of --prompts, which would be lost; name another")
+    """Write what is finished, in order: texts alone where it is plain, and the page of diagnostics."""
+    output.finish(plain_lines(resumed.running, results) if is_plain else resumed.lines(results))
+    if report is not None:
+        _warn(results)
+        if any(results):
+            report.finish([report_page(resumed.running, results).removesuffix("\n")])
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from functools import wraps
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +14,7 @@ from ..engine.downloads.cache import kept, pulled_file
 from ..engine.downloads.hub import cached_models
 from ..engine.downloads.registry import REGISTRY
 from ..errors import OptionError
-from .flags import Command, in_flags, with_options
+from .flags import Command, grouped, in_flags
 
 if TYPE_CHECKING:
     from ..engine.models import Model
@@ -48,17 +46,7 @@ _LOADING = (
         help="float16 keeps keys and values in half the memory, on a CPU. [default: the model's type]",
     ),
 )
-
-
-def loading_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a subcommand the options; it gets them as `loading`."""
-
-    @wraps(function)
-    def command(*args: Any, **others: Any) -> Any:
-        loading = Loading(**{each.name: others.pop(each.name) for each in fields(Loading) if each.name in others})
-        return function(*args, loading=loading, **others)
-
-    return with_options(command, _LOADING)
+loading_options = grouped(Loading, "loading", _LOADING)
 
 
 def check_model(name: str | None, loading: Loading) -> None:

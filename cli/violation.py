@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..guides.json_schema import CompiledSchema
 from ..guides.json_schema.read.dialects import is_array, is_object
-from ..guides.json_schema.read.subschema import Subschema
+from ..guides.json_schema.read.subschema import Subschema, step_of
 
 if TYPE_CHECKING:
     from ..guides.quoting.quotation import Quote
@@ -175,7 +175,7 @@ class _Search:
 
 
 def _below(pointer: str, key: str | int) -> str:
-    return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+    return f"{pointer}/{step_of(key)}"
 
 
 def _short(value: Any) -> str:

@@ -147,6 +147,10 @@ def options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     """What `**options: Unpack[...]` stands for: the names of that class, with the defaults of `Options`."""
     home = import_module("trellm.engine.options")
     kind = str(parameter.annotation).removeprefix("Unpack[").removesuffix("]")
+    if kind == "FileOptions":  # of which `transformers` has all
+        models = import_module("trellm.engine.models")
+        known = inspect.signature(models.transformers).parameters
+        return [known[name] for name in models.FileOptions.__annotations__]
     if not hasattr(home, kind):  # those of `generate`, where nothing is what is not given
         names = getattr(import_module("trellm.generate"), kind).__annotations__
         return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]

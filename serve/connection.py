@@ -1,4 +1,8 @@
-"""A client's connection, parsed by httptools, in C: requests that never end are dropped."""
+"""A client's connection, parsed by httptools: requests that never end are dropped.
+
+It is a parser in C. A small request takes h11, which is written in Python, so much longer that a server answers a third
+fewer of them (eight connections, texts of one token).
+"""
 
 from __future__ import annotations
 

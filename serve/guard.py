@@ -115,7 +115,8 @@ class Guard:
 
 def _trace(scope: Scope) -> RequestTrace | None:
     """The trace of a request, where the server sends any: of those for models, not of scrapes and probes."""
-    tracing: Tracing | None = getattr(getattr(scope["app"].state, "service", None), "tracing", None)
+    service = getattr(getattr(scope.get("app"), "state", None), "service", None)
+    tracing: Tracing | None = getattr(service, "tracing", None)
     if tracing is None or scope["path"] in UNTRACED:
         return None
     trace = scope.setdefault("state", {})["trace"] = tracing.begin(scope["method"], Headers(scope=scope))

@@ -73,3 +73,13 @@ def with_markers(vocabulary: Vocabulary, markers: Iterable[int]) -> Vocabulary:
 def without_markers(vocabulary: Vocabulary) -> Vocabulary:
     """The vocabulary of which markers were made."""
     return vocabulary.unmarked if isinstance(vocabulary, MarkedVocabulary) else vocabulary
+
+
+def token_of(tokenizer: Any, text: str) -> int | None:
+    """The token that a tokenizer writes as a text; None where it has none."""
+    find: Any = getattr(tokenizer, "convert_tokens_to_ids", getattr(tokenizer, "token_to_id", None))
+    token = None if find is None else find(text)
+    if not isinstance(token, int):
+        return None
+    written: Any = getattr(tokenizer, "convert_ids_to_tokens", getattr(tokenizer, "id_to_token", None))
+    return token if written is None or written(token) == text else None  # other texts are the unknown token

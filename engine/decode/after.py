@@ -10,6 +10,7 @@ from ...errors import OptionError
 from ...guides.limits import Limits
 from ...guides.protocol import Guide
 from ...guides.tagged.after_guide import MOST_FREE, AfterGuide
+from ...tokenizers_adapter.marked import token_of
 from ..models.protocol import Model
 
 THINKING = 1024
@@ -53,11 +54,5 @@ class After:
 
 def special_token(model: Model, text: str) -> int | None:
     """The token without bytes that a tokenizer writes as a text; None where it has none."""
-    tokenizer: Any = model.tokenizer
-    find: Any = getattr(tokenizer, "convert_tokens_to_ids", getattr(tokenizer, "token_to_id", None))
-    token = None if find is None else find(text)
-    vocabulary = model.vocabulary
-    if not isinstance(token, int) or token not in vocabulary.special_ids or token in vocabulary.eos_ids:
-        return None
-    written: Any = getattr(tokenizer, "convert_ids_to_tokens", None)
-    return token if written is None or written(token) == text else None  # other texts are the unknown token
+    token, vocabulary = token_of(model.tokenizer, text), model.vocabulary
+    return token if token in vocabulary.special_ids and token not in vocabulary.eos_ids else None

@@ -13,6 +13,7 @@ from torch import Tensor
 from ...checks import brief, text_of, whole
 from ...errors import OptionError
 from ...guides.protocol import Mask, mask_of
+from ...tokenizers_adapter.marked import token_of
 from ..models.protocol import Model
 
 STRONGEST = 1_000_000.0
@@ -117,13 +118,9 @@ def _tokens_of(model: Model, texts: list[str]) -> dict[str, list[int]]:
 
 def _special(model: Model, text: str) -> list[int]:
     """The token without bytes that a tokenizer writes as a text."""
-    tokenizer: Any = model.tokenizer
-    find: Any = getattr(tokenizer, "convert_tokens_to_ids", getattr(tokenizer, "token_to_id", None))
-    token = None if find is None else find(text)
-    written: Any = getattr(tokenizer, "convert_ids_to_tokens", None)
-    if not isinstance(token, int) or token >= model.vocabulary.size or model.vocabulary.tokens[token] is not None:
-        return []
-    return [token] if written is None or written(token) == text else []  # other texts are the unknown token
+    token, vocabulary = token_of(model.tokenizer, text), model.vocabulary
+    is_empty = token is not None and token < vocabulary.size and vocabulary.tokens[token] is None
+    return [token] if token is not None and is_empty else []
 
 
 def _key(key: Any) -> int | str:

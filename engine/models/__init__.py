@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from ...checks import brief, switch
 from ...elsewhere import LOADING, MODELS, missing, unknown_argument
@@ -110,15 +110,16 @@ def transformers(
     )
 
 
-def gguf(
-    path: Any,
-    tokenizer: Any = None,
-    *,
-    cache: bool = True,
-    device: Any = None,
-    dtype: Any = None,
-    kv_cache_dtype: str = "auto",
-) -> DecoderModel | EncoderDecoderModel:
+class FileOptions(TypedDict, total=False):
+    """Options of models in files that `transformers` has too."""
+
+    cache: bool
+    device: Any
+    dtype: Any
+    kv_cache_dtype: str
+
+
+def gguf(path: Any, tokenizer: Any = None, **options: Unpack[FileOptions]) -> DecoderModel | EncoderDecoderModel:
     """The model in a GGUF file, whose weights stay quantized as they are, and mapped: on a CPU, without a network.
 
     `models.transformers` takes such a path too, and `pulled` the name of a file that was pulled. Needs the package
@@ -132,24 +133,13 @@ def gguf(
     Raises ModelError, with the path, for a file that is not there, is damaged, or has another model than those that are
     read; OptionError for what is no path and where the package is absent, VocabularyError for a tokenizer.
     """
-    switch(cache, "cache")
-    from .load_options import LoadOptions, path_of_file
-    from .loading import loaded_gguf
+    from .load_options import path_of_file
 
-    place, options = path_of_file(path), LoadOptions(device=device, dtype=dtype, kv_cache_dtype=kv_cache_dtype)
-    asked = {"path": place, "tokenizer": tokenizer, "cache": cache, **options.asked}
-    return loaded_gguf(place, tokenizer, options, cache=cache).made_by(gguf, asked)
+    place = path_of_file(path)
+    return _of_file(gguf, {"path": place}, place, tokenizer, options)
 
 
-def pulled(
-    name: str,
-    tokenizer: Any = None,
-    *,
-    cache: bool = True,
-    device: Any = None,
-    dtype: Any = None,
-    kv_cache_dtype: str = "auto",
-) -> DecoderModel | EncoderDecoderModel:
+def pulled(name: str, tokenizer: Any = None, **options: Unpack[FileOptions]) -> DecoderModel | EncoderDecoderModel:
     """A model that `trellm pull` has fetched, such as "smollm2": a GGUF file, loaded without a network as by `gguf`.
 
     `models.transformers` takes such a name too, where no folder has it; this looks nowhere but among pulled models.
@@ -158,7 +148,6 @@ def pulled(
 
     Raises ModelError for a model that has not been pulled, OptionError for a name that is none, and as `gguf` does.
     """
-    switch(cache, "cache")
     from ..downloads.cache import pulled_file
     from ..downloads.registry import REGISTRY
 
@@ -168,12 +157,24 @@ def pulled(
             f"name={brief(name)}: no name of a pulled model; there are {', '.join(map(repr, REGISTRY))}, and "
             "'owner/repo:FILE.gguf' of the Hugging Face Hub; models.transformers takes other names, and folders"
         )
+    return _of_file(pulled, {"name": name}, place, tokenizer, options)
+
+
+def _of_file(
+    maker: Callable[..., Any], asked: dict[str, Any], place: str, tokenizer: Any, options: FileOptions
+) -> DecoderModel | EncoderDecoderModel:
+    """The model in a GGUF file, as a function makes it of what it is asked for. Raises OptionError."""
+    possible = ["tokenizer", *FileOptions.__annotations__]
+    for name in options:
+        if name not in possible:
+            raise unknown_argument(name, LOADING, possible)
+    cache = switch(options.get("cache", True), "cache")
     from .load_options import LoadOptions
     from .loading import loaded_gguf
 
-    options = LoadOptions(device=device, dtype=dtype, kv_cache_dtype=kv_cache_dtype)
-    asked = {"name": name, "tokenizer": tokenizer, "cache": cache, **options.asked}
-    return loaded_gguf(place, tokenizer, options, cache=cache).made_by(pulled, asked)
+    load = LoadOptions(**{name: value for name, value in options.items() if name != "cache"})
+    model = loaded_gguf(place, tokenizer, load, cache=cache)
+    return model.made_by(maker, {**asked, "tokenizer": tokenizer, "cache": cache, **load.asked})
 
 
 def from_function(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -53,8 +52,25 @@ class ConstraintSpec:
 
     def guide(self, model: Model, limits: Limits) -> Guide | None:
         """The guide of the constraint; None for free text. Raises TrellmError."""
-        make = _MAKERS.get(self.kind)
-        return None if make is None else make(self, model, limits)
+        vocabulary, options = model.vocabulary, json.loads(self.options)
+        if self.kind == "json":
+            return JSONGuide(
+                self.content, vocabulary, limits=limits, **{"order": "schema", "spelling": "plain"} | options
+            )
+        content: Any = json.loads(self.content) if self.kind else None
+        match self.kind:
+            case "regex":
+                return RegexGuide(content, vocabulary, limits=limits, **options)
+            case "choice":
+                return ChoiceGuide(content, vocabulary, limits=limits)
+            case "lark" | "gbnf":
+                return CFGGuide(content, vocabulary, None, self.kind, limits=limits)
+            case "extract":
+                return SubstringGuide(content, vocabulary, limits=limits, **options)
+            case "structural_tag":
+                return structural_guide(content, model, limits)
+            case "":
+                return None
 
     def generator(self, model: Model, limits: Limits) -> Generator[Any]:
         """The generator of such texts, with the mask and distance of its first step worked out. Raises TrellmError."""
@@ -69,43 +85,3 @@ class ConstraintSpec:
             guide_cache.allowed(guide_cache.guide.start)
             _ = guide_cache.distance
         return generator
-
-
-def _json(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
-    options: dict[str, Any] = {"order": "schema", "spelling": "plain"} | json.loads(asked.options)
-    return JSONGuide(asked.content, model.vocabulary, limits=limits, **options)
-
-
-def _regex(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
-    return RegexGuide(json.loads(asked.content), model.vocabulary, limits=limits, **json.loads(asked.options))
-
-
-def _choice(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
-    return ChoiceGuide(json.loads(asked.content), model.vocabulary, limits=limits)
-
-
-def _lark(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
-    return CFGGuide(json.loads(asked.content), model.vocabulary, None, "lark", limits=limits)
-
-
-def _gbnf(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
-    return CFGGuide(json.loads(asked.content), model.vocabulary, None, "gbnf", limits=limits)
-
-
-def _extract(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
-    return SubstringGuide(json.loads(asked.content), model.vocabulary, limits=limits, **json.loads(asked.options))
-
-
-def _structural(asked: ConstraintSpec, model: Model, limits: Limits) -> Guide:
-    return structural_guide(json.loads(asked.content), model, limits)
-
-
-_MAKERS: dict[str, Callable[[ConstraintSpec, Model, Limits], Guide]] = {
-    "json": _json,
-    "regex": _regex,
-    "choice": _choice,
-    "lark": _lark,
-    "gbnf": _gbnf,
-    "extract": _extract,
-    "structural_tag": _structural,
-}

@@ -21,8 +21,9 @@ from ...guides.protocol import Guide
 from ...guides.tagged.composed_guide import ComposedGuide, check_guide
 from ...guides.tagged.pieces import NOTHING, Fixed, Free, Inner, InOrder, Marker, OneOf, Piece, Several, perhaps
 from ...tokenizers_adapter import Vocabulary
+from ...tokenizers_adapter.marked import token_of
 from ..tool_calls.arguments import literal_pattern, plain_arguments
-from ..tool_calls.formats import TYPE, Parameters, Spelling, token_of
+from ..tool_calls.formats import TYPE, Parameters, Spelling
 from ..tool_calls.tools import Tool, ToolError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -28,6 +28,8 @@ class ReadingBase(RequestBase):
 class EmbeddingRequest(ReadingBase, title="Embeddings"):
     """The body of /v1/embeddings."""
 
+    SAME: ClassVar = {"prompt": "input"}
+
     model: str
     input: (
         str
@@ -41,11 +43,6 @@ class EmbeddingRequest(ReadingBase, title="Embeddings"):
     def texts(self) -> CompletionRequest:
         """The prompts as a request for texts has them. Raises ApiError."""
         return self.read_only(self.model, self.input)
-
-    @property
-    def names(self) -> Names:
-        """Prompts are the input."""
-        return (("/prompt", "/input"),)
 
 
 class DocumentField(RequestBase, title="Document"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import (
@@ -34,14 +36,24 @@ class RequestBase(BaseModel):
     """A part of a request: nothing is converted, nothing unknown is passed over.
 
     Lists have `fail_fast`: of a million mistakes in one, which nobody is told of, the first is looked for.
+    SAME: of a request of another API, fields that only have another name or place: theirs, as in "options/min_p", by
+        those of the request that it is translated to
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+    SAME: ClassVar[Mapping[str, str]] = {}
 
     @property
     def names(self) -> Names:
         """Names of the fields that the request is translated to, for errors."""
-        return ()
+        return tuple((f"/{ours}", f"/{theirs}") for ours, theirs in self.SAME.items() if ours != theirs)
+
+    def same(self) -> dict[str, Any]:
+        """The values of `SAME`, None for what was not given."""
+        return {
+            ours: reduce(lambda value, name: getattr(value, name, None), theirs.split("/"), cast("Any", self))
+            for ours, theirs in self.SAME.items()
+        }
 
 
 def by_type(*types: str, usual: str | None = None) -> Discriminator:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -38,6 +38,11 @@ class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
         ]
     )
 
+    SAME: ClassVar = {
+        **{name: name for name in ("prompt", "stop", "stream", "presence_penalty", "frequency_penalty", "ignore_eos")},
+        "repetition_penalty": "repeat_penalty",
+    }
+
     prompt: str | Several | Ids | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
     model: str | None = None
     n_predict: Annotated[int, Field(ge=-2, le=1 << 20), AfterValidator(_not_zero)] | None = None
@@ -57,10 +62,8 @@ class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
 
     def text(self, name: str) -> CompletionRequest:
         """The same as a request for texts. name: of the model where none is given. Raises ApiError."""
-        said: dict[str, Any] = self.constraint_fields() | {"model": self.model or name, "prompt": self.prompt}
-        said |= {each: getattr(self, each) for each in ("stop", "stream", "presence_penalty", "frequency_penalty")}
+        said: dict[str, Any] = self.constraint_fields() | self.same() | {"model": self.model or name}
         said |= _USUAL | {each: given for each in _USUAL if (given := getattr(self, each)) is not None}
-        said |= {"repetition_penalty": self.repeat_penalty, "ignore_eos": self.ignore_eos}
         said["max_tokens"] = self.n_predict if self.n_predict is not None and self.n_predict > 0 else None
         said["seed"] = None if self.seed == -1 else self.seed
         said["logprobs"] = self.n_probs or None
@@ -74,11 +77,7 @@ class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
     @property
     def names(self) -> Names:
         """As llama.cpp calls them."""
-        return (
-            ("/max_tokens", "/n_predict"),
-            ("/repetition_penalty", "/repeat_penalty"),
-            ("/logprobs", "/n_probs"),
-        )
+        return (*super().names, ("/max_tokens", "/n_predict"), ("/logprobs", "/n_probs"))
 
 
 class SglangSampling(RequestBase):
@@ -108,7 +107,7 @@ class SglangSampling(RequestBase):
     no_stop_trim: Literal[False] | None = None
 
 
-_SAME = (
+_SAMPLING = (
     *("temperature", "top_p", "top_k", "min_p", "n", "stop", "stop_token_ids", "repetition_penalty"),
     *("frequency_penalty", "presence_penalty", "ignore_eos", "json_schema", "regex", "ebnf"),
 )
@@ -116,6 +115,14 @@ _SAME = (
 
 class SglangRequest(RequestBase, title="SglangGenerate"):
     """The body of SGLang's /generate."""
+
+    SAME: ClassVar = {
+        **{name: f"sampling_params/{name}" for name in _SAMPLING},
+        "max_tokens": "sampling_params/max_new_tokens",
+        "min_tokens": "sampling_params/min_new_tokens",
+        "seed": "sampling_params/sampling_seed",
+        "stream": "stream",
+    }
 
     text: str | Several | None = None
     input_ids: Ids | Annotated[list[Ids], Field(min_length=1, fail_fast=True)] | None = None
@@ -141,23 +148,17 @@ class SglangRequest(RequestBase, title="SglangGenerate"):
 
     def texts(self, name: str) -> CompletionRequest:
         """The same as a request for texts. name: of the model where none is given. Raises ApiError."""
-        chosen = self.sampling_params
-        said: dict[str, Any] = {each: getattr(chosen, each) for each in _SAME}
-        said |= {"model": self.model or name, "stream": self.stream, "seed": chosen.sampling_seed}
-        said |= {"max_tokens": chosen.max_new_tokens, "min_tokens": chosen.min_new_tokens}
+        said = self.same() | {"model": self.model or name}
         said["prompt"] = self.input_ids if self.text is None else self.text
-        if chosen.structural_tag is not None:
-            said["structured_outputs"] = {"structural_tag": chosen.structural_tag}
+        if self.sampling_params.structural_tag is not None:
+            said["structured_outputs"] = {"structural_tag": self.sampling_params.structural_tag}
         return translated(said, CompletionRequest)
 
     @property
     def names(self) -> Names:
         """Most stand among the parameters of sampling."""
         return (
-            ("/max_tokens", "/sampling_params/max_new_tokens"),
-            ("/min_tokens", "/sampling_params/min_new_tokens"),
-            ("/seed", "/sampling_params/sampling_seed"),
+            *super().names,
             ("/structured_outputs/structural_tag", "/sampling_params/structural_tag"),
             ("/prompt", "/input_ids" if self.text is None else "/text"),
-            *((f"/{name}", f"/sampling_params/{name}") for name in _SAME),
         )

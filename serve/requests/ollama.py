@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -37,14 +37,6 @@ class OllamaOptions(HintedBase, EchoBase):
     repeat_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-
-    def said(self) -> dict[str, Any]:
-        """As requests here have them."""
-        found = USUAL | self.model_dump(exclude={"num_predict", "repeat_penalty", "seed"}, exclude_none=True)
-        found |= {"repetition_penalty": self.repeat_penalty}
-        found["max_tokens"] = self.num_predict if self.num_predict is not None and self.num_predict >= 0 else None
-        found["seed"] = self.seed if self.seed is not None and self.seed >= 0 else None
-        return found
 
 
 class OllamaFunction(RequestBase):
@@ -79,6 +71,12 @@ class OllamaMessage(EchoBase):
 class OllamaBase(ConstraintFields):
     """The fields that chats and texts share; those of constraints are those of /v1/chat/completions."""
 
+    SAME: ClassVar = {
+        **{name: f"options/{name}" for name in ("temperature", "top_k", "top_p", "min_p", "stop")},
+        **{name: f"options/{name}" for name in ("presence_penalty", "frequency_penalty")},
+        "repetition_penalty": "options/repeat_penalty",
+    }
+
     model: str
     stream: bool = True
     format: Literal["", "json"] | dict[str, Any] | None = None
@@ -91,20 +89,18 @@ class OllamaBase(ConstraintFields):
     @property
     def names(self) -> Names:
         """Of options, and of a prompt, which is a message."""
-        options = ("temperature", "top_k", "top_p", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
         form = (("/response_format/schema", "/format"), ("/response_format", "/format")) if self.format else ()
-        return (
-            *form,
-            ("/max_tokens", "/options/num_predict"),
-            ("/max_completion_tokens", "/options/num_predict"),
-            ("/repetition_penalty", "/options/repeat_penalty"),
-            *((f"/{name}", f"/options/{name}") for name in options),
-        )
+        budget = (("/max_tokens", "/options/num_predict"), ("/max_completion_tokens", "/options/num_predict"))
+        return (*form, *super().names, *budget, ("/seed", "/options/seed"))
 
     def _said(self) -> dict[str, Any]:
         """Fields that chats and texts share, as requests here have them."""
-        said = self.constraint_fields() | (self.options or OllamaOptions()).said()
+        options = self.options or OllamaOptions()
+        given = {name: value for name, value in self.same().items() if value is not None}
+        said = self.constraint_fields() | USUAL | given
         said |= {"model": self.model.removesuffix(LATEST), "stream": self.stream}
+        for name, number in (("max_tokens", options.num_predict), ("seed", options.seed)):
+            said[name] = number if number is not None and number >= 0 else None
         if self.format:
             check_alone("format", "response_format", said.get("response_format"))
         if self.format == "json":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, Tag, TypeAdapter
 
@@ -141,6 +141,12 @@ class Obfuscation(RequestBase):
 class ResponsesRequest(CommonFields, title="Responses"):
     """The body of /v1/responses."""
 
+    SAME: ClassVar = {
+        **{name: name for name in ("model", "temperature", "top_p", "stream", "cache_salt", "priority", "tool_choice")},
+        "regex": "regex",
+        "max_completion_tokens": "max_output_tokens",
+    }
+
     input: str | Annotated[list[Item], Field(min_length=1, max_length=65536, fail_fast=True)]
     previous_response_id: Annotated[str, Field(max_length=256)] | None = None
     instructions: str | None = None
@@ -163,11 +169,11 @@ class ResponsesRequest(CommonFields, title="Responses"):
     def names(self) -> Names:
         """Numbers of messages need not be those of items, so that these go."""
         return (
+            *super().names,
             ("/tools/*/function", "/tools/*"),
             ("/response_format/json_schema", "/text/format"),
             ("/response_format", "/text/format"),
             ("/messages/", "/input"),
-            ("/max_completion_tokens", "/max_output_tokens"),
             ("/max_tokens", "/max_output_tokens"),
         )
 
@@ -175,15 +181,11 @@ class ResponsesRequest(CommonFields, title="Responses"):
         """The same as a chat. before: the items of the conversation that it goes on from. Raises ApiError."""
         echoed = self.model_dump(by_alias=True, include={"tools", "text"}, exclude_none=True)
         check_finite(echoed, ())
-        said: dict[str, Any] = {
-            "model": self.model,
+        said = self.same() | {
             "messages": self._messages(_ITEMS.validate_python(before)),
-            "max_completion_tokens": self.max_output_tokens,
             "response_format": self._format(),
             "tools": None if self.tools is None else [_nested(tool) for tool in self.tools],
         }
-        for name in ("temperature", "top_p", "stream", "cache_salt", "priority", "tool_choice", "regex"):
-            said[name] = getattr(self, name)
         if self.tools:  # OpenAI's chats refuse it without tools, and its responses have it always
             said["parallel_tool_calls"] = self.parallel_tool_calls
         for name in ("structured_outputs", "reasoning", "trellm"):

@@ -16,6 +16,7 @@ from ...guides.json_schema import Form, Spacing
 from ...guides.json_schema.algebra.cases import ANY_STRING, Normal, String
 from ...guides.json_schema.automata.conjunction import table_of
 from ...guides.json_schema.read.dialects import is_writable, type_of
+from ...guides.json_schema.read.subschema import step_of
 from ...guides.limits import Limits, Meter
 from ...guides.protocol import DEAD
 from ...guides.regular_guide import RegularGuide
@@ -125,7 +126,7 @@ class _Values:
                 raise ToolError(said, self._at(path, "properties"))
             within = "additionalProperties"
             if name in schema.get("properties", {}):
-                within = f"properties/{name.replace('~', '~0').replace('/', '~1')}"
+                within = f"properties/{step_of(name)}"
             values[name], piece = self._value((form.before, name), inner, f"{path}/{within}".lstrip("/"))
             items.append(piece)
         if self._any_order:

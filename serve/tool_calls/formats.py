@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from ...guides.tagged.pieces import Fixed, Marker, marker_data
 from ...tokenizers_adapter import Vocabulary
-from ...tokenizers_adapter.marked import with_markers
+from ...tokenizers_adapter.marked import token_of, with_markers
 
 NAME, JSON_NAME, IDENT, ARGUMENTS = "$name", "$json_name", "$id", "$arguments"
 TYPE = "$type"
@@ -381,16 +381,6 @@ class Spelling:
         for each, text in self._texts.items():
             data = data.replace(each, text.encode())
         return data.decode(errors="replace")
-
-
-def token_of(tokenizer: Any, text: str) -> int | None:
-    """The token that a tokenizer writes as a text; None where it has none."""
-    find: Any = getattr(tokenizer, "convert_tokens_to_ids", getattr(tokenizer, "token_to_id", None))
-    token = None if find is None else find(text)
-    if not isinstance(token, int):
-        return None
-    written: Any = getattr(tokenizer, "convert_ids_to_tokens", getattr(tokenizer, "id_to_token", None))
-    return token if written is None or written(token) == text else None  # other texts are the unknown token
 
 
 def template_of(tokenizer: Any) -> str:

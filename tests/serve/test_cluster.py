@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import re
+import sys
 import types
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
@@ -19,7 +20,7 @@ from trellm import generate, models
 from trellm.errors import OptionError
 from trellm.serve import Settings
 from trellm.serve import ray as public
-from trellm.serve.cluster import loading, router
+from trellm.serve.cluster import router
 from trellm.serve.cluster.loading import described, loaded
 from trellm.serve.cluster.replica import AnswerStart, Ask, Replica
 from trellm.serve.cluster.router import PREFIX, SPARE, prefix_of, ranked
@@ -120,6 +121,12 @@ def model() -> Any:
     return models.ziplm(TEXT)
 
 
+def bring(monkeypatch: pytest.MonkeyPatch, modules: dict[str, Any]) -> None:
+    """Let modules of Ray be there, or be absent where they are None."""
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
 @pytest.fixture(autouse=True)
 def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     fakes = {
@@ -127,7 +134,7 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
         "ray.serve.exceptions": types.SimpleNamespace(BackPressureError=FullError),
         "ray.serve.metrics": types.SimpleNamespace(Counter=Counter),
     }
-    monkeypatch.setattr(router, "ray", fakes.__getitem__)
+    bring(monkeypatch, fakes)
 
 
 def asked(model: Any, body: Any, ways: Any = (), *, path: str = "/v1/completions", tries: int = 3,
@@ -186,13 +193,15 @@ class Ray:
             start=lambda **given: None, run=lambda *given, **more: None,
         )  # fmt: skip
 
-    def modules(self, name: str = "ray") -> Any:
+    @property
+    def modules(self) -> dict[str, Any]:
         counted = types.SimpleNamespace(get_num_cpus=lambda: 2)
         return {
+            "ray": self,
             "ray.serve": self.serve,
             "ray._private.utils": counted,
             "ray._private.ray_constants": self.constants,
-        }.get(name, self)
+        }
 
     def is_initialized(self) -> bool:
         return False
@@ -209,7 +218,7 @@ class Ray:
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Ray:
     made = Ray()
-    monkeypatch.setattr(public, "ray", made.modules)
+    bring(monkeypatch, made.modules)
     monkeypatch.setenv(public.ON_LOOPBACK, "1")
     return made
 
@@ -324,7 +333,7 @@ def test_a_door_writes_a_line_about_each_request(
 
 
 def test_replicas_leave_the_lines_to_doors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(public, "ray", {"ray.serve": types.SimpleNamespace(deployment=Deployed)}.__getitem__)
+    bring(monkeypatch, {"ray.serve": types.SimpleNamespace(deployment=Deployed)})
     replica, settings, _ = deployment(settings=Settings(access_log=True)).arguments
     assert settings.access_log and not replica.arguments[1].access_log
 
@@ -388,7 +397,7 @@ def test_models_are_said_here_and_loaded_there(model: Any) -> None:
 
 
 def test_what_is_wrong_is_said_before_ray_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "import_module", lambda name: pytest.fail("Ray was imported"))
+    bring(monkeypatch, {"ray.serve": None})
     cases: list[tuple[dict[str, Any], str]] = [
         ({"replicas": 0}, "replicas"), ({"replicas": (3, 2)}, "least"), ({"replicas": (1, 2, 3)}, "least, most"),
         ({"in_flight": 0}, "in_flight"), ({"gpus": -1}, "gpus"), ({"tries": 0}, "tries"), ({"queued": 0}, "queued"),
@@ -425,7 +434,7 @@ def test_the_rayservice_of_the_page_is_a_deployment(monkeypatch: pytest.MonkeyPa
     (application,) = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"]
     module, _, name = application["import_path"].partition(":")
     assert getattr(import_module(module), name) is build
-    monkeypatch.setattr(public, "ray", {"ray.serve": types.SimpleNamespace(deployment=Deployed)}.__getitem__)
+    bring(monkeypatch, {"ray.serve": types.SimpleNamespace(deployment=Deployed)})
     door = build(application["args"])
     assert door.kind is router.Router and door.given["num_replicas"] == 2
     replica, settings, tries = door.arguments
@@ -440,10 +449,7 @@ def test_the_rayservice_of_the_page_is_a_deployment(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_ray_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> Any:
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    monkeypatch.setattr(loading, "import_module", absent)
+    bring(monkeypatch, {"ray.serve": None})
     with pytest.raises(OptionError, match=r"^Ray is absent: pip install 'trellm\[ray\]'"):
         public.deployment()
 

@@ -123,6 +123,10 @@ def test_usual_options_and_absent_files(tmp_path: Path) -> None:
         models.gguf(7)
     with pytest.raises(ModelError, match=r"absent\.gguf: cannot be read"):
         models.gguf("absent.gguf")
+    wrong: list[tuple[dict[str, Any], str]] = [({"n_ctx": 9}, "as long as the model's"), ({"devise": "cpu"}, "device=")]
+    for others, said in wrong:
+        with pytest.raises(OptionError, match=said):
+            models.gguf(tmp_path / "m.gguf", **others)
 
 
 def absent(package: str) -> None:
