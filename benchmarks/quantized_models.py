@@ -16,7 +16,7 @@ prompt      a prompt of about 512 tokens that begins like no other, and one toke
 load        from the imports to the first token: seconds, those of the processor, and MB that the process has grown
 
 With a text, prompts are cut from it, llama.cpp writes 16 tokens behind each, and trellm reads the same tokens: how
-often it would have written another one, by how much it likes that better (difference of log probabilities), and how
+often it would have written another one, by how much it likes that better (differences of log probabilities), and how
 far the log probabilities of llama.cpp's tokens are from its own.
 """
 
@@ -133,12 +133,13 @@ def trellm(path: str, threads: int, parallel: int) -> Callable[[str, int], tuple
 
 def agree(path: str, text: Path, count: int) -> dict[str, Any]:
     """Differences between both on the same tokens: a row."""
-    import torch
     import xllamacpp
+    from kv_cache import Text
     from trellm import models
 
     params: Any = xllamacpp.CommonParams()
     params.model.path, params.n_ctx, params.verbosity = path, 1024, 0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server: Any = xllamacpp.Server(params)
     model: Any = models.gguf(path)
     words = text.read_text(encoding="utf-8").split()
@@ -151,8 +152,7 @@ def agree(path: str, text: Path, count: int) -> dict[str, Any]:
         )
         theirs: list[Any] = answer["choices"][0]["logprobs"]["content"]
         ids = [*model.tokenizer.encode(prompt), *(each["id"] for each in theirs)]
-        with torch.inference_mode():
-            rows = model.model(torch.tensor([ids])).logits[0, -len(theirs) - 1 : -1].log_softmax(-1)
+        rows = Text(model, len(ids)).read(ids)[-len(theirs) - 1 : -1].log_softmax(-1)
         for row, each in zip(rows, theirs, strict=True):
             ours = float(row[each["id"]])
             far.append(abs(ours - each["logprob"]))
@@ -161,7 +161,8 @@ def agree(path: str, text: Path, count: int) -> dict[str, Any]:
             tokens += 1
     return {
         "file": Path(path).name, "kind": "agree", "prompts": count, "tokens": tokens, "other best tokens": len(margins),
-        "largest margin": round(max(margins, default=0.0), 3), "mean of log probabilities apart":
+        "largest margin": round(max(margins, default=0.0), 3), "mean margin":
+        round(statistics.mean(margins or [0.0]), 3), "mean of log probabilities apart":
         round(statistics.mean(far), 4), "most apart": round(max(far), 3),
     }  # fmt: skip
 
