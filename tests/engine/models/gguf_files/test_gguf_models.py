@@ -157,6 +157,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "few rows": ({"tensors": {"token_embd.weight": np.ones((9, 64), np.float32)}}, "has no row for each of 288 tokens"),
     "another architecture": ({"facts": {"attention.head_count": None}}, "'llama.attention.head_count' is missing"),
     "no heads": ({"facts": {"attention.head_count": 0}}, "'llama.attention.head_count' is 0; one number from 1 on"),
+    "uneven heads": ({"facts": {"attention.head_count_kv": 3}}, "4 heads cannot share 3 heads of keys and values"),
     "layers of many kinds": ({"facts": {"attention.head_count_kv": [2, 4]}}, "is [2, 4]; one number"),
     "many layers": ({"facts": {"block_count": (1 << 31) - 1}}, "2,147,483,647 layers of 21 tensors"),
     "no epsilon": ({"facts": {"attention.layer_norm_rms_epsilon": float("nan")}}, "is nan; a number above 0"),
