@@ -117,6 +117,7 @@ class _Loader:
             return getattr(transformers, architecture.config)(
                 **options, vocab_size=words.shape[0], tie_word_embeddings=f"{_HEAD}.weight" not in self._file.tensors,
                 bos_token_id=ids.bos_token_id, eos_token_id=ids.eos_token_id, pad_token_id=ids.pad_token_id,
+                name_or_path=str(self._file.path),
             )  # fmt: skip
         except Exception as error:  # configurations and modules raise whatever they come upon
             raise self._no_config(architecture, error) from error

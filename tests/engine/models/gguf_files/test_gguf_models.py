@@ -194,6 +194,15 @@ def test_what_does_not_fit_is_refused_by_its_name(case: str, tmp_path: Path) -> 
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize("weights", ["F32", "Q8_0"])
+def test_logits_that_are_nan_are_refused_with_the_file(weights: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    large = {"output_norm.weight": np.full(HIDDEN, 3e38, np.float32)}
+    write_model(path, "llama", network_of("llama"), weights, tensors=large)
+    with pytest.raises(ModelError, match=r"m\.gguf: \w+ gives logits that are NaN .* damaged: fetch it again"):
+        models.gguf(path)
+
+
 def rewritten(path: Path, old: bytes, new: bytes) -> Path:
     data = path.read_bytes()
     assert data.count(old) >= 1

@@ -163,6 +163,7 @@ def test_weights_alone_are_run_as_those_in_modules_are(kind: str, tmp_path: Path
     model = model_of(tmp_path, kind, "Q4_1")
     assert isinstance(model.model, GGUFNetwork) and "whole" not in vars(model.model)
     other = models.transformers(*load_gguf(tmp_path / "m.gguf"))
+    assert isinstance(other, DecoderModel)
     with torch.inference_mode():
         for (states, logits, _), (others, others_logits, _) in zip(
             random_history(model, 5), random_history(other, 5), strict=True
@@ -177,7 +178,8 @@ def test_weights_alone_are_run_as_those_in_modules_are(kind: str, tmp_path: Path
 @pytest.mark.parametrize("kind", ["gemma2", "phi3"])
 def test_other_architectures_are_run_by_modules(kind: str, tmp_path: Path) -> None:
     write_model(tmp_path / "m.gguf", kind, network_of(kind), "Q8_0")
-    assert type(models.gguf(tmp_path / "m.gguf").model).__module__.startswith("transformers.")
+    model: Any = models.gguf(tmp_path / "m.gguf").model
+    assert type(model).__module__.startswith("transformers.")
 
 
 def test_modules_are_run_where_weights_or_biases_are_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
