@@ -1,37 +1,44 @@
 """Models of GGUF files beside llama.cpp, on the same file and the same cores.
 
-    python benchmarks/quantized_models.py FILE [--threads 1 2] [--rounds 5] [--only free-1 ...] [--save]
+    python benchmarks/quantized_models.py FILE [--as Q8_0 Q4_K] [--threads 1 2] [--rounds 5] [--only free-1 ...]
+        [--save | --add]
     python benchmarks/quantized_models.py FILE --agree TEXT [--prompts 200] [--save]
 
 Each engine has a process of its own, pinned to as many cores as it has threads; they take turns, and what is given is
-the median of rounds, by the clock on the wall. llama.cpp is that of the package xllamacpp, asked in its own process.
+the median of rounds, by the clock on the wall; ratios are medians of those of each round, so that they count on a
+machine with other work. llama.cpp is that of the package xllamacpp, asked in its own process. With --as the same
+weights are run in other formats instead, quantised anew by llama.cpp; in Q4_K, which packs 256 weights, rows of other
+widths are in Q5_0 then.
 
 free-N      N texts of 64 tokens, greedy: tokens a second
 json-N      N records of a schema, greedy, by its grammar and by `generate.json`: tokens a second
 prompt      a prompt of about 512 tokens that begins like no other, and one token: tokens of the prompt a second
-load        seconds from the imports to the first token, once, and MB that the process has grown by then
+load        from the imports to the first token: seconds, those of the processor, and MB that the process has grown
 
 With a text, prompts are cut from it, llama.cpp writes 16 tokens behind each, and trellm reads the same tokens: how
-often it would have written another one, by how much it likes that better (difference of log probabilities), and how
+often it would have written another one, by how much it likes that better (differences of log probabilities), and how
 far the log probabilities of llama.cpp's tokens are from its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import random
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from recording import save, show
+from recording import add, save, show
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -45,7 +52,8 @@ SCHEMA: dict[str, Any] = {
     "required": ["name", "age", "email", "tags", "zip"],
     "additionalProperties": False,
 }
-KINDS = ("free-1", "json-1", "prompt", "free-8", "json-8", "free-32", "json-32")
+LOADS = ("load s", "load cpu s", "load MB")
+KINDS = ("load", "free-1", "json-1", "prompt", "free-8", "json-8", "free-32", "json-32")
 ENGINES = ("llama.cpp", "trellm")
 PACKAGES = ("trellm", "xllamacpp", "gguf", "torch", "numba")
 WRITTEN, LONGEST = 64, 120
@@ -125,12 +133,13 @@ def trellm(path: str, threads: int, parallel: int) -> Callable[[str, int], tuple
 
 def agree(path: str, text: Path, count: int) -> dict[str, Any]:
     """Differences between both on the same tokens: a row."""
-    import torch
     import xllamacpp
+    from kv_cache import Text
     from trellm import models
 
     params: Any = xllamacpp.CommonParams()
     params.model.path, params.n_ctx, params.verbosity = path, 1024, 0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server: Any = xllamacpp.Server(params)
     model: Any = models.gguf(path)
     words = text.read_text(encoding="utf-8").split()
@@ -143,8 +152,7 @@ def agree(path: str, text: Path, count: int) -> dict[str, Any]:
         )
         theirs: list[Any] = answer["choices"][0]["logprobs"]["content"]
         ids = [*model.tokenizer.encode(prompt), *(each["id"] for each in theirs)]
-        with torch.inference_mode():
-            rows = model.model(torch.tensor([ids])).logits[0, -len(theirs) - 1 : -1].log_softmax(-1)
+        rows = Text(model, len(ids)).read(ids)[-len(theirs) - 1 : -1].log_softmax(-1)
         for row, each in zip(rows, theirs, strict=True):
             ours = float(row[each["id"]])
             far.append(abs(ours - each["logprob"]))
@@ -153,26 +161,34 @@ def agree(path: str, text: Path, count: int) -> dict[str, Any]:
             tokens += 1
     return {
         "file": Path(path).name, "kind": "agree", "prompts": count, "tokens": tokens, "other best tokens": len(margins),
-        "largest margin": round(max(margins, default=0.0), 3), "mean of log probabilities apart":
+        "largest margin": round(max(margins, default=0.0), 3), "mean margin":
+        round(statistics.mean(margins or [0.0]), 3), "mean of log probabilities apart":
         round(statistics.mean(far), 4), "most apart": round(max(far), 3),
     }  # fmt: skip
 
 
 def work(engine: str, path: str, threads: int, parallel: int) -> None:
     """A process of one engine: answers each line of a kind and a seed with a line of tokens and seconds."""
-    if engine == "trellm":
-        import trellm.engine.models.loading as package
-    else:
-        import xllamacpp as package
-    assert package
-    before, begin = resident(), time.perf_counter()
+    for package in ("trellm.generate", "trellm.engine.models.loading") if engine == "trellm" else ("xllamacpp",):
+        import_module(package)
+    gc.collect()  # of what the imports left: a collection takes 0.2 s, and would fall into either by chance
+    before, begin, spent = resident(), time.perf_counter(), time.process_time()
     run = (trellm if engine == "trellm" else llama_cpp)(path, threads, parallel)
     run("first", 0)
-    loaded = time.perf_counter() - begin
-    print(json.dumps([loaded, resident() - before]), flush=True)
+    loaded = time.perf_counter() - begin, time.process_time() - spent
+    print(json.dumps([*loaded, resident() - before]), flush=True)
     for line in sys.stdin:
         kind, seed = line.split()
         print(json.dumps(run(kind, int(seed))), flush=True)
+
+
+def requantized(source: Path, folder: Path, kind: str) -> str:
+    """The path of a file in a folder, with the same weights in another format."""
+    from requantizing import requantize
+
+    made = folder / f"{source.stem.rpartition('.')[0]}.{kind}.gguf"
+    requantize(source, made, kind)
+    return str(made)
 
 
 class Worker:
@@ -209,21 +225,35 @@ class Worker:
 
 def measure(path: str, threads: int, kinds: Sequence[str], rounds: int) -> list[dict[str, Any]]:
     """Rows of all kinds, those of as many texts by the same processes."""
-    rows: list[dict[str, Any]] = []
-    for parallel in sorted({int(kind.split("-")[1]) if "-" in kind else 1 for kind in kinds}):
+    rows = _loads(path, threads, rounds) if "load" in kinds else []
+    others = {kind: int(kind.split("-")[1]) if "-" in kind else 1 for kind in kinds if kind != "load"}
+    for parallel in sorted(set(others.values())):
         workers = {engine: Worker(engine, path, threads, parallel) for engine in ENGINES}
         try:
-            if parallel == 1:
-                for place, unit in enumerate(("load s", "load MB")):
-                    given = {engine: worker.loaded[place] for engine, worker in workers.items()}
-                    rows.append(_row(path, threads, unit, given, given["llama.cpp"] / given["trellm"]))
-            for kind in kinds:
-                if (int(kind.split("-")[1]) if "-" in kind else 1) == parallel:
-                    rows.append(_rates(path, threads, kind, workers, rounds))
-                    show([rows[-1]])
+            for kind in (kind for kind, count in others.items() if count == parallel):
+                rows.append(_rates(path, threads, kind, workers, rounds))
+                show([rows[-1]])
         finally:
             for worker in workers.values():
                 worker.close()
+    return rows
+
+
+def _loads(path: str, threads: int, rounds: int) -> list[dict[str, Any]]:
+    """Rows of what it takes to load, by new processes."""
+    found: dict[str, list[list[float]]] = {engine: [] for engine in ENGINES}
+    for _ in range(rounds):
+        for engine, loads in found.items():
+            worker = Worker(engine, path, threads, 1)
+            loads.append(worker.loaded)
+            worker.close()
+    rows: list[dict[str, Any]] = []
+    for place, unit in enumerate(LOADS):
+        each = {engine: [load[place] for load in loads] for engine, loads in found.items()}
+        ratio = statistics.median(theirs / ours for theirs, ours in zip(*each.values(), strict=True))
+        given = {engine: statistics.median(own) for engine, own in each.items()}
+        rows.append(_row(path, threads, unit, given, ratio))
+    show(rows)
     return rows
 
 
@@ -250,7 +280,9 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
+    parser.add_argument("--as", nargs="+", choices=("Q8_0", "Q4_K"), default=[], dest="formats")
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--add", action="store_true")
     parser.add_argument("--agree", type=Path, metavar="TEXT")
     parser.add_argument("--prompts", type=int, default=200)
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
@@ -265,13 +297,15 @@ def main() -> None:
         if given.save:
             print(save("quantized_models_agree", rows, PACKAGES))
         return
-    rows = [
-        row for path in given.files for threads in given.threads
-        for row in measure(path, threads, given.only, given.rounds)
-    ]  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        files = [requantized(Path(path), Path(folder), kind) for path in given.files for kind in given.formats]
+        rows = [
+            row for path in files or given.files for threads in given.threads
+            for row in measure(path, threads, given.only, given.rounds)
+        ]  # fmt: skip
     show(rows)
-    if given.save:
-        print(save("quantized_models", rows, PACKAGES))
+    if given.save or given.add:
+        print((save if given.save else add)("quantized_models", rows, PACKAGES))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ...kernels.decoder.products import product_of, products_of_some
 from .blocks.storage import IN_PLACE
+from .gguf_files.network import GGUFNetwork
 from .nearness import distance, tolerance
 from .packed.architectures import ARCHITECTURES
 from .quantized.modules import QuantizedLinear
@@ -153,6 +154,8 @@ def product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def described_head(model: Any, body: Any) -> Head | QuantizedHead | None:
     """The head of a model whose body is described; None where its architecture has another one, or it was changed."""
+    if isinstance(model, GGUFNetwork):
+        return _head_of(model.get_output_embeddings(), _as_it_is)
     network, linear = ARCHITECTURES[model.config.model_type].network, model.get_output_embeddings()
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     if kind != f"{type(body).__module__}.{network}" or type(linear) not in _LINEAR:

@@ -20,8 +20,10 @@ from .decoder import DecoderModel
 from .encoder_decoder import EncoderDecoderModel
 from .generation_config import warn_of
 from .gguf_files.loading import load_gguf
+from .gguf_files.network import GGUFNetwork
 from .load_options import LoadOptions, is_gguf, place_of
 from .quantized.loading import load_quantized, quantized_copy
+from .ways import is_to_be_verified
 from .wrapped import is_absent, prompt_learned, unwrapped
 
 _REASON = 300
@@ -85,7 +87,7 @@ def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]
     usual = "float32" if device.type == "cpu" else "bfloat16"
     dtype = str(usual if options.dtype == "auto" else options.dtype).removeprefix("torch.")
     stays = (device.type, dtype) == ("cpu", "float32")
-    model, own = load_gguf(path, None if stays else getattr(torch, dtype))
+    model, own = load_gguf(path, None if stays else getattr(torch, dtype), for_kernels=stays)
     return model.to(device), own if tokenizer is None else tokenizer
 
 
@@ -109,6 +111,8 @@ def adapted(
     Raises OptionError for what is no model with its tokenizer.
     """
     _check_pair(model, tokenizer)
+    if isinstance(model, GGUFNetwork) and (not cache or is_to_be_verified()):
+        model = model.whole
     model = unwrapped(model if weights is None else quantized_copy(model, weights))
     warn_of(model, tokenizer)
     is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)

@@ -65,12 +65,14 @@ def check_numbers(model: Any, logits: Tensor) -> None:
     if not bool(logits.isnan().any()):
         return
     names = (name for name, weight in model.named_parameters() if not bool(weight.isfinite().all()))
-    name = next(names, None)
+    name, place = next(names, None), getattr(model.config, "name_or_path", "")
+    if name is not None:
+        cause = f"some weights of {name} are NaN or infinite; load weights that are whole"
+    elif model.dtype in _SHORT:
+        cause = "they grow too large for its type; load it with dtype=torch.float32 or bfloat16"
+    else:
+        cause = "they grow too large; its weights or its configuration are damaged: fetch it again"
     raise ModelError(
-        f"{type(model).__name__} gives logits that are NaN where it reads its first few tokens: "
-        + (
-            "they grow too large for its type; load it with dtype=torch.float32 or bfloat16"
-            if name is None
-            else f"some weights of {name} are NaN or infinite; load weights that are whole"
-        )
+        f"{place}{': ' if place else ''}{type(model).__name__} gives logits that are NaN where it reads its first few "
+        f"tokens: {cause}"
     )

@@ -1,1 +1,1 @@
-"""Models of GGUF files: file < {tokenizer, architectures} < loading."""
+"""Models of GGUF files: {file, network} < {tokenizer, architectures} < loading."""

@@ -102,12 +102,15 @@ def _common(facts: Facts) -> dict[str, Any]:
     size = facts.count("attention.key_length", max(1, hidden // heads))
     if facts.count("attention.value_length", size) != size:
         raise ModelError(f"{facts.file.path}: keys and values of heads have two sizes, which are not read")
+    kept = facts.count("attention.head_count_kv", heads)
+    if heads % kept:
+        raise ModelError(f"{facts.file.path}: {heads} heads cannot share {kept} heads of keys and values evenly")
     return {
         "hidden_size": hidden,
         "intermediate_size": facts.count("feed_forward_length"),
         "num_hidden_layers": facts.count("block_count"),
         "num_attention_heads": heads,
-        "num_key_value_heads": facts.count("attention.head_count_kv", heads),
+        "num_key_value_heads": kept,
         "head_dim": size,
         "rms_norm_eps": facts.real("attention.layer_norm_rms_epsilon"),
         "max_position_embeddings": facts.count("context_length"),

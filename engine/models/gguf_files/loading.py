@@ -1,4 +1,4 @@
-"""Models of transformers from GGUF files: its modules, with quantized products and a quantized embedding."""
+"""Models from GGUF files: modules of transformers with quantized products, or weights alone for kernels."""
 
 from __future__ import annotations
 
@@ -7,34 +7,48 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 import transformers
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from ....errors import ModelError, OptionError
+from ....kernels.decoder.plain import HeadNorms
 from ....kernels.quantized.formats import FORMATS
 from ....kernels.quantized.products import QuantizedMatrix
+from ..packed.architectures import ARCHITECTURES as DESCRIBED
+from ..packed.architectures import NotDescribedError
+from ..packed.description import DecoderDescription, DecoderWeights, LayerWeights, Norm, QuantizedProducts, Rotary
 from ..quantized.modules import QuantizedEmbedding, QuantizedLinear
 from ..wrapped import is_absent
 from .architectures import ARCHITECTURES, LONG, SHORT, Architecture, Facts
 from .file import GGUFFile, GGUFTensor
+from .network import GGUFNetwork
 from .tokenizer import GGUFTokenizer, tokenizer_of
 
 _EMBEDDING, _HEAD, _TURNS = "token_embd", "output", "rope_freqs.weight"
+_NAMES = {
+    "queries": "attn_q", "keys": "attn_k", "values": "attn_v", "out": "attn_output", "gates": "ffn_gate",
+    "up": "ffn_up", "down": "ffn_down",
+}  # fmt: skip
+"""Products of a described decoder, as files call them."""
 _SOME = 1 << 20
 """Blocks whose scales are looked at together."""
 _EXPONENT = 0x7C00
 """Bits that are all set in a float16 that is infinite or NaN."""
 
 
-def load_gguf(path: str | Path, dtype: torch.dtype | None = None) -> tuple[Any, GGUFTokenizer]:
+def load_gguf(
+    path: str | Path, dtype: torch.dtype | None = None, *, for_kernels: bool = False
+) -> tuple[Any, GGUFTokenizer]:
     """The model and the tokenizer of a file, whose weights are mapped.
 
     dtype: into which all weights are unpacked instead
+    for_kernels: whether it may be a GGUFNetwork, where that can be; else it is a model of transformers
     Raises ModelError for the file, OptionError where the package gguf is absent.
     """
     path = Path(path)
@@ -50,11 +64,11 @@ def load_gguf(path: str | Path, dtype: torch.dtype | None = None) -> tuple[Any, 
             "`llama-gguf-split --merge` first"
         )
     tokenizer = tokenizer_of(file)
-    return _Loader(file, tokenizer, dtype).model(), tokenizer
+    return _Loader(file, tokenizer, dtype).model(for_kernels), tokenizer
 
 
 class _Loader:
-    """Puts the tensors of a file into the modules of its architecture, and keeps account of those that it took."""
+    """Puts the tensors of a file where its architecture has them, and keeps account of those that it took."""
 
     def __init__(self, file: GGUFFile, tokenizer: GGUFTokenizer, dtype: torch.dtype | None) -> None:
         self._file = file
@@ -63,7 +77,7 @@ class _Loader:
         self._taken: set[str] = set()
         self._quants: Any = import_module("gguf.quants")
 
-    def model(self) -> Any:
+    def model(self, for_kernels: bool) -> Any:
         """The model, with all weights. Raises ModelError."""
         name: str = self._file.need("general.architecture", str)
         architecture = ARCHITECTURES.get(name)
@@ -75,7 +89,13 @@ class _Loader:
         layers: int = options["num_hidden_layers"]
         if layers > len(self._file.tensors):
             raise self._fault(f"{layers:,} layers of {len(self._file.tensors):,} tensors; fetch the file again")
-        model = self._empty(architecture, options)
+        config = self._config(architecture, options)
+        description = self._description(config) if for_kernels else None
+        if description is not None:
+            network = self._network(architecture, config, description)
+            self._check_all_taken()
+            return network
+        model = self._empty(architecture, config)
         names: Any = import_module("gguf")
         number = next(key for key, known in names.MODEL_ARCH_NAMES.items() if known == name)
         self._fill(model, architecture, names.get_tensor_name_map(number, layers))
@@ -85,9 +105,8 @@ class _Loader:
             raise self._fault(f"{architecture.network} of this version of transformers has parts that no tensor fills")
         return (model if self._dtype is None else model.to(self._dtype)).eval()
 
-    def _empty(self, architecture: Architecture, options: dict[str, Any]) -> Any:
-        """The model without values."""
-        library: Any = transformers
+    def _config(self, architecture: Architecture, options: dict[str, Any]) -> Any:
+        """The configuration of the model."""
         words = self._tensor(f"{_EMBEDDING}.weight")
         if len(words.shape) != 2 or words.shape[0] < len(self._tokenizer):
             raise self._fault(
@@ -95,17 +114,101 @@ class _Loader:
             )
         ids = self._tokenizer
         try:
-            config = getattr(library, architecture.config)(
+            return getattr(transformers, architecture.config)(
                 **options, vocab_size=words.shape[0], tie_word_embeddings=f"{_HEAD}.weight" not in self._file.tensors,
                 bos_token_id=ids.bos_token_id, eos_token_id=ids.eos_token_id, pad_token_id=ids.pad_token_id,
+                name_or_path=str(self._file.path),
             )  # fmt: skip
-            with torch.device("meta"):
-                model = getattr(library, architecture.network)(config)
         except Exception as error:  # configurations and modules raise whatever they come upon
-            raise self._fault(f"no {architecture.config} can be made of the metadata: {error}") from error
-        model.generation_config = library.GenerationConfig(
+            raise self._no_config(architecture, error) from error
+
+    def _no_config(self, architecture: Architecture, error: Exception) -> ModelError:
+        return self._fault(f"no {architecture.config} can be made of the metadata: {error}")
+
+    def _generation_config(self) -> Any:
+        ids, library = self._tokenizer, cast("Any", transformers)
+        return library.GenerationConfig(
             bos_token_id=ids.bos_token_id, eos_token_id=ids.end_ids or None, pad_token_id=ids.pad_token_id
         )
+
+    def _description(self, config: Any) -> DecoderDescription | None:
+        """What kernels compute of the model; None where none does, or a product is not quantized, or has other biases.
+
+        All heads and layers have to have tensors of the sizes that follow from it.
+        """
+        tensors, known = self._file.tensors, DESCRIBED.get(config.model_type)
+        if known is None or not all(found.kind in FORMATS for found in tensors.values() if len(found.shape) > 1):
+            return None
+        try:
+            description = known.describe(config)
+        except NotDescribedError:
+            return None
+        biases = {name for name in tensors if name.endswith(".bias")}
+        own = {f"blk.{layer}.{_NAMES[name]}.bias" for layer in range(description.layers) for name in description.biases}
+        return description if biases <= own else None
+
+    def _network(self, architecture: Architecture, config: Any, description: DecoderDescription) -> GGUFNetwork:
+        """The model, of weights alone."""
+        words = self._take(f"{_EMBEDDING}.weight", (description.vocabulary, description.hidden))
+        embedding = self._quantized_embedding(words, 1.0)
+        head = embedding.matrix
+        if not description.tied_head:
+            head = self._matrix(_HEAD, description.vocabulary, description.hidden)[0]
+        layers = [self._layer(f"blk.{number}", architecture, description) for number in range(description.layers)]
+        rotary = self._rotary(config, description.heads.size)
+        last = self._plain_norm("output_norm", description.hidden)
+        return GGUFNetwork(
+            config, self._generation_config(), description, DecoderWeights(embedding, None, rotary, layers, last),
+            QuantizedLinear(head), partial(_whole, self._file.path),
+        )  # fmt: skip
+
+    def _layer(
+        self, name: str, architecture: Architecture, description: DecoderDescription
+    ) -> LayerWeights[QuantizedProducts]:
+        heads = {"queries": description.heads.queries, "keys": description.heads.keys} if architecture.in_pairs else {}
+        shapes, hidden, size = description.products, description.hidden, description.heads.size
+
+        def product(*names: str) -> QuantizedProducts:
+            found = [
+                self._matrix(f"{name}.{_NAMES[own]}", *shapes[own], own in description.biases, heads.get(own))
+                for own in names
+            ]
+            return QuantizedProducts([matrix for matrix, _ in found], [bias for _, bias in found])
+
+        norms = None
+        if description.head_norms:
+            query, key = (self._plain_norm(f"{name}.{own}", size).weight for own in ("attn_q_norm", "attn_k_norm"))
+            norms = HeadNorms(query, key, description.norm_eps)
+        return LayerWeights(
+            self._plain_norm(f"{name}.attn_norm", hidden), product("queries", "keys", "values"), norms, product("out"),
+            self._plain_norm(f"{name}.ffn_norm", hidden), product("gates", "up"), product("down"),
+        )  # fmt: skip
+
+    def _matrix(
+        self, name: str, rows: int, width: int, has_bias: bool = False, heads: int | None = None
+    ) -> tuple[QuantizedMatrix, Tensor | None]:
+        found, data, bias = self._product(name, rows, width, has_bias, heads)
+        return _matrix(found, data), bias
+
+    def _plain_norm(self, name: str, width: int) -> Norm:
+        return Norm(torch.as_tensor(self._reals(f"{name}.weight", (width,))), None)
+
+    def _rotary(self, config: Any, size: int) -> Rotary:
+        """Frequencies as transformers has them, of heads that are turned as a whole."""
+        given: dict[str, Any] = config.rope_parameters
+        if given["rope_type"] == "default":
+            return Rotary(self._turned(1.0 / given["rope_theta"] ** (torch.arange(0, size, 2).float() / size)), 1.0)
+        frequencies, scaling = ROPE_INIT_FUNCTIONS[given["rope_type"]](config, torch.device("cpu"))
+        return Rotary(self._turned(frequencies), scaling)
+
+    def _empty(self, architecture: Architecture, config: Any) -> Any:
+        """The model of transformers without values."""
+        try:
+            with torch.device("meta"):
+                model = getattr(transformers, architecture.network)(config)
+        except Exception as error:  # as configurations
+            raise self._no_config(architecture, error) from error
+        model.generation_config = self._generation_config()
         return model
 
     def _fill(self, model: Any, architecture: Architecture, names: Any) -> None:
@@ -136,12 +239,15 @@ class _Loader:
     def _embedding(self, empty: Any, words: GGUFTensor) -> nn.Module:
         scale = float(getattr(empty, "scalar_embed_scale", 1.0))
         if self._stays(words):
-            kind = import_module("gguf").GGMLQuantizationType[words.kind]
-            return QuantizedEmbedding(_matrix(words, words.data), partial(self._quants.dequantize, qtype=kind), scale)
+            return self._quantized_embedding(words, scale)
         empty.weight = self._unpacked(words, words.data)
         if "embed_scale" in empty._buffers:
             empty.embed_scale = torch.tensor(scale)
         return empty
+
+    def _quantized_embedding(self, words: GGUFTensor, scale: float) -> QuantizedEmbedding:
+        kind = import_module("gguf").GGMLQuantizationType[words.kind]
+        return QuantizedEmbedding(_matrix(words, words.data), partial(self._quants.dequantize, qtype=kind), scale)
 
     def _tied(self, embedding: Any) -> nn.Module:
         """A head of the same weights."""
@@ -152,16 +258,10 @@ class _Loader:
         return head
 
     def _linear(self, name: str, empty: nn.Linear, heads: int | None = None) -> nn.Module:
-        """A linear layer. heads: how many there are whose rows lie in pairs"""
+        """A linear layer. heads: as for `_product`"""
         rows, width = empty.out_features, empty.in_features
-        found = self._take(f"{name}.weight", (rows, width))
         needs = "bias" in dict(empty.named_parameters()) or f"{name}.bias" in self._file.tensors
-        bias = self._reals(f"{name}.bias", (rows,)) if needs else None
-        data = found.data
-        if heads is not None:
-            order = _halves(rows, heads)
-            data, bias = data[order], None if bias is None else bias[order]
-        added = None if bias is None else torch.as_tensor(bias)
+        found, data, added = self._product(name, rows, width, needs, heads)
         if self._stays(found):
             return QuantizedLinear(_matrix(found, data), added)
         made = nn.Linear(width, rows, bias=False, device="meta")
@@ -169,6 +269,18 @@ class _Loader:
         if added is not None:
             made.bias = nn.Parameter(added, requires_grad=False)
         return made
+
+    def _product(
+        self, name: str, rows: int, width: int, has_bias: bool, heads: int | None
+    ) -> tuple[GGUFTensor, NDArray[np.uint8], Tensor | None]:
+        """The tensor of a product, its rows and its bias. heads: how many there are whose rows lie in pairs"""
+        found = self._take(f"{name}.weight", (rows, width))
+        bias = self._reals(f"{name}.bias", (rows,)) if has_bias else None
+        data = found.data
+        if heads is not None:
+            order = _halves(rows, heads)
+            data, bias = data[order], None if bias is None else bias[order]
+        return found, data, None if bias is None else torch.as_tensor(bias)
 
     def _stays(self, tensor: GGUFTensor) -> bool:
         """True of a tensor that is quantized and is to stay so."""
@@ -197,11 +309,17 @@ class _Loader:
                 self._take(name, empty.inv_freq.shape)
         model.model.rotary_emb = rotary = type(empty)(model.config)
         if _TURNS in self._file.tensors and hasattr(rotary, "inv_freq"):
-            factors = torch.as_tensor(self._reals(_TURNS, rotary.inv_freq.shape))
-            if not bool((factors > 0).all()):
-                raise self._fault(f"tensor {_TURNS!r} has numbers that are not above 0")
-            rotary.inv_freq = rotary.inv_freq / factors
+            rotary.inv_freq = self._turned(rotary.inv_freq)
             rotary.original_inv_freq = rotary.inv_freq.clone()
+
+    def _turned(self, frequencies: Tensor) -> Tensor:
+        """Frequencies, divided by what the file has for each."""
+        if _TURNS not in self._file.tensors:
+            return frequencies
+        factors = torch.as_tensor(self._reals(_TURNS, frequencies.shape))
+        if not bool((factors > 0).all()):
+            raise self._fault(f"tensor {_TURNS!r} has numbers that are not above 0")
+        return frequencies / factors
 
     def _tensor(self, name: str) -> GGUFTensor:
         found = self._file.tensors.get(name)
@@ -235,6 +353,11 @@ class _Loader:
 
     def _fault(self, what: str) -> ModelError:
         return ModelError(f"{self._file.path}: {what}")
+
+
+def _whole(path: Path) -> Any:
+    """The model of transformers in a file."""
+    return load_gguf(path)[0]
 
 
 def _matrix(tensor: GGUFTensor, data: NDArray[np.uint8]) -> QuantizedMatrix:

@@ -96,8 +96,8 @@ def _llama(
         if rotary.get("rope_type") not in _STEADY:
             raise NotDescribedError(f"rotary embeddings of type {rotary.get('rope_type')!r}")
         size: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        if size % 2:
-            raise NotDescribedError("heads of an odd size")
+        if size % 2 or config.num_attention_heads % config.num_key_value_heads:
+            raise NotDescribedError("heads of an odd size, or that do not share keys and values evenly")
         inner: Any = config.intermediate_size
         return DecoderDescription(
             layers=config.num_hidden_layers, vocabulary=config.vocab_size, hidden=config.hidden_size,

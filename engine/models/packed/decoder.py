@@ -11,7 +11,7 @@ from torch import Tensor
 from ..blocks.step import PackedStep
 from ..blocks.storage import LayerBlocks
 from .architectures import NotDescribedError
-from .description import DecoderDescription, DecoderWeights
+from .description import DecoderDescription, DecoderWeights, Source
 from .device import DeviceKernels
 from .host import HostKernels
 from .quantized import QuantizedKernels
@@ -48,7 +48,7 @@ BACKENDS: Mapping[str, type[Backend]] = {"cpu": HostKernels, "cuda": DeviceKerne
 
 
 class DescribedDecoder:
-    """A body of transformers whose description is known, and for which its device has kernels.
+    """A body whose description is known, of transformers or a source itself, for which its device has kernels.
 
     A captured graph holds the addresses of weights: it is good for as long as the number of `prepare` is the same,
     which has to be called before one is captured.
@@ -119,13 +119,14 @@ class DescribedDecoder:
 
     def _arrange(self) -> None:
         """Look through the body, and lay its weights out. Raises NotDescribedError."""
-        source = ModuleSource(self._body, self._config)
+        own = self._body
+        source: Source = own if isinstance(own, Source) else ModuleSource(own, self._config)
         kind = QuantizedKernels if source.is_quantized else self._kind
         if not kind.takes(source.description, source.weights.last.weight):
             raise NotDescribedError(f"{kind.__name__} is not for this decoder")
         self.description = source.description
         self.kernels: Backend = kind(source.description, source.weights)
-        self._source: ModuleSource | None = source
+        self._source: Source | None = source
 
 
 def _copied(body: Any, config: Any, backend: type[Backend], is_given_up: bool) -> DescribedDecoder | None:

@@ -1,13 +1,14 @@
 """Decoders: a description of what one computes, and the weights that go with it, whatever these were read from.
 
-A source (source.py has that of transformers' modules) gives both; a backend (host.py, device.py) computes with them.
+A source (source.py has that of transformers' modules, gguf_files/network.py that of a file) gives both; a backend
+(host.py, device.py, quantized.py) computes with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -141,6 +142,24 @@ class DecoderWeights(NamedTuple, Generic[Product]):
             return none, none
         turns = positions[:, None].float() * self.rotary.frequencies.float()
         return (turns.cos() * self.rotary.scaling).to(dtype), (turns.sin() * self.rotary.scaling).to(dtype)
+
+
+@runtime_checkable
+class Source(Protocol):
+    """What gives a decoder's description and weights, and says whether products are quantized, and it is unchanged."""
+
+    description: DecoderDescription
+    weights: DecoderWeights[Any]
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether products have quantized weights, which all have then."""
+        ...
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether the weights are the same, and where they were. Waits for nothing on the device."""
+        ...
 
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)

@@ -161,6 +161,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "few rows": ({"tensors": {"token_embd.weight": np.ones((9, 64), np.float32)}}, "has no row for each of 288 tokens"),
     "another architecture": ({"facts": {"attention.head_count": None}}, "'llama.attention.head_count' is missing"),
     "no heads": ({"facts": {"attention.head_count": 0}}, "'llama.attention.head_count' is 0; one number from 1 on"),
+    "uneven heads": ({"facts": {"attention.head_count_kv": 3}}, "4 heads cannot share 3 heads of keys and values"),
     "layers of many kinds": ({"facts": {"attention.head_count_kv": [2, 4]}}, "is [2, 4]; one number"),
     "many layers": ({"facts": {"block_count": (1 << 31) - 1}}, "2,147,483,647 layers of 21 tensors"),
     "no epsilon": ({"facts": {"attention.layer_norm_rms_epsilon": float("nan")}}, "is nan; a number above 0"),
@@ -195,6 +196,15 @@ def test_what_does_not_fit_is_refused_by_its_name(case: str, tmp_path: Path) -> 
         load_gguf(path)
     assert str(raised.value).startswith(f"{path}: ")
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("weights", ["F32", "Q8_0"])
+def test_logits_that_are_nan_are_refused_with_the_file(weights: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    large = {"output_norm.weight": np.full(HIDDEN, 3e38, np.float32)}
+    write_model(path, "llama", network_of("llama"), weights, tensors=large)
+    with pytest.raises(ModelError, match=r"m\.gguf: \w+ gives logits that are NaN .* damaged: fetch it again"):
+        models.gguf(path)
 
 
 def rewritten(path: Path, old: bytes, new: bytes) -> Path:

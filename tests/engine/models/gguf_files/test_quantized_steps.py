@@ -8,11 +8,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from trellm import Greedy, Sample, generate, models
 from trellm.engine.models import threads
 from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.models.gguf_files.loading import load_gguf
+from trellm.engine.models.gguf_files.network import GGUFNetwork
 from trellm.engine.models.packed import quantized
 from trellm.engine.models.packed.quantized import QuantizedKernels
 from trellm.engine.models.packed.runner import PackedRunner
@@ -152,3 +155,42 @@ def test_a_share_that_fails_lets_the_others_end(monkeypatch: pytest.MonkeyPatch)
     assert sorted(ended) == [1, 2]
     threads.run_together(ended.append, 3)
     assert sorted(ended) == [0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("kind", ["llama", "llama-linear", "llama3", "qwen2", "qwen2-yarn", "qwen3"])
+def test_weights_alone_are_run_as_those_in_modules_are(kind: str, tmp_path: Path) -> None:
+    """The same states to the last bit; modules of transformers are made where they are asked for."""
+    model = model_of(tmp_path, kind, "Q4_1")
+    assert isinstance(model.model, GGUFNetwork) and "whole" not in vars(model.model)
+    other = models.transformers(*load_gguf(tmp_path / "m.gguf"))
+    assert isinstance(other, DecoderModel)
+    with torch.inference_mode():
+        for (states, logits, _), (others, others_logits, _) in zip(
+            random_history(model, 5), random_history(other, 5), strict=True
+        ):
+            assert torch.equal(states, others) and torch.equal(logits, others_logits)
+    assert (model.block_bytes, model.embedding_size, model.context) == (
+        other.block_bytes, other.embedding_size, other.context,
+    )  # fmt: skip
+    assert type(model.model.whole).__name__ == type(other.model).__name__
+
+
+@pytest.mark.parametrize("kind", ["gemma2", "phi3"])
+def test_other_architectures_are_run_by_modules(kind: str, tmp_path: Path) -> None:
+    write_model(tmp_path / "m.gguf", kind, network_of(kind), "Q8_0")
+    model: Any = models.gguf(tmp_path / "m.gguf").model
+    assert type(model).__module__.startswith("transformers.")
+
+
+def test_modules_are_run_where_weights_or_biases_are_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of plain weights, of a bias that the description has not, without a cache, and where all is to be verified."""
+    path, network = tmp_path / "m.gguf", network_of("llama")
+    write_model(path, "llama", network, "F32")
+    assert not isinstance(models.gguf(path).model, GGUFNetwork)
+    write_model(path, "llama", network, "Q8_0", tensors={"blk.1.attn_output.bias": np.ones(64, np.float32)})
+    assert not isinstance(models.gguf(path).model, GGUFNetwork)
+    write_model(path, "llama", network, "Q8_0")
+    assert isinstance(models.gguf(path).model, GGUFNetwork)
+    assert not isinstance(models.gguf(path, cache=False).model, GGUFNetwork)
+    monkeypatch.setenv("TRELLM_VERIFY_MODELS", "1")
+    assert not isinstance(models.gguf(path).model, GGUFNetwork)

@@ -1,0 +1,66 @@
+"""Decoders of GGUF files that kernels run: weights by their description, without modules of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..packed.description import DecoderDescription, DecoderWeights, QuantizedProducts
+from ..quantized.modules import QuantizedLinear
+
+
+class GGUFNetwork(nn.Module):
+    """A decoder whose description is known, in place of the model of transformers, which takes longer to make.
+
+    description, weights: what kernels run; lm_head: the head. To call it calls the model of transformers.
+    make: loads that from the same file
+    """
+
+    is_quantized = is_intact = True
+
+    def __init__(
+        self,
+        config: Any,
+        generation_config: Any,
+        description: DecoderDescription,
+        weights: DecoderWeights[QuantizedProducts],
+        head: QuantizedLinear,
+        make: Callable[[], Any],
+    ) -> None:
+        super().__init__()
+        self.config, self.generation_config = config, generation_config
+        self.description, self.weights = description, weights
+        self.norm, self.lm_head = nn.Parameter(weights.last.weight, requires_grad=False), head
+        self._make = make
+
+    @property
+    def base_model(self) -> GGUFNetwork:
+        """The body, which is no module apart."""
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs: quantized weights are for a CPU."""
+        return torch.device("cpu")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of states and norms."""
+        return torch.float32
+
+    @cached_property
+    def whole(self) -> Any:
+        """The model of transformers with the same weights, loaded when first asked for."""
+        return self._make()
+
+    def get_output_embeddings(self) -> QuantizedLinear:
+        """The head."""
+        return self.lm_head
+
+    def forward(self, input_ids: Any, **given: Any) -> Any:
+        """What the model of transformers gives."""
+        return self.whole(input_ids, **given)
