@@ -111,7 +111,7 @@ def adapted(
     Raises OptionError for what is no model with its tokenizer.
     """
     _check_pair(model, tokenizer)
-    if isinstance(model, GGUFNetwork) and (not cache or is_to_be_verified()):
+    if isinstance(model, GGUFNetwork) and (not cache or adapters or is_to_be_verified()):
         model = model.whole
     model = unwrapped(model if weights is None else quantized_copy(model, weights))
     warn_of(model, tokenizer)

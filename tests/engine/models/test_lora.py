@@ -15,6 +15,8 @@ from transformers.pytorch_utils import Conv1D
 from trellm import Beam, Engine, OptionError, Sample, generate, models
 from trellm.engine.models.packed import lora
 
+from .gguf_files.tiny import network_of, write_model
+
 PROMPTS = ["ab", "bca", "c", "abcabcabcabcabcabcab"]
 RUN: dict[str, Any] = {"max_tokens": 9, "min_tokens": 9}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -143,6 +145,16 @@ def test_beside_quantized_weights(hugging_face: Any, tokenizer: Any, tmp_path: P
     found, wanted = free.run("ab", **RUN, logprobs=True, adapter="few"), near.run("ab", **RUN, logprobs=True)
     assert found.logprobs[:2] == pytest.approx(wanted.logprobs[:2], abs=0.3)
     assert found.text != free.run("ab", **RUN).text
+
+
+def test_beside_weights_of_a_gguf_file(tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    network = network_of("llama", 3)
+    path, places = tmp_path / "m.gguf", {"few": saved(network, tmp_path, "few")}
+    write_model(path, "llama", network, "Q8_0")
+    free, plain = (generate.text(models.transformers(path, adapters=names)) for names in (places, None))
+    assert texts(free.run(["true", "on"], **RUN)) == texts(plain.run(["true", "on"], **RUN))
+    assert free.run("true", **RUN, adapter="few").text != free.run("true", **RUN).text
 
 
 def test_embeddings(case: Case) -> None:
