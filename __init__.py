@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .engine import models, prompts
     from .engine.engine import Engine
     from .engine.generator import Generator
+    from .engine.media.image import Image, ImageLimits
     from .engine.results import Generation, Interrupted, TokenLogprob
     from .engine.search import SMC, Beam, Exact, Greedy, Importance, Sample
     from .errors import (
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         ConversionError,
         GrammarError,
         GuideFileError,
+        ImageError,
         LanguageError,
         LimitError,
         ModelError,
@@ -61,6 +63,9 @@ __all__ = [
     "GrammarError",
     "Greedy",
     "GuideFileError",
+    "Image",
+    "ImageError",
+    "ImageLimits",
     "Importance",
     "Interrupted",
     "LanguageError",
@@ -104,6 +109,7 @@ _HOMES = {
     "Engine": ".engine.engine",
     "Generation": ".engine.results",
     "Generator": ".engine.generator",
+    **dict.fromkeys(("Image", "ImageLimits"), ".engine.media.image"),
     "Interrupted": ".engine.results",
     "Limits": ".guides.limits",
     "Quote": ".guides.quoting.quotation",

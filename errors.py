@@ -99,6 +99,10 @@ class SchemaError(TrellmError, ValueError):
         return type(self), (self.reason, self.pointer)
 
 
+class ImageError(TrellmError, ValueError):
+    """An image that cannot be read: damaged, of a format that is not known, or larger than a limit allows."""
+
+
 class LimitError(TrellmError):
     """A constraint larger than a limit allows; the message names the limit and the option that raises it.
 

@@ -105,7 +105,7 @@ ROOMS: dict[Module, tuple[str, ...]] = {
         *("pictures", "healing", "goals", "tagged"),
     ),
     ("engine",): (
-        *("memory", "sending", "search", "downloads", "models", "prompts", "decode", "drawing", "drafts"),
+        *("media", "memory", "sending", "search", "downloads", "models", "prompts", "decode", "drawing", "drafts"),
         *("diagnostics", "device", "schedule"),
     ),
     ("guides", "json_schema"): ("read", "algebra", "automata", "witness", "compiled", "lower", "quoting", "outline"),

@@ -1,0 +1,349 @@
+"""Images: pixels of RGB and their digest, read from what callers give; sizes are looked at before anything is decoded.
+
+Files come from strangers. A file is told by its first bytes, and read by Pillow's reader of that format alone. What
+could take long although it has few pixels is refused: files of very many parts, scans without end, large tables.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import io
+import os
+import re
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...checks import shown, whole
+from ...errors import ImageError, OptionError
+
+if TYPE_CHECKING:
+    import PIL.Image
+
+FORMATS = "PNG, JPEG, WebP, GIF, BMP or TIFF"
+GIVEN = "a PIL image, a pathlib.Path, the bytes of a file, or a data URL"
+_ROWS = 256
+"""Rows of pixels that are taken from Pillow at a time, so that they are there twice for these alone."""
+_MOST_READS = 4096
+_BYTES_A_READ = 256
+"""A file is read in at most so many pieces, and one more for so many bytes: a reader in Python takes each apart."""
+_MOST_SCANS = 64
+"""Each scan of a JPEG file goes over all pixels; encoders write about ten."""
+_MOST_VALUES = 1 << 16
+"""Values of a field of a TIFF file that are numbers, such as the places of its tiles."""
+_HEAD = 200
+"""Characters in which the comma of a data URL stands."""
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]*)*(;base64)?", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageLimits:
+    """What an image may be before it is read. Beyond any of these there is an ImageError.
+
+    file_bytes: of a file; pixels: width times height; side: width or height
+    An image of the default 16,777,216 pixels takes up to 256 MiB while it is read. Raises OptionError for what is no
+    positive number.
+    """
+
+    file_bytes: int = 20 << 20
+    pixels: int = 1 << 24
+    side: int = 1 << 14
+
+    def __post_init__(self) -> None:
+        for name in ("file_bytes", "pixels", "side"):
+            whole(getattr(self, name), f"ImageLimits.{name}")
+
+    def check(self, size: tuple[int, int], what: str) -> None:
+        """Raise ImageError for an image of a width and a height."""
+        width, height = size
+        if min(size) < 1:
+            raise ImageError(f"{what} has {width:,} x {height:,} pixels; it must have one at least")
+        if max(size) > self.side:
+            raise ImageError(
+                f"{what} has {width:,} x {height:,} pixels, and a side may have {self.side:,}; make it smaller, or "
+                "raise ImageLimits(side=...)"
+            )
+        if width * height > self.pixels:
+            raise ImageError(
+                f"{what} has {width:,} x {height:,} pixels, and {self.pixels:,} are allowed; make it smaller, or raise "
+                "ImageLimits(pixels=...)"
+            )
+
+    def check_bytes(self, size: int, what: str) -> None:
+        """Raise ImageError for a file of so many bytes."""
+        if size > self.file_bytes:
+            raise ImageError(
+                f"{what} has more than {self.file_bytes:,} bytes; compress it, or raise ImageLimits(file_bytes=...)"
+            )
+
+
+DEFAULT = ImageLimits()
+
+
+class Image:
+    """An image that a prompt has: its pixels as a read-only array, uint8 [height, width, 3], red, green and blue.
+
+    digest: SHA-256 of size and pixels, in hex; images with equal digests are equal
+    """
+
+    __slots__ = ("digest", "pixels")
+
+    def __init__(self, pixels: NDArray[np.uint8]) -> None:
+        """pixels: as the class has them; they are copied unless they are read-only already"""
+        if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
+            raise OptionError(
+                f"pixels of {pixels.dtype} and the shape {pixels.shape}: an image is uint8 [height, width, 3]"
+            )
+        if pixels.flags.writeable or not pixels.flags.c_contiguous:
+            pixels = np.array(pixels, order="C")
+            pixels.flags.writeable = False
+        self.pixels = pixels
+        found = hashlib.sha256(f"{self.width}x{self.height}:".encode())
+        found.update(pixels.data)
+        self.digest = found.hexdigest()
+
+    @classmethod
+    def of(cls, source: Any, what: str = "the image", limits: ImageLimits | None = None) -> Image:
+        """The image that a caller gives: a PIL image, a pathlib.Path, the bytes of a file, or a data URL.
+
+        what: names it, as the beginning of a sentence. Of animations it is the first frame; what EXIF says of its
+        orientation is done; it is turned into RGB as Pillow does it, by which transparency is dropped; of 16 bits the
+        upper 8 are taken. Raises ImageError for a file that cannot be read or is too large, OptionError for anything
+        else, also where Pillow is absent.
+        """
+        chosen = DEFAULT if limits is None else limits
+        if isinstance(source, Image):
+            return source
+        if find_spec("PIL") is None:
+            raise OptionError(f"{what} needs the package Pillow, which is not installed: pip install 'trellm[images]'")
+        if isinstance(source, Path):
+            return _decoded(_file(source, what, chosen), what, chosen)
+        if isinstance(source, (bytes, bytearray, memoryview)):
+            data = cast("bytes | bytearray | memoryview[int]", source)
+            chosen.check_bytes(memoryview(data).nbytes, what)
+            return _decoded(bytes(data), what, chosen)
+        if isinstance(source, str):
+            return _decoded(data_of_url(source, what, chosen), what, chosen)
+        import PIL.Image
+
+        if isinstance(source, PIL.Image.Image):
+            chosen.check(source.size, what)
+            return _taken(source, "an image of PIL", what, copies=True)
+        raise OptionError(f"{what} is {shown(source)}; give {GIVEN}")
+
+    @property
+    def width(self) -> int:
+        """Pixels of a row."""
+        return self.pixels.shape[1]
+
+    @property
+    def height(self) -> int:
+        """Rows."""
+        return self.pixels.shape[0]
+
+    def to_pil(self) -> PIL.Image.Image:
+        """The same as a PIL image."""
+        import PIL.Image
+
+        return PIL.Image.fromarray(self.pixels)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Image) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Image({self.width} x {self.height})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (self.pixels,)
+
+
+def _received(pixels: NDArray[np.uint8]) -> Image:
+    """An image that was sent, whose pixels nobody else has."""
+    pixels.flags.writeable = False
+    return Image(pixels)
+
+
+def data_of_url(url: str, what: str, limits: ImageLimits) -> bytes:
+    """The file within a data URL. Raises ImageError for a bad or large one, OptionError for any other text."""
+    head, comma, _ = url[:_HEAD].partition(",")
+    read = _DATA_URL.fullmatch(head)
+    if url[:5].lower() != "data:":
+        raise OptionError(
+            f"{what} is a text that is no data URL; give {GIVEN}. A path is pathlib.Path(...), and what an address of "
+            "the web has is fetched by you"
+        )
+    if read is None or not comma:
+        raise ImageError(f"{what} is a data URL that cannot be read; write data:image/png;base64,...")
+    kind = (read[1] or "").lower()
+    if kind and not kind.startswith("image/"):
+        raise ImageError(f"{what} is a data URL of the type {kind[:40]}; an image is {FORMATS}")
+    if read[2] is None:
+        raise ImageError(f"{what} is a data URL without ;base64, by which images are written")
+    return data_of_base64(url[len(head) + 1 :], what, limits)
+
+
+def data_of_base64(text: str, what: str, limits: ImageLimits) -> bytes:
+    """The file that a text in base64 is. Raises ImageError for one that is none, or is too large."""
+    limits.check_bytes(len(text) * 3 // 4 - 2, what)
+    try:
+        data = text.encode("ascii").translate(None, b" \t\r\n")
+        found = binascii.a2b_base64(data + b"=" * (-len(data) % 4), strict_mode=True)
+    except ValueError:
+        raise ImageError(f"{what} is no base64, by which images are written in texts") from None
+    limits.check_bytes(len(found), what)
+    return found
+
+
+def _file(path: Path, what: str, limits: ImageLimits) -> bytes:
+    """The bytes of a file. Raises ImageError."""
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)  # and no pipe, which might never be written to
+        data = None
+        if is_file:
+            with path.open("rb") as file:
+                data = file.read(limits.file_bytes + 1)
+    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ImageError(f"{what} cannot be read: {str(path)!r}: {reason}") from None
+    if data is None:
+        raise ImageError(f"{what} is {str(path)!r}, which is no file")
+    limits.check_bytes(len(data), what)
+    return data
+
+
+class _Counting(io.BytesIO):
+    """A file in memory that is read in so many pieces at most."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._left = _MOST_READS + len(data) // _BYTES_A_READ
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("too many parts")
+        return super().read(size)
+
+
+def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
+    """The image in a file. Raises ImageError."""
+    if not data:
+        raise ImageError(f"{what} is empty; an image is {FORMATS}")
+    known = next((each for each in _READERS if re.match(each[0], data, re.DOTALL)), None)
+    if known is None:
+        raise ImageError(f"{what} is none of the formats that are read, {FORMATS}")
+    _, name, module, reader, check = known
+    named = f"a {name} file"
+    try:
+        if check is not None:
+            check(data, what, limits)
+        opened = getattr(import_module(f"PIL.{module}"), reader)(_Counting(data), "")
+        limits.check(opened.size, what)
+        if opened.info.get("compression") in _SLOW:
+            raise ImageError(f"{what} is {named} with run-length compression, which is not read; save it without")
+    except ImageError:
+        raise
+    except Exception as error:  # readers raise whatever a damaged file leads to
+        raise _damaged(what, named) from error
+    return _taken(opened, named, what, copies=False)
+
+
+def _damaged(what: str, named: str) -> ImageError:
+    return ImageError(f"{what} is {named} that is damaged or cut off; save it again, or give another")
+
+
+def _taken(image: PIL.Image.Image, named: str, what: str, *, copies: bool) -> Image:
+    """The pixels of an image of Pillow's. named: what it is; copies: whether it is the caller's. Raises ImageError."""
+    from PIL import ImageOps
+
+    try:
+        image.load()
+        if copies:
+            image = ImageOps.exif_transpose(image)
+        else:
+            ImageOps.exif_transpose(image, in_place=True)
+        if image.mode.startswith("I;16"):
+            return Image(_filled(image, lambda rows: np.repeat((np.asarray(rows) >> 8)[:, :, None], 3, axis=2)))
+        if image.mode in ("I", "F"):
+            raise ImageError(f"{what} is {named} of 32 bits a pixel, whose range is unknown; convert it to RGB")
+        if image.mode != "RGB":
+            if image.mode == "P" and "transparency" in image.info:
+                image = image.convert("RGBA")  # without the warning of Pillow's that this is what to do
+            image = image.convert("RGB")
+        return Image(_filled(image, np.asarray))
+    except ImageError:
+        raise
+    except Exception as error:  # readers raise whatever a damaged file leads to
+        raise _damaged(what, named) from error
+
+
+def _filled(image: PIL.Image.Image, pixels: Callable[[PIL.Image.Image], Any]) -> NDArray[np.uint8]:
+    """The pixels of an image, row by row as a function gives them of parts of it."""
+    width, height = image.size
+    found = np.empty((height, width, 3), np.uint8)
+    for top in range(0, height, _ROWS):
+        bottom = min(top + _ROWS, height)
+        found[top:bottom] = pixels(image.crop((0, top, width, bottom)))
+    found.flags.writeable = False
+    return found
+
+
+def _check_webp(data: bytes, what: str, limits: ImageLimits) -> None:
+    """Check the size of a WebP file, for whose frames the reader makes room at once. Raises ImageError."""
+    kind, body = data[12:16], data[20:30]
+    if kind == b"VP8X":
+        limits.check((_little(body[4:7]) + 1, _little(body[7:10]) + 1), what)
+    elif kind == b"VP8L":
+        bits = _little(body[1:5])
+        limits.check(((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1), what)
+    elif kind == b"VP8 ":
+        limits.check((_little(body[6:8]) & 0x3FFF, _little(body[8:10]) & 0x3FFF), what)
+    else:
+        raise _damaged(what, "a WebP file")
+
+
+def _little(data: bytes) -> int:
+    return int.from_bytes(data, "little")
+
+
+def _check_jpeg(data: bytes, what: str, limits: ImageLimits) -> None:
+    """Check the number of scans of a JPEG file. Raises ImageError."""
+    if data.count(b"\xff\xda") > _MOST_SCANS:
+        raise ImageError(f"{what} is a JPEG file of more than {_MOST_SCANS} scans; save it again")
+
+
+def _check_tiff(data: bytes, what: str, limits: ImageLimits) -> None:
+    """Check the fields of the first image of a TIFF file, which the reader makes lists of. Raises ImageError."""
+    order: Any = "little" if data[:2] == b"II" else "big"
+    begin = int.from_bytes(data[4:8], order)
+    count = int.from_bytes(data[begin : begin + 2], order)
+    for place in range(begin + 2, begin + 2 + 12 * count, 12):
+        kind = int.from_bytes(data[place + 2 : place + 4], order)
+        if kind not in _TEXTS and int.from_bytes(data[place + 4 : place + 8], order) > _MOST_VALUES:
+            raise ImageError(f"{what} is a TIFF file with more than {_MOST_VALUES:,} parts; save it again")
+
+
+_TEXTS = (1, 2, 6, 7)
+"""Types of TIFF's fields whose values are bytes, and stay so."""
+_SLOW = (1, 2)
+"""What BMP files call run-length compression, for which Pillow has a reader in Python; others say theirs in words."""
+_READERS: tuple[tuple[bytes, str, str, str, Callable[[bytes, str, ImageLimits], None] | None], ...] = (
+    (rb"\x89PNG\r\n\x1a\n", "PNG", "PngImagePlugin", "PngImageFile", None),
+    (rb"\xff\xd8\xff", "JPEG", "JpegImagePlugin", "JpegImageFile", _check_jpeg),
+    (rb"RIFF....WEBP", "WebP", "WebPImagePlugin", "WebPImageFile", _check_webp),
+    (rb"GIF8[79]a", "GIF", "GifImagePlugin", "GifImageFile", None),
+    (rb"BM", "BMP", "BmpImagePlugin", "BmpImageFile", None),
+    (rb"II\*\0|MM\0\*", "TIFF", "TiffImagePlugin", "TiffImageFile", _check_tiff),
+)
+"""How files begin, their formats, and Pillow's readers: the base class of each, which makes no others of it."""
