@@ -94,7 +94,7 @@ class Image:
     digest: SHA-256 of size and pixels, in hex; images with equal digests are equal
     """
 
-    __slots__ = ("digest", "pixels")
+    __slots__ = ("__weakref__", "digest", "pixels")
 
     def __init__(self, pixels: NDArray[np.uint8]) -> None:
         """pixels: as the class has them; they are copied unless they are read-only already"""

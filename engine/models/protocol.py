@@ -159,6 +159,16 @@ class ListingModel(Model, Protocol):
 
 
 @runtime_checkable
+class VisionModel(Model, Protocol):
+    """A model that may read images in prompts."""
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether it does, as it is."""
+        ...
+
+
+@runtime_checkable
 class SourceModel(Model, Protocol):
     """A model that reads the prompt, its source, apart from the output: encoder and decoder."""
 
