@@ -82,7 +82,25 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     "addresses; repeat the option. [default: any where --host is not of this machine alone]",
 )  # fmt: skip
 @click.option(
-    "--max-body", "body_bytes", type=SizeType(), default="4MiB", show_default=True, help="Most bytes of a request."
+    "--max-body",
+    "body_bytes",
+    type=SizeType(),
+    help="Most bytes of a request. [default: 4MiB, or 32MiB where the model reads images]",
+)
+@click.option("--max-image", type=SizeType(), default="20MiB", show_default=True, help="Most bytes of an image's file.")
+@click.option(
+    "--max-image-pixels", type=click.IntRange(1), default=1 << 24, show_default=True, help="Most pixels of an image."
+)
+@click.option(
+    "--image-memory",
+    "image_bytes",
+    type=SizeType(),
+    default="1GiB",
+    show_default=True,
+    help="Most memory of the pixels of all requests on their way; then 429.",
+)
+@click.option(
+    "--fetch-images", is_flag=True, help="Requests may name images by http:// and https:// addresses of the internet."
 )
 @click.option(
     "--max-texts",
@@ -161,6 +179,9 @@ def serve(
     lora_modules: tuple[str, ...],
     api_key_file: str | None,
     hosts: tuple[str, ...],
+    max_image: int,
+    max_image_pixels: int,
+    fetch_images: bool,
     max_work: int | None,
     max_constraint_memory: int | None,
     ray: bool,
@@ -182,12 +203,14 @@ def serve(
     """
     try:
         from ..serve.asgi import application
+        from ..serve.media.fetching import ImageFetcher
         from ..serve.server import listen, run
         from ..serve.settings import Settings, keys_of
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
         raise click.UsageError(f"{error.name} is absent; a server needs it: pip install 'trellm[serve]'") from None
+    from ..engine.media.image import ImageLimits
     from ..guides.limits import Limits
 
     loading = replace(loading, adapters=_adapters(lora_modules))
@@ -197,6 +220,8 @@ def serve(
         name=name or model or "small",
         keys=() if api_key_file is None else keys_of(api_key_file),
         hosts=hosts or (LOCAL if _is_local(host) else ()),
+        image_limits=ImageLimits(file_bytes=max_image, pixels=max_image_pixels),
+        fetcher=ImageFetcher() if fetch_images else None,
         limits=Limits(**{name: value for name, value in given.items() if value is not None}),
         **others,  # options that have the names of settings
     )

@@ -11,9 +11,10 @@ from ..lazy import getter
 
 if TYPE_CHECKING:
     from .asgi import application
+    from .media.fetching import ImageFetcher
     from .settings import Settings
 
-__all__ = ["Settings", "application"]
+__all__ = ["ImageFetcher", "Settings", "application"]
 
 # Tool calls need nothing of a server, and starlette is an extra.
-__getattr__ = getter(__name__, {"Settings": "settings", "application": "asgi"})
+__getattr__ = getter(__name__, {"ImageFetcher": "media.fetching", "Settings": "settings", "application": "asgi"})

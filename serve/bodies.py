@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from ..checks import brief, lone_surrogate, shown, twice_named
 from .errors import LONGEST, ApiError, Place, param_of, unsupported
-from .requests.unsupported import KNOWN
+from .requests.unsupported import KNOWN, PARTS
 
 T = TypeVar("T", bound=BaseModel)
 M = TypeVar("M")
@@ -26,6 +26,8 @@ LARGE = 1 << 16
 DEEPEST = 256
 MOST_MISTAKES = 4096
 """A body with more is refused without a look at each of them."""
+_DATA = re.compile(r"data:|[A-Za-z0-9+/_-]{64}")
+"""How a text begins that is a file."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -234,10 +236,28 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
         missing = (*place, str(first["loc"][-1]))
         return ApiError(f"{param_of(missing)} is missing", missing, code="missing_required_parameter")
     given = value_at(value, place)
+    if kind == "unknown_type" and (why := _why_no_part(given)) is not None:
+        return unsupported(place, why)
     what = param_of(place) or "the body"
     options = {str(each["msg"]) for where, each in found if where == place and each["type"] != "missing"}
     said = said if len(options) == 1 else "; or: ".join(sorted(options))
-    return ApiError(f"{what}={shown(given)}: {said[:1].lower()}{said[1:]}", place, code="invalid_value")
+    told = shown(_without_data(given))
+    return ApiError(f"{what}={told}: {said[:1].lower()}{said[1:]}", place, code="invalid_value")
+
+
+def _why_no_part(given: Any) -> str | None:
+    """Why there are no parts of messages of the type of a value; None where nobody has such."""
+    kind = cast("dict[str, Any]", given).get("type") if isinstance(given, dict) else None
+    return PARTS.get(kind) if isinstance(kind, str) else None
+
+
+def _without_data(value: Any) -> Any:
+    """A value without texts that are files, such as images in base64, of which nobody wants to read a piece."""
+    if isinstance(value, str):
+        return f"({len(value):,} characters)" if _DATA.match(value) else value
+    if isinstance(value, dict):
+        return {name: _without_data(each) for name, each in cast("dict[str, Any]", value).items()}
+    return [_without_data(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _is_known(name: str) -> bool:

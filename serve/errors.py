@@ -10,6 +10,7 @@ from ..errors import (
     BudgetError,
     Cancelled,
     GrammarError,
+    ImageError,
     LanguageError,
     LimitError,
     ModelError,
@@ -172,6 +173,11 @@ def of_constraint(error: TrellmError, place: Place) -> ApiError:
     return of_request(error, place)
 
 
+def of_image(error: TrellmError, place: Place) -> ApiError:
+    """The error of an image, which stands at a place of the request."""
+    return ApiError(_told(error), place, code="invalid_image" if isinstance(error, ImageError) else "invalid_value")
+
+
 def of_request(error: TrellmError, place: Place = ()) -> ApiError:
     """The error of the engine about a request."""
     said = _told(error)
@@ -196,6 +202,9 @@ def of_request(error: TrellmError, place: Place = ()) -> ApiError:
 
 
 _FLAGS = {
+    "ImageLimits(file_bytes=...)": "--max-image of the server",
+    "ImageLimits(pixels=...)": "--max-image-pixels of the server",
+    "ImageLimits(side=...)": "the side in the server's image_limits",
     "work= of its limits=Limits(...)": "--max-work of the server",
     "memory= of its limits=Limits(...)": "--max-constraint-memory of the server",
     "states= of its limits=Limits(...)": "--max-constraint-memory of the server",

@@ -21,7 +21,7 @@ from ..engine.embedding import Embedder
 from ..engine.fields.fields import FieldScorer
 from ..engine.generator import Generator as TextGenerator
 from ..engine.handle import QUICK, Handle, Piece, Task
-from ..engine.models.protocol import SourceModel
+from ..engine.models.protocol import BEGIN, SourceModel
 from ..engine.options import Options, RunOptions
 from ..engine.prompts.given import Prompt, is_chat
 from ..engine.results import Generation
@@ -31,6 +31,7 @@ from .bodies import derived
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import Arrivals
 from .errors import ApiError, Names, Place, of_any, of_constraint, of_request
+from .media.reading import RequestImages
 from .requests.chat import ChatRequest, CompletionRequest
 from .requests.fields import ExtensionFields
 from .service import SHORT, Service, is_large
@@ -55,7 +56,9 @@ class GenerationRequest:
     place: of the prompts in the request; texts: how many there is room for until `end`
     task, prompts, plan: see `Prepared`; each prompt stands there once for each of several greedy texts
     scorer: of the fields of answers, where they were asked for
-    prompt_tokens: of all prompts, each counted once; sizes: of each; arrivals: what becomes of the engine's handle
+    images: of the prompts, held until `end`
+    prompt_tokens: of all prompts, each counted once; image_tokens: of these, rows of images; sizes: of each prompt
+    arrivals: what becomes of the engine's handle
     prompt_scores: log-probabilities of a chat's prompt, written, which its answer has once
     key: of the answer; created: when, in seconds since 1970
     names: of fields, for errors
@@ -69,10 +72,12 @@ class GenerationRequest:
     place: Place
     texts: int
     key: str
+    images: RequestImages
     task: Task = field(init=False)
     prompts: Sequence[Prompt] = field(init=False)
     plan: AnswerPlan | None = None
     prompt_tokens: int = 0
+    image_tokens: int = 0
     sizes: Sequence[int] = ()
     scorer: FieldScorer | None = None
     arrivals: Arrivals | None = None
@@ -115,9 +120,14 @@ class GenerationRequest:
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.output_tokens,
             "total_tokens": total,
-            "prompt_tokens_details": {"cached_tokens": self.cached_tokens},
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens} | self._of_images,
             "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
         }
+
+    @property
+    def _of_images(self) -> dict[str, int]:
+        """How many tokens of the prompts are rows of images, where there are images."""
+        return {"image_tokens": self.image_tokens} if self.images.count else {}
 
     @property
     def cut_at(self) -> int | None:
@@ -150,6 +160,7 @@ class GenerationRequest:
         """Give back what is held, however it ended."""
         self.service.release(self.texts)
         self.texts = 0
+        self.images.release()
         if self.arrivals is not None:
             metrics = self.service.metrics
             self.service.dispatcher.cancel(self.arrivals)
@@ -314,7 +325,7 @@ class GenerationRequest:
             pairs = [(task, prompt) for prompt in self.prompts]
             handle = Handle(service.engine, pairs, self.options, requests=requests, keeps=False)
         tokens = sum(self.sizes)
-        self.prompt_tokens = tokens // self.copies
+        self.prompt_tokens, self.image_tokens = tokens // self.copies, self.image_tokens // self.copies
         service.metrics.prompt_tokens.inc(tokens)
         self.arrivals = service.dispatcher.add(handle.cursor(grows=self.asked.is_streamed))
 
@@ -326,8 +337,11 @@ class GenerationRequest:
             job = self.task.job(prompt, self.options.include, continues=self.options.continues)
             ids = self._ids(job.prompt, number) if known is None else known
             job = replace(job, ids=ids)
-            size = len(job.encoded(self.service.model, self.options, number))
+            read = job.encoded(self.service.model, self.options, number)
+            size = len(read)
             sizes.append(size)
+            if self.images.count:
+                self.image_tokens += sum(token < BEGIN for token in read)
             needed = 0 if job.guide_cache is None else job.guide_cache.distance
             options = self.options if job.pools else self.options.within(self._budget(size, needed))
             made = requests_of(self.service.model, [job], options)
@@ -378,7 +392,7 @@ async def begin(
     asked: ChatRequest | CompletionRequest,
     prompts: int,
     place: Place,
-    prepare: Callable[[ConstraintSpec], Awaitable[Prepared]],
+    prepare: Callable[[GenerationRequest], Awaitable[Prepared]],
 ) -> GenerationRequest:
     """Check a request of some prompts, resolve it, and let it run. Raises ApiError before anything runs."""
     service: Service = request.app.state.service
@@ -399,10 +413,11 @@ async def begin(
     _ = asked.budget  # which raises ApiError
     kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
     texts = service.admit(prompts * asked.texts, place if prompts > 1 else ("n",))
-    begun = GenerationRequest(service, asked, constraint, options, place, texts, f"{kind}-{fresh_bits(96):024x}")
+    key = f"{kind}-{fresh_bits(96):024x}"
+    begun = GenerationRequest(service, asked, constraint, options, place, texts, key, RequestImages(service.images))
     begun.names, begun.trace = getattr(request.state, "names", ()), getattr(request.state, "trace", None)
     try:
-        begun.task, several, begun.plan = await prepare(constraint)
+        begun.task, several, begun.plan = await prepare(begun)
         begun.reach("constraint ready")
         begun.prompts = [prompt for prompt in several for _ in range(begun.copies)]
         if asked.trellm.fields:

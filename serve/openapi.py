@@ -43,7 +43,7 @@ class BodyRoute(Route):
     def __init__(self, path: str, shape: type[T], answer: Callable[[Request, Service, T], Awaitable[Response]]) -> None:
         async def endpoint(request: Request) -> Response:
             service: Service = request.app.state.service
-            return await answer(request, service, await read(request, shape, service.settings.body_bytes))
+            return await answer(request, service, await read(request, shape, service.body_bytes))
 
         endpoint.__doc__ = answer.__doc__
         super().__init__(path, endpoint, methods=["POST"])

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from ..checks import conforms
 from ..engine.engine import Engine
 from ..engine.generator import Generator as TextGenerator
+from ..engine.media.image import Image
 from ..engine.models.protocol import Model, SourceModel
 from ..engine.prompts.encoding import Extras, ids_of, written
 from ..engine.prompts.given import Message, Prompt, held_by, is_chat, prompt_of
@@ -22,7 +23,8 @@ from .constraints.constraint import ConstraintSpec
 from .dispatcher import Dispatcher
 from .errors import SERVER, ApiError, Place, busy, of_constraint, of_request, too_long
 from .kept import KeptResponses
-from .settings import Settings
+from .media.reading import ImageReader
+from .settings import IMAGE_BODY, TEXT_BODY, Settings
 from .telemetry import Metrics, Tracing
 from .tool_calls import ToolCallFormat
 from .trimming import Trimmer
@@ -39,12 +41,12 @@ MOST_ASIDE = 64
 
 
 def is_large(value: Any, most: int) -> bool:
-    """Tell whether a value has more than so many characters and bytes, values within it counted by eight each."""
+    """Tell whether a value has more than so many characters and bytes of pixels, values counted by eight each."""
     left, size = [value], 0
     while left:
         each = left.pop()
         several = held_by(each) or []
-        size += 8 + (len(each) if isinstance(each, str) else 0)
+        size += 8 + (len(each) if isinstance(each, str) else each.pixels.nbytes if isinstance(each, Image) else 0)
         if size + 8 * len(several) > most:
             return True
         left += several
@@ -56,6 +58,7 @@ class Service:
 
     adapters: names of the model's adapters, which requests name in its place
     texts: how many are on their way, over all requests; is_draining: whether no more are taken
+    body_bytes: the most of a request
     """
 
     def __init__(self, model: Model, settings: Settings, metrics: Metrics, memory: int | None = None) -> None:
@@ -79,7 +82,9 @@ class Service:
         self.created = int(time.time())
         endpoint = settings.otlp_traces_endpoint
         self.tracing = None if endpoint is None else Tracing(endpoint)
-        self.responses = KeptResponses(settings.response_bytes, settings.body_bytes)
+        self.images = ImageReader(model, settings)
+        self.body_bytes = settings.body_bytes or (IMAGE_BODY if self.images.reads_images else TEXT_BODY)
+        self.responses = KeptResponses(settings.response_bytes, self.body_bytes)
         self.texts = 0
         self.is_draining = False
         # One at a time: a body may take a second of the interpreter's, of which all others then have half.
@@ -101,6 +106,7 @@ class Service:
         """End all that runs."""
         self._trimmer.close()
         self.compiler.close()
+        self.images.close()
         self.dispatcher.close()
         for pool in (self.reading, self._pool, self._large, self._aside):
             pool.shutdown(wait=True, cancel_futures=True)

@@ -6,12 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..checks import number, positive, switch, text_of, whole
+from ..engine.media.image import ImageLimits
 from ..errors import OptionError
 from ..guides.limits import Limits
+from .media.fetching import ImageFetcher
 from .telemetry import check_endpoint
 from .tool_calls.tools import MOST_TOOLS
 
 MOST_BYTES = 1 << 32
+TEXT_BODY, IMAGE_BODY = 4 << 20, 32 << 20
+"""Bytes of a request to a model that reads texts, and to one that reads images."""
 KEY_LENGTH = 8
 
 
@@ -23,8 +27,11 @@ class Settings:
     keys: one of these must come as a bearer token; empty for everybody
     origins: what web pages of other origins may read answers, "*" for all; empty for none
     hosts: names that the header Host may have, besides addresses and those of this machine; empty for any
-    body_bytes: of a request; texts: how many may be on their way or wait, over all clients, before 429
+    body_bytes: of a request, by default 4 MiB, or 32 MiB where the model reads images
+    texts: how many may be on their way or wait, over all clients, before 429
     choices: texts of one request; tools: functions of one request
+    images: of one request; image_limits: of each; image_bytes: of the pixels of all requests on their way, before 429
+    fetcher: fetches images that requests name by an address of the web, None for nobody
     max_gap_ms: as `Engine` has it, by default that of the engine
     priorities: whether requests may say their own, which everybody could
     output_tokens: of a text whose request does not say, as far as the context has room
@@ -44,10 +51,14 @@ class Settings:
     keys: tuple[str, ...] = field(default=(), repr=False)
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    body_bytes: int = 4 << 20
+    body_bytes: int | None = None
     texts: int = 1024
     choices: int = 128
     tools: int = MOST_TOOLS
+    images: int = 64
+    image_limits: ImageLimits = field(default_factory=ImageLimits)
+    image_bytes: int = 1 << 30
+    fetcher: ImageFetcher | None = None
     max_gap_ms: float | None = None
     priorities: bool = False
     output_tokens: int = 4096
@@ -67,10 +78,12 @@ class Settings:
         text_of(self.name, "name")
         if not self.name:
             raise OptionError('name="": what clients call the model')
-        for name in ("body_bytes", "kept_bytes"):
+        for name in ("kept_bytes", "image_bytes"):
             whole(getattr(self, name), name, 1, MOST_BYTES)
+        if self.body_bytes is not None:
+            whole(self.body_bytes, "body_bytes", 1, MOST_BYTES)
         whole(self.response_bytes, "response_bytes", 0, MOST_BYTES)
-        for name in ("texts", "choices", "tools", "output_tokens", "compilers", "compiling"):
+        for name in ("texts", "choices", "tools", "images", "output_tokens", "compilers", "compiling"):
             whole(getattr(self, name), name)
         share = number(self.compile_share, "compile_share", "a number above 0, up to 1")
         if not 0 < share <= 1:

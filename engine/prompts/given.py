@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from ...checks import any_text_of, brief, items_of, shown, text_of, whole
 from ...errors import OptionError
+from ..media.image import Image
 
 Message = Mapping[str, Any]
 """A message as templates take it; those of pydantic models, such as clients of chat APIs return, are made such."""
@@ -146,6 +147,8 @@ def _check_parts(content: Any, what: str) -> None:
         raise OptionError(f"{what}: the content must be a text, not {shown(content)}")
     for number, part in enumerate(parts):
         kind = cast("Mapping[str, Any]", part).get("type") if isinstance(part, Mapping) else None
+        if kind == "image" and isinstance(cast("Mapping[str, Any]", part).get("image"), Image):
+            continue
         if kind != "text":
             raise OptionError(
                 f'{what}, part {number} of the content is {shown(part)}; models read texts here, {{"type": "text", '

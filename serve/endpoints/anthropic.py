@@ -13,11 +13,12 @@ from ...engine.handle import Piece
 from ...engine.results import Generation
 from ..bodies import derived
 from ..generation import GenerationRequest, message_of
+from ..media.reading import RequestImages
 from ..requests.anthropic import CountRequest, MessagesRequest
 from ..requests.chat import ChatRequest
 from ..service import Service
 from ..tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ParsedMessage, ReasoningDelta
-from .answers import Answer, Stream, event, extension_of, streamed, whole
+from .answers import Answer, Stream, event, extension_of, streamed, while_connected, whole
 from .chat import begin_chat, finish_of
 
 _REASONS = {"tool_calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}
@@ -39,7 +40,9 @@ async def count(request: Request, service: Service, asked: CountRequest) -> Resp
     """Count the tokens of a chat, as Anthropic's API does."""
     service.check(asked.model)
     chat = await derived(request, asked.chat)
-    ids = await service.chat_ids(chat.chat(), chat.listed_tools(), chat.template_options, is_verbatim=True)
+    with RequestImages(service.images) as images:
+        messages = await while_connected(request, images.read(chat.chat()))
+        ids = await service.chat_ids(messages, chat.listed_tools(), chat.template_options, is_verbatim=True)
     return Answer({"input_tokens": len(ids)})
 
 

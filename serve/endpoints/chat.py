@@ -57,10 +57,11 @@ class ToolUse:
     budget: int | None
 
 
-async def prepared(service: Service, chat: ChatRequest, constraint: ConstraintSpec) -> Prepared:
+async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
     """Prepare what is run for a chat. Raises ApiError."""
+    service, constraint = begun.service, begun.constraint
     asked = _asked(service, chat)
-    messages = chat.chat()
+    messages = await begun.images.read(chat.chat())
     generator = await service.generator(constraint)
     if chat.trellm.describe:
         (messages,) = await described(service, constraint, [messages], ("messages",))
@@ -242,10 +243,9 @@ def delta_fields(delta: Delta, *, is_legacy: bool = False) -> dict[str, Any] | N
 
 def begin_chat(request: Request, asked: ChatRequest) -> Beginning:
     """The beginning of the answer to a chat, in whichever API that was asked."""
-    service: Service = request.app.state.service
 
-    async def prepare(constraint: ConstraintSpec) -> Prepared:
-        return await prepared(service, asked, constraint)
+    async def prepare(begun: GenerationRequest) -> Prepared:
+        return await prepared(begun, asked)
 
     return partial(begin, request, asked, 1, ("messages",), prepare)
 

@@ -11,7 +11,6 @@ from starlette.responses import Response
 
 from ...engine.handle import Piece
 from ...engine.results import Generation
-from ..constraints.constraint import ConstraintSpec
 from ..errors import ApiError
 from ..generation import REASONS, Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
@@ -37,11 +36,11 @@ def begin_text(request: Request, asked: CompletionRequest) -> Beginning:
         said = "trellm.special_tokens is for messages; a prompt is what a template would write, where names are tokens"
         raise ApiError(said, ("trellm", "special_tokens"))
 
-    async def prepare(constraint: ConstraintSpec) -> Prepared:
-        generator = await service.generator(constraint)
+    async def prepare(begun: GenerationRequest) -> Prepared:
+        generator = await service.generator(begun.constraint)
         if not asked.trellm.describe:
             return generator, prompts, None
-        return generator, await described(service, constraint, list(prompts), ("prompt",)), None
+        return generator, await described(service, begun.constraint, list(prompts), ("prompt",)), None
 
     return partial(begin, request, asked, len(prompts), ("prompt",), prepare)
 

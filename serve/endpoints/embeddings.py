@@ -13,7 +13,6 @@ from ...engine.embedding import Embedder, Embedding
 from ...engine.results import Generation
 from ...errors import TrellmError
 from ..bodies import derived
-from ..constraints.constraint import ConstraintSpec
 from ..errors import of_request
 from ..generation import Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
@@ -61,7 +60,7 @@ def _begin(request: Request, text: CompletionRequest, dimensions: int | None) ->
     """The beginning of an answer for which prompts are embedded."""
     service: Service = request.app.state.service
 
-    async def prepare(constraint: ConstraintSpec) -> Prepared:
+    async def prepare(begun: GenerationRequest) -> Prepared:
         try:
             return Embedder(service.model, dimensions=dimensions), text.prompts, None
         except TrellmError as error:

@@ -152,7 +152,7 @@ async def props(request: Request) -> Response:
         "model_alias": service.settings.name,
         "model_path": "",
         "chat_template": template_of(service.model.tokenizer),
-        "modalities": {"vision": False, "audio": False},
+        "modalities": {"vision": service.images.reads_images, "audio": False},
         "build_info": f"trellm {version('trellm')}",
     }
     return Answer(said)

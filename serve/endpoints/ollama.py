@@ -38,7 +38,7 @@ async def chat(request: Request, service: Service, asked: OllamaChat) -> Respons
 
 async def generate(request: Request, service: Service, asked: OllamaGenerate) -> Response:
     """Answer what a user says as Ollama does, or continue a text."""
-    if not asked.prompt:
+    if not asked.prompt and not asked.images:
         return _loaded(service, asked.model, {"response": ""})
     if not asked.raw:
         return await _answer(request, await derived(request, asked.chat), "response")
@@ -194,7 +194,7 @@ def _details() -> dict[str, Any]:
 async def show(request: Request, service: Service, asked: OllamaName) -> Response:
     """Tell what the model can do, as Ollama does."""
     service.check((asked.model or asked.name or "").removesuffix(LATEST))
-    thinks = ["thinking"] if service.form.thinks else []
+    more = (["thinking"] if service.form.thinks else []) + (["vision"] if service.images.reads_images else [])
     return Answer(
         {
             "modelfile": "",
@@ -202,6 +202,6 @@ async def show(request: Request, service: Service, asked: OllamaName) -> Respons
             "template": template_of(service.model.tokenizer),
             "details": _details(),
             "model_info": {"general.context_length": service.model.context},
-            "capabilities": ["completion", "tools", *thinks],
+            "capabilities": ["completion", "tools", *more],
         }
     )

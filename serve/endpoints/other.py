@@ -19,6 +19,7 @@ from ...errors import TrellmError
 from ...guides.explain.expectation import expected
 from ..bodies import derived
 from ..errors import ApiError, of_constraint, of_request
+from ..media.reading import RequestImages
 from ..requests.chat import ChatMessage
 from ..requests.fields import ConstraintFields, RequestBase
 from ..service import Service
@@ -63,10 +64,13 @@ async def tokenize(request: Request, service: Service, asked: TokenizeRequest) -
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError("give prompt or messages, one of the two", ("prompt",))
     chat = [each.plain(("messages", number)) for number, each in enumerate(asked.messages or ())]
-    given = asked.prompt if asked.prompt is not None else chat
-    work = service.aside(partial(_tokenized, service, given, asked.return_token_strs))
     try:
-        return LargeAnswer(await while_connected(request, work))
+        with RequestImages(service.images) as images:
+            given = asked.prompt
+            if given is None:
+                given = await while_connected(request, images.read(chat))
+            work = service.aside(partial(_tokenized, service, given, asked.return_token_strs))
+            return LargeAnswer(await while_connected(request, work))
     except TrellmError as error:
         raise of_request(error, ("prompt",) if asked.messages is None else ("messages",)) from None
 
@@ -104,6 +108,7 @@ async def metrics(request: Request) -> Response:
     counted.memory.labels("held").set(engine.held_bytes)
     counted.memory.labels("kept").set(engine.kept_bytes)
     counted.memory.labels("room").set(engine.memory_bytes)
+    counted.memory.labels("images").set(service.images.held)
     return Response(counted.text(), media_type=CONTENT_TYPE)
 
 

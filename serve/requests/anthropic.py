@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag, model_validator
 
 from ..errors import ApiError, Names, param_of
-from .chat import ChatRequest, check_alone, translated
+from .chat import ChatRequest, check_alone, image_part, translated
 from .fields import ConstraintFields, EchoBase, RequestBase, Schema, Tokens, by_type, tag_of
 
 Cached = dict[str, Any] | None
@@ -24,6 +25,41 @@ class TextBlock(EchoBase):
     text: str
     cache_control: Cached = None
     citations: None = None
+
+
+class DataSource(RequestBase, title="ImageData"):
+    """An image as base64."""
+
+    type: Literal["base64"]
+    media_type: Annotated[str, Field(max_length=100)]
+    data: str
+
+
+class UrlSource(RequestBase, title="ImageAddress"):
+    """The address of an image on the web, where the server fetches images."""
+
+    type: Literal["url"]
+    url: str
+
+
+Source = Annotated[
+    Annotated[DataSource, Tag(tag_of("base64"))] | Annotated[UrlSource, Tag(tag_of("url"))],
+    by_type("base64", "url"),
+]
+
+
+class ImageBlock(EchoBase):
+    """An image."""
+
+    type: Literal["image"]
+    source: Source
+    cache_control: Cached = None
+
+    @property
+    def url(self) -> str:
+        """The image as a data URL, or its address."""
+        source = self.source
+        return source.url if isinstance(source, UrlSource) else f"data:{source.media_type};base64,{source.data}"
 
 
 class ThinkingBlock(EchoBase):
@@ -44,28 +80,39 @@ class ToolUseBlock(EchoBase):
     cache_control: Cached = None
 
 
+ResultBlock = Annotated[
+    Annotated[TextBlock, Tag(tag_of("text"))] | Annotated[ImageBlock, Tag(tag_of("image"))],
+    by_type("text", "image"),
+]
+
+
 class ToolResultBlock(EchoBase):
     """The result of a call. is_error: whether the call failed, which chat templates know no field for"""
 
     type: Literal["tool_result"]
     tool_use_id: str
-    content: str | Annotated[list[TextBlock], Field(max_length=4096, fail_fast=True)] | None = None
+    content: str | Annotated[list[ResultBlock], Field(max_length=4096, fail_fast=True)] | None = None
     is_error: bool | None = None
     cache_control: Cached = None
 
     @property
-    def told(self) -> str:
-        """The text that a model reads."""
-        text = _text(self.content)
-        return f"{FAILED}: {text}" if self.is_error and text else FAILED if self.is_error else text
+    def told(self) -> str | list[dict[str, Any]]:
+        """The text that a model reads, or the parts of a message where there are images."""
+        content = _content(self.content)
+        if not self.is_error or not content:
+            return FAILED if self.is_error else content
+        if isinstance(content, str):
+            return f"{FAILED}: {content}"
+        return [{"type": "text", "text": f"{FAILED}: "}, *content]
 
 
 Block = Annotated[
     Annotated[TextBlock, Tag(tag_of("text"))]
+    | Annotated[ImageBlock, Tag(tag_of("image"))]
     | Annotated[ThinkingBlock, Tag(tag_of("thinking"))]
     | Annotated[ToolUseBlock, Tag(tag_of("tool_use"))]
     | Annotated[ToolResultBlock, Tag(tag_of("tool_result"))],
-    by_type("text", "thinking", "tool_use", "tool_result"),
+    by_type("text", "image", "thinking", "tool_use", "tool_result"),
 ]
 
 
@@ -78,20 +125,21 @@ class MessageTurn(RequestBase, title="MessagesTurn"):
     def messages(self, place: tuple[str | int, ...]) -> list[dict[str, Any]]:
         """The same as messages of a chat: results of calls are turns of their own. Raises ApiError."""
         blocks = [TextBlock(text=self.content)] if isinstance(self.content, str) else self.content
-        strange = (ThinkingBlock, ToolUseBlock) if self.role == "user" else (ToolResultBlock,)
+        strange = (ThinkingBlock, ToolUseBlock) if self.role == "user" else (ToolResultBlock, ImageBlock)
         for number, block in enumerate(blocks):
             if isinstance(block, strange):
                 where = (*place, "content", number)
                 raise ApiError(f"{param_of(where)}: a turn of the {self.role} has no {block.type}", where)
-        texts = [each.text for each in blocks if isinstance(each, TextBlock)]
         if self.role == "user":
             found = [
                 {"role": "tool", "tool_call_id": each.tool_use_id, "content": each.told}
                 for each in blocks
                 if isinstance(each, ToolResultBlock)
             ]
-            return [*found, {"role": "user", "content": "\n".join(texts)}] if texts or not found else found
+            own = [each for each in blocks if isinstance(each, TextBlock | ImageBlock)]
+            return [*found, {"role": "user", "content": _content(own)}] if own or not found else found
         calls = [each for each in blocks if isinstance(each, ToolUseBlock)]
+        texts = [each.text for each in blocks if isinstance(each, TextBlock)]
         said: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
         if thought := "".join(each.thinking for each in blocks if isinstance(each, ThinkingBlock)):
             said["reasoning_content"] = thought
@@ -102,8 +150,17 @@ class MessageTurn(RequestBase, title="MessagesTurn"):
         return [said]
 
 
-def _text(content: str | list[TextBlock] | None) -> str:
-    return content if isinstance(content, str) else "\n".join(each.text for each in content or ())
+def _content(content: str | Sequence[TextBlock | ImageBlock] | None) -> str | list[dict[str, Any]]:
+    """One text, or the parts of a message in their order where there are images."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = [each.text for each in content if isinstance(each, TextBlock)]
+    if len(texts) == len(content):
+        return "\n".join(texts)
+    return [
+        image_part(each.url) if isinstance(each, ImageBlock) else {"type": "text", "text": each.text}
+        for each in content
+    ]
 
 
 class MessagesTool(RequestBase):
@@ -178,7 +235,7 @@ class MessagesRequest(ConstraintFields, title="Messages"):
 
     def chat(self) -> ChatRequest:
         """The same as a chat. Raises ApiError."""
-        system = [{"role": "system", "content": _text(self.system)}] if self.system else []
+        system = [{"role": "system", "content": _content(self.system)}] if self.system else []
         turns = [
             message for number, turn in enumerate(self.messages) for message in turn.messages(("messages", number))
         ]

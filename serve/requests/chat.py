@@ -2,24 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, Tag, ValidationError, ValidationInfo, field_validator, model_validator
 
 from ...engine.prompts.given import Prompt
 from ..bodies import loaded_text, refusal
-from ..errors import ApiError, Names
-from .fields import MOST_TOKENS, EchoBase, Ids, RequestBase, TextRequest, Tokens
+from ..errors import ApiError, Names, Place
+from .fields import MOST_TOKENS, EchoBase, Ids, RequestBase, TextRequest, Tokens, by_type, tag_of
 
 R = TypeVar("R", bound=RequestBase)
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
 class TextPart(RequestBase):
-    """A piece of a message; models read texts here."""
+    """A text in a message."""
 
     type: Literal["text"]
     text: str
+
+
+Detail = Literal["auto", "low", "high", "original"]
+"""How closely another server looks at an image; a model here looks at each as it was trained to."""
+
+
+class ImageUrl(RequestBase):
+    """A data URL of an image, or its address on the web, where the server fetches images."""
+
+    url: str
+    detail: Detail | None = None
+
+
+class ImagePart(RequestBase):
+    """An image in a message of a user or a tool."""
+
+    type: Literal["image_url"]
+    image_url: str | ImageUrl
+
+    def plain(self, place: Place) -> dict[str, Any]:
+        """The part as templates take it, of an image that is not read yet. place: its own"""
+        is_short = isinstance(self.image_url, str)
+        url = self.image_url if isinstance(self.image_url, str) else self.image_url.url
+        return {"type": "image", "image": ImageSource(url, (*place, "image_url", *([] if is_short else ["url"])))}
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """An image that a request names: its URL, and the place of that in the request."""
+
+    url: str = field(repr=False)
+    place: Place
+
+
+Part = Annotated[
+    Annotated[TextPart, Tag(tag_of("text"))] | Annotated[ImagePart, Tag(tag_of("image_url"))],
+    by_type("text", "image_url"),
+]
+
+
+def image_part(url: str) -> dict[str, Any]:
+    """An image as a part of a message."""
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 class CalledFunction(EchoBase):
@@ -56,7 +100,7 @@ class ChatMessage(EchoBase, title="Message"):
     """One turn of a chat."""
 
     role: Role
-    content: str | Annotated[list[TextPart], Field(max_length=4096, fail_fast=True)] | None = None
+    content: str | Annotated[list[Part], Field(max_length=4096, fail_fast=True)] | None = None
     name: str | None = None
     tool_calls: Annotated[list[ToolCall], Field(max_length=1024, fail_fast=True)] | None = None
     tool_call_id: str | None = None
@@ -82,16 +126,32 @@ class ChatMessage(EchoBase, title="Message"):
             raise ValueError("a message with the role function has name, that of the function that it is the result of")
         if self.role != "assistant" and self.function_call is not None:
             raise ValueError("only messages with the role assistant have function_call")
+        if self.role not in ("user", "tool") and self._has_images:
+            raise ValueError("images are for the roles user and tool")
         if self.content is None and self.role != "assistant":  # whose answer may have been empty, or thinking alone
             raise ValueError("a message has content")
         return self
 
-    def plain(self, place: tuple[str | int, ...]) -> dict[str, Any]:
-        """As templates take it: one text, `developer` as `system`, arguments of calls as values. Raises ApiError."""
-        role = {"developer": "system", "function": "tool"}.get(self.role, self.role)
+    @property
+    def _has_images(self) -> bool:
+        return isinstance(self.content, list) and any(isinstance(part, ImagePart) for part in self.content)
+
+    def _content(self, place: tuple[str | int, ...]) -> str | list[dict[str, Any]]:
+        """One text, or texts and images in their order where there are images."""
         content = self.content if self.content is not None else self.refusal or ""
-        text = content if isinstance(content, str) else "\n".join(part.text for part in content)
-        found: dict[str, Any] = {"role": role, "content": text}
+        if isinstance(content, str):
+            return content
+        if not self._has_images:
+            return "\n".join(part.text for part in content if isinstance(part, TextPart))
+        return [
+            part.plain((*place, "content", number)) if isinstance(part, ImagePart) else part.model_dump()
+            for number, part in enumerate(content)
+        ]
+
+    def plain(self, place: tuple[str | int, ...]) -> dict[str, Any]:
+        """As templates take it: `developer` as `system`, arguments of calls as values. Raises ApiError."""
+        role = {"developer": "system", "function": "tool"}.get(self.role, self.role)
+        found: dict[str, Any] = {"role": role, "content": self._content(place)}
         for name in ("name", "tool_call_id", "reasoning_content"):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)

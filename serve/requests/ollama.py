@@ -9,10 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from ..errors import ApiError, Names
-from .chat import ChatRequest, CompletionRequest, check_alone, translated
+from .chat import ChatRequest, CompletionRequest, check_alone, image_part, translated
 from .fields import ConstraintFields, EchoBase, HintedBase, RequestBase
 
 LATEST = ":latest"
+Images = Annotated[list[str], Field(max_length=4096, fail_fast=True)] | None
+"""Images as base64, which stand before a message's text."""
 USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
 """What Ollama takes where a request says nothing."""
 
@@ -65,7 +67,7 @@ class OllamaMessage(EchoBase):
     tool_calls: Annotated[list[OllamaCall], Field(max_length=1024, fail_fast=True)] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
-    images: Annotated[list[Any], Field(max_length=0)] | None = None
+    images: Images = None
 
 
 class OllamaBase(ConstraintFields):
@@ -133,7 +135,7 @@ class OllamaChat(OllamaBase):
         found: list[dict[str, Any]] = []
         open_calls: list[tuple[str, str]] = []
         for number, message in enumerate(self.messages or ()):
-            said: dict[str, Any] = {"role": message.role, "content": message.content}
+            said: dict[str, Any] = {"role": message.role, "content": _content(message.content, message.images)}
             if message.thinking:
                 said["reasoning_content"] = message.thinking
             if message.tool_calls:
@@ -165,7 +167,7 @@ class OllamaGenerate(OllamaBase):
     prompt: str = ""
     system: str | None = None
     raw: bool | None = None
-    images: Annotated[list[Any], Field(max_length=0)] | None = None
+    images: Images = None
     context: Annotated[list[int], Field(max_length=0)] | None = None
     suffix: Literal[""] | None = None
     template: Literal[""] | None = None
@@ -173,14 +175,22 @@ class OllamaGenerate(OllamaBase):
     def chat(self) -> ChatRequest:
         """The same as a chat. Raises ApiError."""
         system = [{"role": "system", "content": self.system}] if self.system else []
-        return translated(self._chat([*system, {"role": "user", "content": self.prompt}]), ChatRequest)
+        asked = {"role": "user", "content": _content(self.prompt, self.images)}
+        return translated(self._chat([*system, asked]), ChatRequest)
 
     def text(self) -> CompletionRequest:
         """The same as a text. Raises ApiError."""
-        for name in ("system", "think", "logprobs", "top_logprobs"):
+        for name in ("system", "images", "think", "logprobs", "top_logprobs"):
             if getattr(self, name):
                 raise ApiError(f"{name} is for a prompt that is written as a chat; leave raw out", (name,))
         return translated(self._said() | {"prompt": self.prompt}, CompletionRequest)
+
+
+def _content(text: str, images: list[str] | None) -> str | list[dict[str, Any]]:
+    if not images:
+        return text
+    parts = [image_part(f"data:;base64,{each}") for each in images]
+    return [*parts, {"type": "text", "text": text}] if text else parts
 
 
 class OllamaName(RequestBase):

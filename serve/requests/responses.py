@@ -9,7 +9,7 @@ from pydantic import Field, Tag, TypeAdapter
 
 from ..bodies import check_finite
 from ..errors import ApiError, Names
-from .chat import ChatRequest, Reasoning, translated
+from .chat import ChatRequest, Detail, Reasoning, image_part, translated
 from .fields import (
     CommonFields,
     EchoBase,
@@ -23,8 +23,8 @@ from .fields import (
 )
 
 
-class InputPart(EchoBase, title="Part"):
-    """A piece of a message. annotations, logprobs: what an answer has that is sent back; parsed: what was read in it"""
+class InputPart(EchoBase, title="TextInput"):
+    """A text in a message. annotations, logprobs: what an answer has that is sent back; parsed: what was read in it"""
 
     type: Literal["input_text", "output_text"]
     text: str
@@ -33,12 +33,29 @@ class InputPart(EchoBase, title="Part"):
     parsed: Any = None
 
 
+class InputImage(EchoBase):
+    """An image: a data URL, or its address on the web, where the server fetches images."""
+
+    type: Literal["input_image"]
+    image_url: str
+    detail: Detail | None = None
+    file_id: None = None
+
+
+Content = Annotated[
+    Annotated[InputPart, Tag(tag_of("input_text"))]
+    | Annotated[InputPart, Tag(tag_of("output_text"))]
+    | Annotated[InputImage, Tag(tag_of("input_image"))],
+    by_type("input_text", "output_text", "input_image"),
+]
+
+
 class MessageItem(EchoBase):
     """One turn."""
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | Annotated[list[InputPart], Field(max_length=4096, fail_fast=True)]
+    content: str | Annotated[list[Content], Field(max_length=4096, fail_fast=True)]
     id: str | None = None
     status: str | None = None
     phase: None = None
@@ -61,7 +78,7 @@ class OutputItem(RequestBase):
 
     type: Literal["function_call_output"]
     call_id: str
-    output: str | Annotated[list[InputPart], Field(max_length=4096, fail_fast=True)]
+    output: str | Annotated[list[Content], Field(max_length=4096, fail_fast=True)]
     id: str | None = None
     status: str | None = None
 
@@ -95,6 +112,7 @@ Item = Annotated[
 
 _ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
 _UNREAD = {"id", "status", "parsed_arguments", "phase"}
+_READ = {"type", "text", "image_url"}
 
 
 def _kept(item: Item) -> dict[str, Any]:
@@ -102,7 +120,7 @@ def _kept(item: Item) -> dict[str, Any]:
     found = item.model_dump(exclude_none=True, exclude=_UNREAD)
     for name in ("content", "output"):
         if isinstance(found.get(name), list):
-            found[name] = [{"type": part["type"], "text": part["text"]} for part in found[name]]
+            found[name] = [{key: part[key] for key in part.keys() & _READ} for part in found[name]]
     return found
 
 
@@ -205,9 +223,9 @@ class ResponsesRequest(CommonFields, title="Responses"):
         found: list[dict[str, Any]] = []
         for item in [*before, *self._items()]:
             if isinstance(item, OutputItem):
-                found.append({"role": "tool", "tool_call_id": item.call_id, "content": _text(item.output)})
+                found.append({"role": "tool", "tool_call_id": item.call_id, "content": _content(item.output)})
             elif isinstance(item, MessageItem) and item.role != "assistant":
-                found.append({"role": item.role, "content": _text(item.content)})
+                found.append({"role": item.role, "content": _content(item.content)})
             else:
                 _answer(found, item)
         return [*first, *found]
@@ -228,8 +246,17 @@ class ResponsesRequest(CommonFields, title="Responses"):
         return {"type": "json_schema", "json_schema": {"name": asked.name, "schema": asked.schema_}}
 
 
-def _text(content: str | list[InputPart]) -> str:
-    return content if isinstance(content, str) else "\n".join(part.text for part in content)
+def _content(content: str | list[InputPart | InputImage]) -> str | list[dict[str, Any]]:
+    """One text, or the parts of a message in their order where there are images."""
+    if isinstance(content, str):
+        return content
+    texts = [part.text for part in content if isinstance(part, InputPart)]
+    if len(texts) == len(content):
+        return "\n".join(texts)
+    return [
+        image_part(part.image_url) if isinstance(part, InputImage) else {"type": "text", "text": part.text}
+        for part in content
+    ]
 
 
 def _answer(found: list[dict[str, Any]], item: MessageItem | CallItem | ReasoningItem) -> None:
@@ -244,9 +271,9 @@ def _answer(found: list[dict[str, Any]], item: MessageItem | CallItem | Reasonin
             last.setdefault("tool_calls", []).append(call)
     elif isinstance(item, MessageItem):
         if last is not None and is_begun:
-            last["content"] = _text(item.content)
+            last["content"] = _content(item.content)
         else:
-            found.append({"role": "assistant", "content": _text(item.content)})
+            found.append({"role": "assistant", "content": _content(item.content)})
     elif item.content or item.summary:
         thought = "\n".join(part.text for part in item.content or item.summary or ())
         if last is not None and is_begun and "reasoning_content" in last:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-_NO_SOUND = "the model reads and writes text"
+_NO_SOUND = "the model neither hears nor speaks"
+PARTS: dict[str, str] = {
+    **dict.fromkeys(("input_audio", "audio_url", "audio"), "sound is not read"),
+    **dict.fromkeys(("video_url", "input_video", "video"), "films are not read; send images"),
+    **dict.fromkeys(("file", "input_file", "document"), "files are not read; send texts and images"),
+}
+"""Types of parts of messages that other servers know, and why there are none here."""
 KNOWN: dict[str, str] = {
     "audio": _NO_SOUND,
     "prediction": "there are no predicted outputs; leave it out",
@@ -15,7 +21,7 @@ KNOWN: dict[str, str] = {
     "suffix": "the model continues texts, and fills no gaps",
     "prompt_logprobs": "responses have none; /v1/chat/completions and /v1/completions have",
     "chat_template": "the template is the model's own",
-    "mm_processor_kwargs": _NO_SOUND,
+    "mm_processor_kwargs": "images are prepared as the model's own files say",
     "guided_whitespace_pattern": 'white space is trellm: {"json": {"whitespace": "compact"}}',
     "no_stop_trim": "stop strings are no part of the output",
     "lora_path": "the server has one model",

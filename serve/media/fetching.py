@@ -1,0 +1,221 @@
+"""Images that requests name by an address of the web, fetched for whoever cannot be trusted with the server's network.
+
+A host name is resolved once, each of its addresses is looked at, and the connection goes to one of these, so that no
+second answer of a name server leads elsewhere; TLS checks the name nevertheless. All of that is done again for each
+redirect. What the environment says of proxies is not asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Any, Self
+from urllib.parse import quote, urljoin, urlsplit
+
+import h11
+
+from ...checks import positive, whole
+
+Address = IPv4Address | IPv6Address
+_PORTS = {"http": 80, "https": 443}
+_UNICAST = IPv6Network("2000::/3")
+_OTHERS = [*map(IPv4Network, ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24"))]
+"""Addresses that look public and are none of the internet: services of clouds for their machines, and relays."""
+_REDIRECTS = (301, 302, 303, 307, 308)
+_TYPES = re.compile(r"image/[\w.+-]+|(?:application|binary)/octet-stream", re.ASCII)
+_HEAD_BYTES = 1 << 16
+_READ_BYTES = 1 << 16
+_MOST_PARTS = 1024
+_BYTES_A_PART = 256
+"""An answer has at most so many parts, and one more for so many bytes, since each is taken apart in Python."""
+
+
+def is_public(address: Address, port: int) -> bool:
+    """Tell whether an address is one of the internet, and the port no other service's.
+
+    Not private, of this machine, of the link, multicast or reserved; of IPv6 global unicast alone, in which no address
+    of IPv4 is written.
+    """
+    if port < 1024 and port not in _PORTS.values():
+        return False
+    if isinstance(address, IPv4Address):
+        return address.is_global and not address.is_multicast and not any(address in each for each in _OTHERS)
+    return address in _UNICAST and address.is_global and address.sixtofour is None and address.teredo is None
+
+
+def system_addresses(host: str, port: int) -> list[str]:
+    """The addresses of a host name, as the system resolves it. Raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+class FetchError(Exception):
+    """Why an image was not fetched, as the end of a sentence that begins with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A parsed address. literal: the host, where it is an address of IP itself"""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    literal: Address | None
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """Raises FetchError."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+            host = (parts.hostname or "").removesuffix(".")
+            host = host if ":" in host else host.encode("idna").decode()
+            last = host.rpartition(".")[2]
+            # What ends in a number is an address: other spellings of one, octal or whole, are none here.
+            literal = ip_address(host) if ":" in host or re.fullmatch(r"\d+|0x[0-9a-f]*", last) else None
+        except ValueError:
+            raise FetchError("has an address that cannot be read") from None
+        if parts.scheme not in _PORTS or not host:
+            raise FetchError("has an address that is none of http:// or https://")
+        if parts.username is not None or parts.password is not None:
+            raise FetchError("has an address with a user's name or password, which are not sent")
+        path = quote(f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", safe="%/:=&?~+!$,;'@()*[]")
+        return cls(parts.scheme, host, _PORTS[parts.scheme] if port is None else port, path, literal)
+
+    @property
+    def authority(self) -> str:
+        """What the header Host says."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFetcher:
+    """Fetches images for the requests of a server.
+
+    seconds: for an image, its redirects among them; redirects: how many at most
+    allows: whether a connection to an address and a port is allowed
+    resolve: addresses of a host name; tls: makes what certificates are checked with
+    """
+
+    seconds: float = 10.0
+    redirects: int = 3
+    allows: Callable[[Address, int], bool] = is_public
+    resolve: Callable[[str, int], Sequence[str]] = system_addresses
+    tls: Callable[[], ssl.SSLContext] = ssl.create_default_context
+
+    def __post_init__(self) -> None:
+        positive(self.seconds, "seconds", "seconds")
+        whole(self.redirects, "redirects", 0, 100)
+
+    async def fetch(self, url: str, most: int, pool: Executor) -> bytes:
+        """The file at an address. most: its bytes; pool: where names are resolved. Raises FetchError."""
+        try:
+            async with asyncio.timeout(self.seconds):
+                for _ in range(self.redirects + 1):
+                    found = await self._asked(_Target.of(url), most, pool)
+                    if isinstance(found, bytes):
+                        return found
+                    url = urljoin(url, found)
+        except TimeoutError:
+            raise FetchError(f"took more than {self.seconds:g} seconds to fetch") from None
+        except ssl.SSLError:
+            raise FetchError("cannot be fetched: TLS with its server fails") from None
+        except OSError:
+            raise FetchError("cannot be fetched: its server does not answer") from None
+        except (h11.ProtocolError, ValueError):
+            raise FetchError("cannot be fetched: its server's answer is malformed or broke off") from None
+        raise FetchError(f"is behind more than {self.redirects} redirects")
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        return self.tls()
+
+    async def _asked(self, target: _Target, most: int, pool: Executor) -> bytes | str:
+        """What a server answers: the file, or where it is. Raises FetchError, OSError, h11.ProtocolError."""
+        reader, writer = await self._connected(target, await self._addresses(target, pool))
+        try:
+            return await _answer(target, reader, writer, most)
+        finally:
+            writer.transport.abort()
+
+    async def _addresses(self, target: _Target, pool: Executor) -> list[Address]:
+        """The addresses of a host, all of which are allowed. Raises FetchError, OSError."""
+        if target.literal is not None:
+            found = [target.literal]
+        else:
+            loop = asyncio.get_running_loop()
+            found = [*map(ip_address, await loop.run_in_executor(pool, self.resolve, target.host, target.port))]
+        if not all(self.allows(each, target.port) for each in found):
+            raise FetchError("has an address within a network or at a port from which images are not fetched")
+        return found
+
+    async def _connected(
+        self, target: _Target, addresses: Sequence[Address]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the first address that takes one. Raises OSError."""
+        is_safe = target.scheme == "https"
+        options: dict[str, Any] = {"ssl": self._context, "server_hostname": target.host} if is_safe else {}
+        failed = OSError("the host has no address")
+        for address in addresses:
+            try:
+                return await asyncio.open_connection(str(address), target.port, limit=_READ_BYTES, **options)
+            except ssl.SSLError:
+                raise
+            except OSError as error:
+                failed = error
+        raise failed
+
+
+async def _answer(
+    target: _Target, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int
+) -> bytes | str:
+    """The file that a server answers with, or the place that it refers to. Raises FetchError, h11.ProtocolError."""
+    peer = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
+    headers = [
+        *(("Host", target.authority), ("User-Agent", "trellm"), ("Accept", "image/*")),
+        *(("Accept-Encoding", "identity"), ("Connection", "close")),
+    ]
+    asked = peer.send(h11.Request(method="GET", target=target.path, headers=headers))
+    writer.write((asked or b"") + (peer.send(h11.EndOfMessage()) or b""))
+    await writer.drain()
+    found, parts = bytearray(), _MOST_PARTS
+    while parts + len(found) // _BYTES_A_PART > 0:
+        parts -= 1
+        event = peer.next_event()
+        if event is h11.NEED_DATA:
+            peer.receive_data(await reader.read(_READ_BYTES))
+        elif isinstance(event, h11.Response):
+            said = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+            if event.status_code in _REDIRECTS and "location" in said:
+                return said["location"]
+            _check(event.status_code, said, most)
+        elif isinstance(event, h11.Data):
+            found += event.data
+            if len(found) > most:
+                raise FetchError(f"has more than {most:,} bytes")
+        elif isinstance(event, h11.EndOfMessage):
+            return bytes(found)
+    raise FetchError("cannot be fetched: its server's answer is in too many parts")
+
+
+def _check(status: int, headers: dict[str, str], most: int) -> None:
+    """Raise FetchError for the beginning of an answer that has no image."""
+    if status != 200:
+        raise FetchError(f"cannot be fetched: its server answers {status}")
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if _TYPES.fullmatch(kind) is None:
+        raise FetchError("is none: its server says so by Content-Type")
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise FetchError("cannot be fetched: its server compresses it")
+    length = headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > most:
+        raise FetchError(f"has more than {most:,} bytes")
