@@ -36,6 +36,7 @@ from .search import Searching, search_options
 if TYPE_CHECKING:
     from ..engine.decode.frames import FrameOption
     from ..engine.generator import Generator
+    from ..engine.media.image import Image
     from ..engine.models.protocol import Model
     from ..engine.options import Options
     from ..engine.prompts.given import Prompt as GivenPrompt
@@ -63,11 +64,19 @@ class Chatting:
     def prompts(self, prompts: list[Prompt]) -> list[Prompt]:
         """The prompts, of which texts become chats where that is asked for."""
         return [
-            Prompt([{"role": "user", "content": each.given}], each.record, each.place)
-            if self.is_on and isinstance(each.given, str)
+            replace(each, given=[{"role": "user", "content": _content(each.parts)}])
+            if self.is_on and each.parts is not None
             else each
             for each in prompts
         ]
+
+
+def _content(parts: list[Any]) -> str | list[dict[str, Any]]:
+    """The content of a message: a text, or images with a text behind them."""
+    *images, text = parts
+    if not images:
+        return text
+    return [*({"type": "image", "image": each} for each in images), {"type": "text", "text": text}]
 
 
 def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -201,6 +210,13 @@ class Recording:
     help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}, or all plain text.',
 )
 @click.option(
+    "--image",
+    type=click.Path(dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help='An image before the text of every prompt; repeat the option. Lines of --prompts have their own as "images".',
+)
+@click.option(
     "--include",
     type=TextType(),
     multiple=True,
@@ -236,6 +252,7 @@ def generate(
     name: str | None,
     prompt: str | None,
     prompts: TextIO | None,
+    image: tuple[str, ...],
     include: tuple[str, ...],
     include_word: tuple[str, ...],
     max_tokens: int | None,
@@ -259,10 +276,13 @@ def generate(
         trellm generate -m ziplm:notes.txt -c yes -c no --prompts questions.jsonl --out answers.jsonl
         trellm generate -m Qwen/Qwen3-0.6B --schema person.schema.json --chat -p 'Describe a person.'
         trellm generate -m Qwen/Qwen3-0.6B --extract report.txt --prompts questions.jsonl --out answers.jsonl
+        trellm generate -m llava-hf/llava-1.5-7b-hf --image cat.png -c cat -c dog -p 'Which animal is it?'
         trellm generate -m Qwen/Qwen3-0.6B --extract-field mail --prompts mails.jsonl --out senders.jsonl
 
     A prompt in a file is a JSON string, a list of token ids, or a list of messages such as
-    {"role": "user", "content": "Hello"}, which the tokenizer's chat template writes.
+    {"role": "user", "content": "Hello"}, which the tokenizer's chat template writes. The field "images" of
+    a line names files of images that stand before its text, and a message may have parts such as
+    {"type": "image", "image": "cat.png"}; both are relative to the folder of the file of prompts.
 
     Results in --out repeat what a prompt's line has and add "output" and "finish_reason" ("complete",
     "stop" or "length"), "span" with --extract (the text's place), "spans" with the places of
@@ -284,6 +304,9 @@ def generate(
     if describe and constraint.structure is None:
         raise click.UsageError("--describe belongs to --schema or --pydantic, which are missing")
     asked = [Prompt(prompt, {"prompt": prompt}, "--prompt")] if prompt is not None else read_prompts(_given(prompts))
+    if image:
+        images = _images(image)
+        asked = [each.behind(images) for each in asked]
     if constraint.document_field is not None:
         _check_documents(asked, constraint.document_field, prompts, searching.samples)
     asked = chatting.prompts(asked)
@@ -325,6 +348,13 @@ def _keep(
         _warn(results)
         if any(results):
             report.finish([report_page(resumed.running, results).removesuffix("\n")])
+
+
+def _images(paths: tuple[str, ...]) -> list[Image]:
+    """The images of --image. Raises ImageError."""
+    from ..engine.media.image import Image
+
+    return [Image.of(Path(path), f"--image {path}") for path in paths]
 
 
 def _check(options: dict[str, Any]) -> None:
