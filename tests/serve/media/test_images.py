@@ -1,7 +1,6 @@
 """Images in requests of every API: what reaches the model, what is refused, and what is counted."""
 
 import base64
-import copy
 import io
 import json
 import re
@@ -15,10 +14,11 @@ import numpy as np
 import PIL.Image
 import pytest
 from starlette.testclient import TestClient
-from trellm import Image, ImageLimits, generate, models
+from trellm import Image, generate, models
 from trellm.serve import ImageFetcher, Settings, application
 
 from ..conftest import SETTINGS, Running, running, until
+from .conftest import seeing
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 OLLAMA, GENERATE = "/api/chat", "/api/generate"
@@ -40,40 +40,6 @@ def text_of(data: bytes) -> str:
 
 def url_of(data: bytes, kind: str = "image/png") -> str:
     return f"data:{kind};base64,{text_of(data)}"
-
-
-def seeing() -> Any:
-    """The small model as one that reads images: its template writes what they are."""
-    model: Any = copy.copy(models.small())
-    tokenizer = copy.deepcopy(model.tokenizer)
-    base = type(tokenizer)
-
-    def apply(self: Any, messages: list[dict[str, Any]], **options: Any) -> Any:
-        return base.apply_chat_template(
-            self, [each | {"content": flat(each["content"])} for each in messages], **options
-        )
-
-    def flat(content: Any) -> str:
-        if isinstance(content, str):
-            return content
-        parts = [
-            f"[{part['image'].width} x {part['image'].height} {part['image'].digest[:8]}]"
-            if part["type"] == "image"
-            else part["text"]
-            for part in content
-        ]
-        return "|".join(parts)
-
-    tokenizer.__class__ = type("SeeingTokenizer", (base,), {"apply_chat_template": apply})
-    model.__class__ = type("SeeingModel", (type(model),), {"reads_images": property(lambda self: True)})
-    model.tokenizer = tokenizer
-    return model
-
-
-@pytest.fixture(scope="module")
-def seer() -> Iterator[Running]:
-    limits = ImageLimits(file_bytes=1 << 18, pixels=1 << 16, side=1000)
-    yield from running(seeing(), replace(SETTINGS, images=4, image_limits=limits, image_bytes=1 << 18))
 
 
 def told(model: Any, messages: list[dict[str, Any]]) -> str:
