@@ -363,6 +363,9 @@ class GenerationRequest:
         """The tokens of a prompt: all, or the last ones, as many as are asked for, or, of -1, as there is room for."""
         is_verbatim, most = not self.asked.trellm.special_tokens, self.asked.truncate_prompt_tokens
         extras = self.options.extras if is_chat(prompt) else {}  # of a chat that is not written yet
+        if most is not None and self.images.count:
+            said = "truncate_prompt_tokens might cut an image; leave it out, or send fewer images"
+            raise ApiError(said, ("truncate_prompt_tokens",))
         if most is None:
             return self.service.ids(prompt, number, extras, self.place, is_verbatim=is_verbatim)
         ids, context = self.service.encoded(prompt, number, extras, is_verbatim=is_verbatim), self.service.model.context

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FORMATS = "PNG, JPEG, WebP, GIF, BMP or TIFF"
 GIVEN = "a PIL image, a pathlib.Path, the bytes of a file, or a data URL"
 _ROWS = 256
-"""Rows of pixels that are taken from Pillow at a time, so that they are there twice for these alone."""
+"""Rows of pixels that are taken from Pillow at a time, so that they are there several times for these alone."""
 _MOST_READS = 4096
 _BYTES_A_READ = 256
 """A file is read in at most so many pieces, and one more for so many bytes: a reader in Python takes each apart."""
@@ -49,8 +49,8 @@ class ImageLimits:
     """What an image may be before it is read. Beyond any of these there is an ImageError.
 
     file_bytes: of a file; pixels: width times height; side: width or height
-    An image of the default 16,777,216 pixels takes up to 256 MiB while it is read. Raises OptionError for what is no
-    positive number.
+    An image of the default 16,777,216 pixels takes up to 180 MiB while it is read, of WebP 270. Raises OptionError for
+    what is no positive number.
     """
 
     file_bytes: int = 20 << 20
@@ -273,28 +273,28 @@ def _taken(image: PIL.Image.Image, named: str, what: str, *, copies: bool) -> Im
             image = ImageOps.exif_transpose(image)
         else:
             ImageOps.exif_transpose(image, in_place=True)
-        if image.mode.startswith("I;16"):
-            return Image(_filled(image, lambda rows: np.repeat((np.asarray(rows) >> 8)[:, :, None], 3, axis=2)))
         if image.mode in ("I", "F"):
             raise ImageError(f"{what} is {named} of 32 bits a pixel, whose range is unknown; convert it to RGB")
-        if image.mode != "RGB":
-            if image.mode == "P" and "transparency" in image.info:
-                image = image.convert("RGBA")  # without the warning of Pillow's that this is what to do
-            image = image.convert("RGB")
-        return Image(_filled(image, np.asarray))
+        return Image(_filled(image))
     except ImageError:
         raise
     except Exception as error:  # readers raise whatever a damaged file leads to
         raise _damaged(what, named) from error
 
 
-def _filled(image: PIL.Image.Image, pixels: Callable[[PIL.Image.Image], Any]) -> NDArray[np.uint8]:
-    """The pixels of an image, row by row as a function gives them of parts of it."""
+def _filled(image: PIL.Image.Image) -> NDArray[np.uint8]:
+    """The pixels of an image of any mode, taken from it a few rows at a time."""
     width, height = image.size
     found = np.empty((height, width, 3), np.uint8)
     for top in range(0, height, _ROWS):
         bottom = min(top + _ROWS, height)
-        found[top:bottom] = pixels(image.crop((0, top, width, bottom)))
+        rows = image.crop((0, top, width, bottom))
+        if rows.mode.startswith("I;16"):
+            found[top:bottom] = (np.asarray(rows) >> 8)[:, :, None]
+            continue
+        if rows.mode == "P" and "transparency" in rows.info:
+            rows = rows.convert("RGBA")  # without the warning of Pillow's that this is what to do
+        found[top:bottom] = np.asarray(rows.convert("RGB"))
     found.flags.writeable = False
     return found
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from ...engine.decode.sequence import SequenceState
 from ...engine.generator import Generator
 from ...engine.handle import Piece
+from ...engine.models.protocol import BEGIN
 from ...engine.options import Options
 from ...engine.results import Generation
 from ...errors import OptionError, TrellmError
@@ -73,7 +74,7 @@ async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
     if service.form.name == "harmony" and (constraint.goals or is_apart(generator.guide)):
         if asked.tools or asked.thinking == "on" or asked.budget is not None:
             raise _together(_place(constraint), _other(asked, "in the form 'harmony'"))
-        return generator, [(*ids, *service.form.final(ids[-TAIL:]))], None
+        return generator, [(*ids, *service.form.final(_tail(ids)))], None
     if constraint.framed is not None:
         raise _together(("trellm", "frame"), _other(asked))
     _check_stops(service, chat, asked, constraint)
@@ -83,6 +84,11 @@ async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
     tells = constraint.kind == "extract" or constraint.options != "{}"  # where quotations stand, what was not enforced
     task = _Telling(planned, plan, generator) if tells else planned
     return task, [(*ids, *plan.opening)], plan
+
+
+def _tail(ids: tuple[int, ...]) -> tuple[int, ...]:
+    """The end of a prompt, without the tokens of images, that says whether its template has begun thinking."""
+    return tuple(token for token in ids[-TAIL:] if token > BEGIN)
 
 
 class _Telling:
@@ -155,7 +161,7 @@ async def _planned(
 ) -> tuple[AnswerPlan, Generator[Any]]:
     """The plan of a chat and what generates such answers, made now or before. Raises ApiError."""
     form, limits = service.form, service.settings.limits
-    tail = ids[-TAIL:] if form.thinks else ()
+    tail = _tail(ids) if form.thinks else ()
     answer: Any = None
     if constraint.kind:  # with its goals, if it has any
         guide_cache = generator.job((0,), constraint.goals).guide_cache

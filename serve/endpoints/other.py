@@ -26,6 +26,9 @@ from ..service import Service
 from ..telemetry import CONTENT_TYPE
 from .answers import ITEMS, Answer, LargeAnswer, while_connected, written
 
+IMAGE_TOKEN = -1
+"""Told in place of the ids of an image's tokens, which are no token's of the vocabulary."""
+
 
 class TokenizeRequest(RequestBase, title="Tokenize"):
     """The body of /tokenize: a text, or a chat as its template writes it."""
@@ -79,10 +82,11 @@ def _tokenized(service: Service, given: Prompt, with_texts: bool) -> list[bytes]
     """The answer about tokens, which may be millions, in parts."""
     model = service.model
     ids = ids_of(model, given, 0, {}) if isinstance(given, str) else service.verbatim.ids(given, 0, {})
-    said: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": list(ids)}
+    told = [max(token, IMAGE_TOKEN) for token in ids]
+    said: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": told}
     if with_texts:
-        texts = model.vocabulary.tokens
-        said["token_strs"] = [(texts[token] or b"").decode(errors="replace") for token in ids]
+        texts = (*model.vocabulary.tokens, b"")  # the last of which is that of images
+        said["token_strs"] = [(texts[token] or b"").decode(errors="replace") for token in told]
     pieces = list(written(said))
     return [b"".join(pieces[at : at + ITEMS]) for at in range(0, len(pieces), ITEMS)]
 

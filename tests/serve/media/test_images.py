@@ -170,6 +170,13 @@ def test_tokens_are_counted(seer: Running) -> None:
     assert chat["usage"]["prompt_tokens"] == counted
     tokens = seer.post("/tokenize", {"messages": user(chat_parts(PARTS)), "return_token_strs": True}).json()
     assert tokens["count"] == counted == len(tokens["tokens"]) == len(tokens["token_strs"])
+    assert tokens["tokens"].count(-1) == chat["usage"]["prompt_tokens_details"]["image_tokens"]
+    again = answered(seer, CHAT, {"messages": user(chat_parts(PARTS)), "max_tokens": 1, "n": 2})
+    assert again["usage"]["prompt_tokens_details"]["image_tokens"] == tokens["tokens"].count(-1)
+    plain = answered(seer, CHAT, {"messages": user("a"), "max_tokens": 1})
+    assert plain["usage"]["prompt_tokens_details"].keys() == {"cached_tokens"}
+    error = seer.error(CHAT, {"model": "small", "messages": user(chat_parts(PARTS)), "truncate_prompt_tokens": 9})
+    assert error["param"] == "truncate_prompt_tokens"
 
 
 def test_pixels_are_held_as_long_as_a_request(seer: Running) -> None:
