@@ -219,6 +219,7 @@ _FLAGS = {
 _FIELDS = {
     "stop_ids": "stop_token_ids",
     "width": "trellm.beams",
+    "fields": "trellm.fields",
     "length_penalty": "trellm.beams",
     "fields": "trellm.fields",
     "describe": "trellm.describe",

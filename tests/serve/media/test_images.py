@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,10 @@ from trellm.serve import ImageFetcher, Settings, application
 
 from ..conftest import SETTINGS, Running, running, until
 from .conftest import seeing
+
+needs_engine = pytest.mark.skipif(
+    find_spec("trellm.engine.models.images") is None, reason="the engine has no image-text models"
+)
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 OLLAMA, GENERATE = "/api/chat", "/api/generate"
@@ -362,3 +367,27 @@ def test_by_default_no_address_of_a_network_is_asked(files: str) -> None:
             parts = [{"type": "image_url", "image_url": url}]
             error = server.error(CHAT, {"model": "small", "messages": user(parts)})
             assert error["code"] == "image_not_fetched" and "within a network" in error["message"]
+
+
+@needs_engine
+def test_what_goes_together_with_images() -> None:
+    """Calls of tools, special tokens that texts name, several texts and beams; and what is refused beside images."""
+    from ...engine.image_models import TEMPLATE, build
+
+    look = {"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"]}
+    tool = {"type": "function", "function": {"name": "look", "parameters": look}}
+    template = "{% if tools %}{{ tools | tojson }}{% endif %}" + TEMPLATE
+    for server in running(models.transformers(*build("llava", template)), SETTINGS):
+        named = {"messages": user(chat_parts(["an <image> or ", FIRST, " <image>?"]))}
+        called = answered(server, CHAT, named | {"tools": [tool], "tool_choice": "required", "max_tokens": 60})
+        (call,) = called["choices"][0]["message"]["tool_calls"]
+        assert json.loads(call["function"]["arguments"])["a"] in (1, 2)
+        assert called["usage"]["prompt_tokens_details"]["image_tokens"] == 16
+        for more in ({"n": 3, "temperature": 1}, {"trellm": {"beams": 3}}):
+            assert answered(server, CHAT, named | more | {"max_tokens": 5})["usage"]["completion_tokens"] > 0
+        for more, param in (
+            ({"prompt_logprobs": 1}, "prompt_logprobs"),
+            ({"trellm": {"fields": True}}, "trellm.fields"),
+        ):
+            error = server.error(CHAT, {"model": "small", "regex": "a|b", **named, **more})
+            assert error["param"] == param and "has images" in error["message"]
