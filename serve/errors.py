@@ -219,7 +219,6 @@ _FLAGS = {
 _FIELDS = {
     "stop_ids": "stop_token_ids",
     "width": "trellm.beams",
-    "fields": "trellm.fields",
     "length_penalty": "trellm.beams",
     "fields": "trellm.fields",
     "describe": "trellm.describe",
