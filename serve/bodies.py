@@ -246,7 +246,7 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
 
 
 def _why_no_part(given: Any) -> str | None:
-    """Why there are no parts of messages of the type of a value; None where nobody has such."""
+    """Reason why a part of a message is of no type that there is here; None where nobody has such."""
     kind = cast("dict[str, Any]", given).get("type") if isinstance(given, dict) else None
     return PARTS.get(kind) if isinstance(kind, str) else None
 

@@ -126,7 +126,7 @@ class GenerationRequest:
 
     @property
     def _of_images(self) -> dict[str, int]:
-        """How many tokens of the prompts are rows of images, where there are images."""
+        """Count of the prompts' tokens that are rows of images, where there are images."""
         return {"image_tokens": self.image_tokens} if self.images.count else {}
 
     @property

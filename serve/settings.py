@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..checks import number, positive, switch, text_of, whole
+from ..checks import brief, number, positive, switch, text_of, whole
 from ..engine.media.image import ImageLimits
 from ..errors import OptionError
 from ..guides.limits import Limits
@@ -97,6 +97,9 @@ class Settings:
         if self.otlp_traces_endpoint is not None:
             check_endpoint(text_of(self.otlp_traces_endpoint, "otlp_traces_endpoint"))
         Limits.of(self.limits)
+        ImageLimits.of(self.image_limits)
+        if self.fetcher is not None and not isinstance(self.fetcher, ImageFetcher):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"fetcher={brief(self.fetcher)}: an ImageFetcher, or None for no images of the web")
         for key in self.keys:
             _check_key(key)
 

@@ -43,7 +43,7 @@ _WORDS = (0, 1, 2, 7, 31, 255, 256, 4096, 1 << 14, (1 << 14) + 1, (1 << 16) - 1,
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case. said: how it ended, "read" or "refused" where it is fine"""
+    """Result of a case. said: how it ended, "read" or "refused" where it is fine"""
 
     case: int
     kind: str
@@ -226,7 +226,7 @@ def hostile() -> list[bytes]:
 
 
 def case_of(number: int, seed: int) -> tuple[str, bytes]:
-    """What kind of file a case is, and the file."""
+    """Kind of a case's file, and the file."""
     random = Random(f"{seed} {number}")
     if random.random() < 0.15:
         data = random.choice(hostile())
@@ -238,7 +238,7 @@ def case_of(number: int, seed: int) -> tuple[str, bytes]:
 
 
 def outcome_of(number: int, seed: int) -> Outcome:
-    """What becomes of a case in this process."""
+    """Try a case in this process."""
     kind, data = case_of(number, seed)
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # by which the peak begins anew
@@ -260,13 +260,13 @@ def _status(name: str) -> int:
 
 
 def several(begin: int, end: int, seed: int) -> list[Outcome]:
-    """The outcomes of some cases, without what Pillow warns of."""
+    """Outcomes of some cases, without what Pillow warns of."""
     warnings.simplefilter("ignore")
     return [outcome_of(number, seed) for number in range(begin, end)]
 
 
 def outcomes(cases: int, seed: int, workers: int) -> Iterator[Outcome]:
-    """Those of all cases."""
+    """Outcomes of all cases."""
     with ProcessPoolExecutor(workers) as pool:
         begins = range(0, cases, AT_A_TIME)
         ends = [min(begin + AT_A_TIME, cases) for begin in begins]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import shown, whole
+from ...checks import brief, shown, whole
 from ...errors import ImageError, OptionError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]*)*(;base6
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """What an image may be before it is read. Beyond any of these there is an ImageError.
+    """Bounds of an image, looked at before it is read. Beyond any of these there is an ImageError.
 
     file_bytes: of a file; pixels: width times height; side: width or height
     An image of the default 16,777,216 pixels takes up to 180 MiB while it is read, of WebP 270. Raises OptionError for
@@ -60,6 +60,15 @@ class ImageLimits:
     def __post_init__(self) -> None:
         for name in ("file_bytes", "pixels", "side"):
             whole(getattr(self, name), f"ImageLimits.{name}")
+
+    @classmethod
+    def of(cls, limits: ImageLimits | None) -> ImageLimits:
+        """The limits given, or the default ones. Raises OptionError for anything else."""
+        if limits is None:
+            return DEFAULT
+        if not isinstance(limits, cls):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"limits={brief(limits)}: an ImageLimits, such as ImageLimits(pixels=10**8)")
+        return limits
 
     def check(self, size: tuple[int, int], what: str) -> None:
         """Raise ImageError for an image of a width and a height."""
@@ -119,7 +128,7 @@ class Image:
         upper 8 are taken. Raises ImageError for a file that cannot be read or is too large, OptionError for anything
         else, also where Pillow is absent.
         """
-        chosen = DEFAULT if limits is None else limits
+        chosen = ImageLimits.of(limits)
         if isinstance(source, Image):
             return source
         if find_spec("PIL") is None:
@@ -252,7 +261,7 @@ def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
         limits.check(opened.size, what)
         if opened.info.get("compression") in _SLOW:
             raise ImageError(f"{what} is {named} with run-length compression, which is not read; save it without")
-    except ImageError:
+    except (ImageError, MemoryError):
         raise
     except Exception as error:  # readers raise whatever a damaged file leads to
         raise _damaged(what, named) from error
@@ -276,7 +285,7 @@ def _taken(image: PIL.Image.Image, named: str, what: str, *, copies: bool) -> Im
         if image.mode in ("I", "F"):
             raise ImageError(f"{what} is {named} of 32 bits a pixel, whose range is unknown; convert it to RGB")
         return Image(_filled(image))
-    except ImageError:
+    except (ImageError, MemoryError):
         raise
     except Exception as error:  # readers raise whatever a damaged file leads to
         raise _damaged(what, named) from error

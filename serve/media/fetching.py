@@ -57,7 +57,7 @@ def system_addresses(host: str, port: int) -> list[str]:
 
 
 class FetchError(Exception):
-    """Why an image was not fetched, as the end of a sentence that begins with it."""
+    """Raised for an image that is not fetched; the message is the end of a sentence that begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class _Target:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """Raises FetchError."""
+        """Parse an address. Raises FetchError."""
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -92,7 +92,7 @@ class _Target:
 
     @property
     def authority(self) -> str:
-        """What the header Host says."""
+        """Value of the header Host."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -140,7 +140,7 @@ class ImageFetcher:
         return self.tls()
 
     async def _asked(self, target: _Target, most: int, pool: Executor) -> bytes | str:
-        """What a server answers: the file, or where it is. Raises FetchError, OSError, h11.ProtocolError."""
+        """Ask a server for the file; it may answer where that is. Raises FetchError, OSError, h11.ProtocolError."""
         reader, writer = await self._connected(target, await self._addresses(target, pool))
         try:
             return await _answer(target, reader, writer, most)

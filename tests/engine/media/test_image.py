@@ -239,6 +239,8 @@ def test_limits(limits: ImageLimits, message: str, tmp_path: Path) -> None:
 
 
 def test_limits_are_positive_numbers() -> None:
+    with pytest.raises(OptionError, match=r"limits=3: an ImageLimits"):
+        Image.of(b"", limits=3)  # type: ignore[arg-type]
     for name in ("file_bytes", "pixels", "side"):
         with pytest.raises(OptionError, match=f"ImageLimits.{name}=0"):
             ImageLimits(**{name: 0})
