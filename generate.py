@@ -24,7 +24,7 @@ from .engine.generator import Generator, run_together, values_of
 from .engine.models.protocol import Model
 from .engine.options import CallOptions, Options
 from .engine.prompts.description import describe as describe_schema
-from .engine.prompts.given import Prompt, prompt_of
+from .engine.prompts.given import Prompt, PromptParts, prompt_of
 from .engine.structures import structure_of
 from .errors import OptionError, SchemaError, TrellmWarning
 from .guides.limits import Limits
@@ -409,7 +409,7 @@ def embedding(model: Model, *, dimensions: int | None = None) -> Generator[Embed
     return Embedder(model, dimensions=dimensions)
 
 
-def batch(pairs: Iterable[tuple[Generator[Any], Prompt]], **options: Unpack[CallOptions]) -> list[Any]:
+def batch(pairs: Iterable[tuple[Generator[Any], Prompt | PromptParts]], **options: Unpack[CallOptions]) -> list[Any]:
     """Run different generators of one model in one batch: the value for each (generator, prompt).
 
     Options are those of a call. Raises ConversionError, with all results, where a type refuses an output.

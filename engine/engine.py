@@ -18,9 +18,9 @@ from ..guides.locks import new_lock
 from .arguments import check_model
 from .decode.sequence import CommittedPrefix, Request
 from .handle import Handle
-from .models.protocol import Model
+from .models.protocol import Model, vision_of
 from .options import Options, RunOptions
-from .prompts.given import Prompt, prompts_of
+from .prompts.given import AnyPrompts, prompts_of
 from .schedule.budget import LEAST, LONGEST, chunk_or_gap
 from .schedule.call import Call, RequestOutput
 from .schedule.core import EngineCore
@@ -96,7 +96,7 @@ class Engine:
             found = _engine_of(model)
             return cls(model) if found is None or found._is_closed or found._is_stepping else found
 
-    def submit(self, generator: Any, prompts: Prompt | Sequence[Prompt], **options: Any) -> Handle:
+    def submit(self, generator: Any, prompts: AnyPrompts, **options: Any) -> Handle:
         """Enter prompts for a generator of this model, with the options of its `run`; returns at once.
 
         Raises as the generator's `run` does for what cannot be run.
@@ -130,8 +130,9 @@ class Engine:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of what no text running has, and a text to come may begin with."""
-        return self._loop.kept_blocks * self.model.block_bytes
+        """Bytes of what no text running has, and a text to come may begin with; images and their features among it."""
+        vision = vision_of(self.model)
+        return self._loop.kept_blocks * self.model.block_bytes + (0 if vision is None else vision.bytes)
 
     @property
     def memory_bytes(self) -> int:

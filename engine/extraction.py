@@ -22,7 +22,7 @@ from .decode.sequence import SequenceState
 from .generator import Generator
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions
-from .prompts.given import Prompt
+from .prompts.given import AnyPrompts, Prompt
 from .results import Generation, Interrupted, keep_results
 from .running import Told, listed, run_together
 from .search import Beam, Sample
@@ -65,11 +65,11 @@ class Extractor(Generator[Any]):
         self._quotations = guide
         self._order: Order = order
 
-    def __call__(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[CallOptions]) -> Any:
+    def __call__(self, prompts: AnyPrompts, **options: Unpack[CallOptions]) -> Any:
         """The span; a list of them for a list of prompts, and for each prompt where there may be several."""
         return super().__call__(prompts, **options)
 
-    def run(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[RunOptions]) -> Any:
+    def run(self, prompts: AnyPrompts, **options: Unpack[RunOptions]) -> Any:
         """Like a call, with a `Generation` in place of each span."""
         return super().run(prompts, **options)
 

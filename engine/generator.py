@@ -33,11 +33,11 @@ from .engine import Engine
 from .fields.fields import FieldScorer, check_fields
 from .formats import Natural
 from .handle import Handle, Piece
-from .models.protocol import Model, SourceModel
+from .models.protocol import Model, SourceModel, words_behind
 from .options import CallOptions, Options, RunOptions, StreamOptions, TextOptions
 from .prompts.description import with_description
 from .prompts.encoding import Ids, continued
-from .prompts.given import Prompt, is_chat, prompts_of
+from .prompts.given import AnyPrompts, Prompt, PromptParts, is_chat, prompts_of
 from .results import Generation, PromptToken, ReadPrompt, Scores
 from .running import Told, run_together, values_of
 from .sending.description import UNMADE, Description, arrived, make_here
@@ -185,13 +185,19 @@ class Generator(Copied, Generic[T]):
     @overload
     def __call__(self, prompts: Prompt, **options: Unpack[CallOptions]) -> T: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
-    def __call__(self, prompts: Sequence[Prompt], **options: Unpack[CallOptions]) -> list[T]: ...
-    def __call__(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[CallOptions]) -> T | list[T]:
+    def __call__(self, prompts: Sequence[Prompt], **options: Unpack[CallOptions]) -> list[T]: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def __call__(self, prompts: PromptParts, **options: Unpack[CallOptions]) -> T: ...
+    @overload
+    def __call__(self, prompts: Sequence[Prompt | PromptParts], **options: Unpack[CallOptions]) -> list[T]: ...
+    def __call__(self, prompts: AnyPrompts, **options: Unpack[CallOptions]) -> T | list[T]:
         """The output's value; a list of them for a list of prompts, and for each prompt if `search.n > 1`.
 
         A prompt is a text, a list of token ids, or a chat: a list of messages such as {"role": "user", "content":
         "Hello"}, which the tokenizer's template writes. A list of any of these is several prompts. Ids and chats are
-        read as they are, without BOS or healing.
+        read as they are, without BOS or healing. A list of texts and images is one prompt, a message of a user, for
+        models that read images: `Image`, images of PIL, pathlib.Path, the bytes of a file. In chats they are
+        {"type": "image", "image": ...}, beside {"type": "text", "text": ...}.
 
         Raises ConversionError, with all results, where a validator of the type asked for refuses an output.
         """
@@ -203,8 +209,12 @@ class Generator(Copied, Generic[T]):
     @overload
     def run(self, prompts: Prompt, **options: Unpack[RunOptions]) -> Generation[T]: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
-    def run(self, prompts: Sequence[Prompt], **options: Unpack[RunOptions]) -> list[Generation[T]]: ...
-    def run(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[RunOptions]) -> Any:
+    def run(self, prompts: Sequence[Prompt], **options: Unpack[RunOptions]) -> list[Generation[T]]: ...  # pyright: ignore[reportOverlappingOverload]
+    @overload
+    def run(self, prompts: PromptParts, **options: Unpack[RunOptions]) -> Generation[T]: ...
+    @overload
+    def run(self, prompts: Sequence[Prompt | PromptParts], **options: Unpack[RunOptions]) -> list[Generation[T]]: ...
+    def run(self, prompts: AnyPrompts, **options: Unpack[RunOptions]) -> Any:
         """Like a call, with a `Generation` in place of each value; an output that is refused has its `error`.
 
         Ctrl-C raises Interrupted, a KeyboardInterrupt whose `finished` holds the results so far. So does that of any
@@ -219,7 +229,11 @@ class Generator(Copied, Generic[T]):
     def stream(self, prompts: Prompt, **options: Unpack[TextOptions]) -> Iterator[str]: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
     def stream(self, prompts: Sequence[Prompt], **options: Unpack[StreamOptions]) -> Iterator[Piece]: ...
-    def stream(self, prompts: Prompt | Sequence[Prompt], **options: Unpack[StreamOptions]) -> Any:
+    @overload
+    def stream(self, prompts: PromptParts, **options: Unpack[TextOptions]) -> Iterator[str]: ...
+    @overload
+    def stream(self, prompts: Sequence[Prompt | PromptParts], **options: Unpack[StreamOptions]) -> Iterator[Piece]: ...
+    def stream(self, prompts: AnyPrompts, **options: Unpack[StreamOptions]) -> Any:
         """The output in pieces of whole characters, as soon as they are certain.
 
         For a list of prompts each is a `Piece`, which says whose it is; the last one of a text has its `Generation`.
@@ -237,7 +251,9 @@ class Generator(Copied, Generic[T]):
         pieces = self._handle(several, chosen).pieces()
         return (piece.text for piece in pieces if piece.text) if is_single else pieces
 
-    def iter(self, prompts: Sequence[Prompt], **options: Unpack[CallOptions]) -> Iterator[tuple[int, Generation[T]]]:
+    def iter(
+        self, prompts: Sequence[Prompt | PromptParts], **options: Unpack[CallOptions]
+    ) -> Iterator[tuple[int, Generation[T]]]:
         """The results of a list of prompts as they are finished, each with the number of its prompt."""
         handle = self._handle(prompts_of(prompts).items, Options.of(CallOptions, options))
 
@@ -341,7 +357,7 @@ class Generator(Copied, Generic[T]):
         heal, before = isinstance(prompt, str), self._before_chats if is_answer else None
         if before is not None:
             heal, ids = True, (*ids, *continued(self.model, before.before, 0))
-        return is_known(self.model, ids, self._guide_cache, heal=options.heal and heal)
+        return is_known(self.model, tuple(words_behind(ids)), self._guide_cache, heal=options.heal and heal)
 
     def _including(self, goals: tuple[Goal, ...]) -> GuideCache:
         """The constraint with goals; the last few are kept, since what is found out about them takes time."""

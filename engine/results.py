@@ -9,7 +9,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from .models.protocol import BEGIN
+from .models.protocol import BEGIN, words_behind
 from .stopping import FinishReason
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class PromptToken(NamedTuple):
         """Those of a prompt that was read; None unless they were asked for."""
         if sequence.request.prompt_best is None:
             return None
-        tokens, ids = vocabulary.tokens, [token for token in sequence.request.start.prompt if token != BEGIN]
+        tokens, ids = vocabulary.tokens, [token for token in sequence.request.start.prompt if token > BEGIN]
         first = [cls(token, tokens[token], None, None, ()) for token in ids[:1]]
         others = [
             cls(token, tokens[token], logprob, rank, tuple(TokenLogprob(each, tokens[each], of) for each, of in best))
@@ -131,7 +131,9 @@ class ReadPrompt:
 
     def __init__(self, sequence: SequenceState, vocabulary: Vocabulary) -> None:
         start = sequence.request.start
-        self._ids = start.source or start.prompt
+        joined = next((content.tokens for content in start.held if content.tokens), None)
+        # A prompt whose tokens look at one another is rows of one content, which knows what they stand for.
+        self._ids = start.source or (start.prompt if joined is None else (*joined, *words_behind(start.prompt)))
         # A prompt's end that was healed is among what was generated.
         self._healed = () if start.source else tuple(sequence.tokens[: sequence.inside + 1])
         self._tail = 0 if start.source else start.tail
@@ -141,7 +143,12 @@ class ReadPrompt:
     @property
     def ids(self) -> tuple[int, ...]:
         """The tokens that were read before any was generated."""
-        return tuple(token for token in self._ids if token != BEGIN)
+        return tuple(token for token in self._ids if token > BEGIN)
+
+    @property
+    def image_tokens(self) -> int:
+        """Count of the rows of images."""
+        return sum(token < BEGIN for token in self._ids)
 
     @cached_property
     def text(self) -> str:
@@ -151,7 +158,7 @@ class ReadPrompt:
         return (read + decode(self._healed)[: self._tail]).decode(errors="replace")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"text": self.text}
+        return {"text": self.text, "_ids": (BEGIN - 1,) * self.image_tokens}
 
 
 @dataclass(frozen=True, repr=False)
@@ -234,6 +241,11 @@ class Generation(Generic[T_co]):
         """The text that the model read: what a chat's template wrote, a schema that `describe` added, and the text
         before the answer of a frame, without tokens that have no text, as special ones."""
         return "" if self.read is None else self.read.text
+
+    @property
+    def image_tokens(self) -> int:
+        """Count of the prompt's tokens that are of images."""
+        return 0 if self.read is None else self.read.image_tokens
 
     @property
     def warning(self) -> str | None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,11 @@ import pytest
 from trellm import Image, generate, models
 from trellm.cli import main
 
-needs_engine = pytest.mark.skipif(
-    find_spec("trellm.engine.models.images") is None, reason="the engine has no image-text models"
-)
+from .engine.image_models import build
 
 
 def seeing() -> Any:
     """A small random LLaVA."""
-    from .engine.image_models import build
-
     return models.transformers(*build("llava"))
 
 
@@ -47,7 +42,6 @@ def lines_in(path: Path, *lines: Any) -> str:
     return str(path)
 
 
-@needs_engine
 def test_images_stand_before_the_text(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,7 +55,6 @@ def test_images_stand_before_the_text(
         assert capsys.readouterr().out == f"{wanted}\n"
 
 
-@needs_engine
 def test_lines_name_images_beside_their_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = seeing()
     monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: model)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..models.protocol import BEGIN
+
 MOST_AGREEING = 17
 _PAIR = 32
 
@@ -13,6 +15,7 @@ _PAIR = 32
 class DraftHistory:
     """The tokens of a text, prompt and output, and where in it the last of them came before.
 
+    tokens: rows of images are as BEGIN among them, which is guessed nowhere
     odds: how often its guesses were right
     ahead: tokens that follow, by QUOTED in the document that is being quoted, by SPELT in a text to which there is no
         alternative, and by SECOND as a smaller model guesses
@@ -20,7 +23,7 @@ class DraftHistory:
     """
 
     def __init__(self, tokens: Sequence[int], odds: AcceptanceRates) -> None:
-        self.tokens = list(tokens)
+        self.tokens = [max(token, BEGIN) for token in tokens]
         self.odds = AcceptanceRates(odds, memory=64)
         self.ahead: dict[int, Sequence[int]] = {QUOTED: (), SPELT: (), SECOND: ()}
         self.wakes = 0
@@ -69,7 +72,10 @@ class DraftHistory:
         if self.ahead[QUOTED] or is_spelt or agreeing == 0:
             kind = QUOTED if self.ahead[QUOTED] else SPELT if is_spelt else SECOND
             return [(token, kind) for token in self.ahead[kind][:most]]
-        ahead = self.tokens[at : at + most]  # where this place is near the end, the text is taken to go round
+        ahead = self.tokens[at : at + most]
+        if BEGIN in ahead:
+            return [(token, kind_of(agreeing + n)) for n, token in enumerate(ahead[: ahead.index(BEGIN)])]
+        # Where this place is near the end, the text is taken to go round.
         return [(ahead[n % len(ahead)], kind_of(agreeing + n)) for n in range(most)]
 
     def rest(self, is_used: bool) -> None:

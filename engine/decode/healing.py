@@ -21,6 +21,7 @@ class HealedPrompt:
     tail: how many bytes of the prompt the constraint has before its own text
     is_free: whether anything may follow the tail
     source: what an encoder reads apart from the prompt, which is then what the decoder starts from
+    held: what the prompt's images are, held for as long as their rows may be read
     """
 
     prompt: Ids
@@ -28,6 +29,7 @@ class HealedPrompt:
     tail: int = 0
     is_free: bool = False
     source: Ids = ()
+    held: tuple[Any, ...] = ()
 
     @property
     def size(self) -> int:

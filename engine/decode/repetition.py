@@ -122,11 +122,14 @@ def _all_but(size: int, tokens: frozenset[int]) -> Mask:
 
 
 def repeated(ids: Sequence[int], size: int) -> set[int]:
-    """The tokens with which the last `size` tokens would repeat earlier ones; none for size 0."""
+    """The tokens with which the last `size` tokens would repeat earlier ones; none for size 0.
+
+    ids: those below 0 are no tokens, but the beginning or rows of images
+    """
     if size == 0 or len(ids) < size:
         return set()
     if size == 1:
-        return set(ids)
+        return {token for token in ids if token >= 0}
     tail, found = ids[len(ids) - size + 1 :], set[int]()
     # Looked for is the last of the tail, by Python's own search, since most places have another token.
     with suppress(ValueError):
@@ -136,7 +139,7 @@ def repeated(ids: Sequence[int], size: int) -> set[int]:
             if ids[end - size + 2 : end + 1] == tail:
                 found.add(ids[end + 1])
             end += 1
-    return found
+    return {token for token in found if token >= 0}
 
 
 _OFF = Controls()

@@ -9,10 +9,19 @@ from ...checks import conforms
 from ...errors import BudgetError, OptionError
 from ...guides.tagged.after_guide import AfterGuide
 from ..models.generation_config import NOTHING, Suppressed
-from ..models.protocol import BEGIN, DraftedModel, Model, ScoringModel, SourceModel
+from ..models.protocol import (
+    BEGIN,
+    DraftedModel,
+    Model,
+    ReadImages,
+    ScoringModel,
+    SourceModel,
+    vision_of,
+    words_behind,
+)
 from ..options import GREEDY, Options
-from ..prompts.encoding import Ids, continued, ids_of
-from ..prompts.given import Prompt
+from ..prompts.encoding import Ids, continued, read
+from ..prompts.given import Prompt, images_of
 from ..search import Beam, Search, Target
 from ..stopping import StopStrings
 from .bias import bias_of
@@ -49,8 +58,16 @@ class Job:
 
     def encoded(self, model: Model, options: Options, number: int) -> Ids:
         """Its tokens, the lead with them. Raises OptionError."""
-        ids = ids_of(model, self.prompt, number, options.extras) if self.ids is None else self.ids
-        return (*ids, *continued(model, self.lead, number)) if self.lead else ids
+        return self.read(model, options, number).ids
+
+    def read(self, model: Model, options: Options, number: int) -> ReadImages:
+        """Its tokens, and what is to be held of its images. Raises OptionError."""
+        if self.ids is None:
+            ids, held = read(model, self.prompt, number, options.extras)
+        else:
+            vision = vision_of(model)
+            ids, held = self.ids, () if vision is None else vision.held(self.ids, images_of(self.prompt))
+        return ReadImages((*ids, *continued(model, self.lead, number)) if self.lead else ids, held)
 
 
 def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Request]:
@@ -166,23 +183,51 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
             )
         return _decoder_start(model, job, options, number)
     if job.pools:
-        return HealedPrompt(_encode(model, job, options, number, least=0), None), 0
+        ids, held = _encode(model, job, options, number, least=0)
+        return HealedPrompt(ids, None, held=held), 0
     asked = options.max_tokens
-    prompt = _encode(model, job, options, number, least=1 if asked is None else min(asked, 1))
+    prompt, held = _encode(model, job, options, number, least=1 if asked is None else min(asked, 1))
+    if held:
+        _check_beside_images(options, number)
     needed = 0 if job.guide_cache is None else job.guide_cache.distance
     # Behind a mark only other marks could join it in one token, with which no answer begins.
     has_end = (isinstance(job.prompt, str) or job.lead[-1:].isalnum() or job.lead[-1:].isspace()) and prompt != (BEGIN,)
     most = None if isinstance(job.prompt, str) else len(job.lead.encode())
     heals = options.heal and has_end and options.prompt_logprobs is False  # what is told of is the prompt as it is
-    start = healed(model, prompt, job.guide_cache, most) if heals else None
+    start = _healed_words(model, prompt, job.guide_cache, most) if heals else None
     if start is not None and start.guide_cache is not None:
         # A token that begins in the prompt may save the output one or more.
         fewest = start.guide_cache.distance if asked is not None and asked < needed else needed
         budget = _budget(model, fewest, len(prompt), asked, number, _more(job))
         room = budget if model.context is None else model.context - start.size
         if room >= (max(fewest, 1) if asked is None else budget):
-            return start, min(budget, room)
-    return HealedPrompt(prompt, job.guide_cache), _budget(model, needed, len(prompt), asked, number, _more(job))
+            return replace(start, held=held), min(budget, room)
+    start = HealedPrompt(prompt, job.guide_cache, held=held)
+    return start, _budget(model, needed, len(prompt), asked, number, _more(job))
+
+
+def _healed_words(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int | None) -> HealedPrompt | None:
+    """As `healed`, of the tokens behind the last image, of which the first one stays."""
+    words = tuple(words_behind(prompt))
+    start = healed(model, words, guide_cache, most) if words else None
+    if start is None or len(words) == len(prompt):
+        return start
+    head = prompt[: len(prompt) - len(words)]
+    return replace(start, prompt=(*head, *start.prompt)) if start.prompt[0] == words[0] else None
+
+
+def _check_beside_images(options: Options, number: int) -> None:
+    """Raise OptionError for what cannot be asked of a prompt with images."""
+    if not isinstance(options.draft, bool):
+        raise OptionError(
+            f"draft={options.draft!r}: prompt {number} has images, which a smaller model does not read; use draft=True"
+        )
+    for name in ("prompt_logprobs", "fields"):
+        if (given := getattr(options, name)) is not False:
+            raise OptionError(
+                f"{name}={given}: prompt {number} has images, and what the model says of a text is told of prompts of "
+                "text alone; leave it out"
+            )
 
 
 def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
@@ -203,9 +248,9 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
     return start, _budget(model, needed, start.size, options.max_tokens, number, _more(job))
 
 
-def _encode(model: Model, job: Job, options: Options, number: int, least: int = 1) -> tuple[int, ...]:
+def _encode(model: Model, job: Job, options: Options, number: int, least: int = 1) -> ReadImages:
     """A prompt's tokens, of which there is one. least: of the output, for which the context has room besides"""
-    ids = job.encoded(model, options, number)
+    ids, held = job.read(model, options, number)
     if not ids:
         begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
         begin = getattr(model, "begin_id", None) if begin is None else begin
@@ -219,8 +264,9 @@ def _encode(model: Model, job: Job, options: Options, number: int, least: int = 
         raise OptionError(
             f"prompt {number} takes {len(ids)} tokens; the model's context of {model.context} has to hold it"
             f"{' and at least one token more' if least else ''}; shorten the prompt"
+            f"{', or give smaller images' if held else ''}"
         )
-    return ids
+    return ReadImages(ids, held)
 
 
 def _more(job: Job) -> int:

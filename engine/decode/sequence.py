@@ -140,7 +140,7 @@ class Request:
         inside: how many of its tokens lie within the prompt's end
         """
         if self.controls.change_scores:
-            prompt = [token for token in self.start.prompt if token != BEGIN]
+            prompt = [token for token in self.start.prompt if token > BEGIN]
             self.controls.penalise(scores, [*prompt, *tokens[:inside]], tokens[inside:])
         if self.bias.added:
             self.bias.add_to(scores, self._biased(state))

@@ -12,6 +12,7 @@ from ...kernels.lanes.layout import COUNT, FREE, HEADER, ORIGIN, RESUME, TOKENS,
 from ..decode.sequence import Request, SequenceState
 from ..memory.pool import BlockPool
 from ..memory.tables import BLOCK
+from ..models.protocol import BEGIN
 from ..search import Greedy, Sample
 from .backend import MIN_P, TEMPERATURE, TOP_K, TOP_P
 from .guesses import Guesses
@@ -276,6 +277,7 @@ def is_plain(sequence: SequenceState) -> bool:
         and not sequence.is_unread
         and 0 < len(sequence.pending) <= BLOCK
         and (len(sequence.pending) == 1 or bool(sequence.tokens))
+        and min(sequence.pending) >= BEGIN  # launches look up tokens, and no rows of images
     )
 
 

@@ -169,6 +169,8 @@ class BlockPool:
         assert count == len(table.tokens) or (count < len(table.tokens) and self.can_cut)
         twin = BlockTable(table.source, self._node_at(table, count))
         twin.tokens = table.tokens[:count]
+        if table.shifted[0] <= count:
+            twin.shifted = table.shifted
         twin.blocks = table.blocks[: -(-count // BLOCK)]
         for block in twin.blocks:
             if block != FREED:
@@ -197,6 +199,7 @@ class BlockPool:
                 self._release(block)
         del table.blocks[:]
         table.tokens = []
+        table.shifted = 0, 0
 
     def check(self, tables: Iterable[BlockTable]) -> None:
         """Raise AssertionError unless these tables, and no others, hold what the pool says."""

@@ -20,9 +20,11 @@ class BlockTable:
         number of an adapter; None for neither
     node: the content of all full blocks, a number of the pool's; 0 before the first
     slot: where the state of all tokens lies, for models that keep one; NO_SLOT for others, and before the first token
+    shifted: how many of the tokens were looked through for images, and by how much positions behind them are ahead of
+        places, for models whose rows of images share positions
     """
 
-    __slots__ = ("blocks", "node", "slot", "source", "tokens")
+    __slots__ = ("blocks", "node", "shifted", "slot", "source", "tokens")
 
     def __init__(self, source: Any = None, node: int = 0) -> None:
         self.tokens: list[int] = []
@@ -30,6 +32,7 @@ class BlockTable:
         self.source = source
         self.node = node
         self.slot = NO_SLOT
+        self.shifted = 0, 0
 
 
 class Chunk(NamedTuple):

@@ -20,6 +20,8 @@ from .blocks.storage import BlockStorage, NoMemory
 from .body.runner import AttentionMasks, BodyRunner
 from .generation_config import answers_bare, begin_of, eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, QuantizedHead, described_head, find_head, states_of
+from .images.families import family_of
+from .images.vision import Vision
 from .nearness import check_numbers, distance, is_rounding, tolerance
 from .packed.decoder import DescribedDecoder
 from .packed.lora import LoraAdapters
@@ -38,8 +40,11 @@ _LONGER_TEXT = [*_TEXT, 2, 2, 0, 1]
 
 
 class DecoderModel(HeadedModel, Sendable):
-    """A model that `AutoModelForCausalLM` loads: of attention (full, sliding window or chunked), recurrent, or of both.
+    """A model that `AutoModelForCausalLM` loads: of attention (full, sliding window or chunked), recurrent, or of both;
+    or one that `AutoModelForImageTextToText` loads, of a decoder and a part that reads images.
 
+    tokenizer: of an image-text model, its processor, without which no images are read
+    vision: the part that reads images; None without
     cache: False computes every step from the whole text, which works for any decoder.
     kv_cache_dtype: "float16" keeps keys and values so, for float32 on a CPU; "auto" in the type of the states
     adapters: of LoRA, each text with its own: folders or names on the Hub by their names; afterwards the names
@@ -61,11 +66,11 @@ class DecoderModel(HeadedModel, Sendable):
         if tokenizer is None:
             raise OptionError("a model object needs its tokenizer: models.transformers(model, tokenizer)")
         config = model.config.get_text_config()
+        family = family_of(model.config)
         if getattr(model.config, "is_encoder_decoder", False):
             raise OptionError(f"{type(model).__name__} is an encoder-decoder model, not a decoder-only one")
         model.eval()
         self.model = model
-        self.tokenizer = tokenizer
         self.context: int | None = unscaled_context(config)
         self.device: torch.device = entry_device(model)
         self.weights_kind = kind_of(model)
@@ -73,6 +78,19 @@ class DecoderModel(HeadedModel, Sendable):
         self.block_bytes = self.state_bytes = 0
         self.window: int | None = None
         self._body: Any = getattr(model, "model", model) if model.base_model is model else model.base_model
+        self._decoder: Any = model
+        self.vision: Vision | None = None
+        if family is not None:
+            self._decoder = self._body = model.get_decoder()
+            if hasattr(tokenizer, "image_processor"):
+                if not cache:
+                    raise OptionError(
+                        f"cache=False: {type(model).__name__} runs with a cache where it reads images; leave the "
+                        "option out, or give its tokenizer in place of its processor"
+                    )
+                self.vision = Vision(model, self._body, tokenizer, family)
+                tokenizer = self.vision.processing.tokenizer
+        self.tokenizer = tokenizer
         self._cache_name = cache_argument(self._body)
         self._cached = cache
         self._config = config
@@ -109,7 +127,8 @@ class DecoderModel(HeadedModel, Sendable):
         A described decoder is known by what it is; of others the model's own code reads a few tokens.
         """
         described = self._described()
-        known = None if described is None or is_to_be_verified() else described_head(self.model, self._body)
+        is_tried = is_to_be_verified() or self._decoder is not self.model
+        known = None if described is None or is_tried else described_head(self.model, self._body)
         if described is not None and known is not None:
             return self._as_described(described, known)
         text = _LONGER_TEXT if self._keeps_states else _TEXT
@@ -128,6 +147,11 @@ class DecoderModel(HeadedModel, Sendable):
         hidden: Any = getattr(found[-1], "last_hidden_state", None) if found else None
         head = None if hidden is None else find_head(self.model, hidden[0], logits)
         self._take_head(head, logits.shape[-1], 0 if hidden is None else hidden.shape[-1])
+        if self.vision is not None and head is None:
+            raise OptionError(
+                f"{type(self.model).__name__} has a head that is not known; give its tokenizer in place of its "
+                "processor, to read no images"
+            )
         if self._cached:
             return self._choose(text, logits, None if head is None else described)
         # Where attention chooses some of all columns, padding might be among them.
@@ -156,7 +180,7 @@ class DecoderModel(HeadedModel, Sendable):
         their logits compared with those of the whole text; so they are where a known way raises an error.
         """
         self._quick = None if described is not None else self._quick_body()
-        known = Way("packed") if described is not None else way_of(self.model)
+        known = Way("packed") if described is not None else way_of(self._decoder)
         trusted = None if is_to_be_verified() else known
         causes: list[str] = []
         for way in (*([] if known is None else [known]), *self._ways()):
@@ -195,6 +219,8 @@ class DecoderModel(HeadedModel, Sendable):
                     yield Way("states", blocks, continues, alone)
             return
         yield Way("packed")
+        if self.vision is not None:
+            return
         # With windows under other names a model cuts them out by the number of columns, not by positions.
         if self._takes_positions and getattr(self._config, "attention_types", None) is None:
             yield Way("padded")
@@ -207,7 +233,7 @@ class DecoderModel(HeadedModel, Sendable):
         body: Any = self._body if self._quick is None else self._quick.network
         run = partial(self._run, body)
         if way.rows == "packed":
-            return PackedRunner(self._body, self._config, run, described)
+            return PackedRunner(self._body, self._config, run, described, vision=self.vision)
         if way.rows == "states":
             return self._states_runner(way, body, run)
         masks = None
@@ -279,6 +305,8 @@ class DecoderModel(HeadedModel, Sendable):
 
     def _is_right(self, runner: Runner, text: list[int], logits: Tensor) -> bool:
         """Read the text in two rows of different lengths, and compare with its logits."""
+        if self.vision is not None and self.vision.joins_prompts:
+            return self._is_right_joined(runner, text)
         storage = self._storage(2)
         tables = [BlockTable(), BlockTable()]
         for number, table in enumerate(tables):
@@ -308,6 +336,17 @@ class DecoderModel(HeadedModel, Sendable):
             return distance(self.model(input_ids=ids, use_cache=False).logits[0], logits)
 
         return far <= tolerance(self.model, self.model.dtype) or is_rounding(far, self.model, anew)
+
+    def _is_right_joined(self, runner: Runner, text: list[int]) -> bool:
+        """The same of a model whose prompts' tokens look at one another."""
+        assert self.vision is not None
+        ids, storage, table = torch.tensor([text], device=self.device), self._storage(1), BlockTable()
+        table.blocks.append(0)
+        rows, _held = self.vision.joined(tuple(text), ())
+        found = self.logits(runner.read([Chunk(table, rows)], storage), [0], None)
+        expected = self.model(input_ids=ids, token_type_ids=torch.zeros_like(ids), use_cache=False).logits[0, -1:]
+        self.block_bytes = storage.bytes
+        return distance(found, expected.float()) <= tolerance(self.model, self.model.dtype)
 
     def __repr__(self) -> str:
         context = "" if self.context is None else f", context {self.context:,}"
@@ -343,6 +382,11 @@ class DecoderModel(HeadedModel, Sendable):
         """Final hidden states, behind the last norm: float32 [len(rows), embedding_size]."""
         return states_of(hidden, rows).float()
 
+    @property
+    def reads_images(self) -> bool:
+        """True for an image-text model that was given with its processor."""
+        return self.vision is not None
+
     def _now(self) -> Runner:
         """The runner of the model as it is: made anew, of the same way, where its modules are not what they were."""
         if self._quick is not None and not self._quick.is_intact:
@@ -352,8 +396,12 @@ class DecoderModel(HeadedModel, Sendable):
 
     @property
     def parts(self) -> tuple[PackedRunner, Head] | None:
-        """The reader of packed steps, and the head, where they are apart, on one device, and not quantized."""
-        head, runner = None if self._spread else self._head, self._now()
+        """The reader of packed steps, and the head, where they are apart, on one device, and not quantized.
+
+        None where positions do not follow from places alone, as they do behind images of some models.
+        """
+        is_plain = self.vision is None or self.vision.has_plain_positions
+        head, runner = self._head if is_plain and not self._spread else None, self._now()
         return (runner, head) if isinstance(head, Head) and isinstance(runner, PackedRunner) else None
 
     def _run(self, body: Any, ids: Tensor, *, cache: Any = None, **arguments: Any) -> Tensor:
@@ -361,8 +409,9 @@ class DecoderModel(HeadedModel, Sendable):
         if cache is not None:
             arguments[self._cache_name or "past_key_values"] = cache
         if self._head is not None:
+            given = {"inputs_embeds" if ids.is_floating_point() else "input_ids": ids}
             with torch.no_grad():  # kernels leave nothing behind that gradients could follow
-                return body(input_ids=ids, **arguments).last_hidden_state
+                return body(**given, **arguments).last_hidden_state
         logits: Tensor = self.model(input_ids=ids, **arguments).logits
         if logits.shape[-1] != self._width:
             raise ModelError(f"the model returned {logits.shape[-1]} logits; it began with {self._width}")

@@ -21,6 +21,7 @@ from .encoder_decoder import EncoderDecoderModel
 from .generation_config import warn_of
 from .gguf_files.loading import load_gguf
 from .gguf_files.network import GGUFNetwork
+from .images.families import check_family, family_of
 from .load_options import LoadOptions, is_gguf, place_of
 from .quantized.loading import load_quantized, quantized_copy
 from .ways import is_to_be_verified
@@ -51,7 +52,7 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
     hub: Any = transformers
     try:
         config = hub.AutoConfig.from_pretrained(path, **options.of_config)
-        auto = hub.AutoModelForSeq2SeqLM if getattr(config, "is_encoder_decoder", False) else hub.AutoModelForCausalLM
+        auto = _auto_of(config, options)
         with _quiet_outside_terminals():
             if options.weights is None:
                 model = auto.from_pretrained(path, **options.of_weights)
@@ -60,9 +61,11 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
         if options.device is not None:
             model = model.to(options.device)
         if tokenizer is None:
-            tokenizer = hub.AutoTokenizer.from_pretrained(path, **options.of_config)
+            source = hub.AutoProcessor if auto is hub.AutoModelForImageTextToText else hub.AutoTokenizer
+            tokenizer = source.from_pretrained(path, **options.of_config)
             # Prompts that are too long are refused before a model reads them, whatever it would log of them.
-            tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True
+            warned = _reader_of(tokenizer).deprecation_warnings
+            warned["sequence-length-is-longer-than-the-specified-maximum"] = True
     except TrellmError:
         raise
     except Exception as error:  # the library and those below it raise whatever they come upon
@@ -70,6 +73,22 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
     if options.adapter is not None:
         model = _with_adapter(model, options.adapter, adapter)
     return model, tokenizer
+
+
+def _auto_of(config: Any, options: LoadOptions) -> Any:
+    """The class of transformers that loads models of a configuration. Raises OptionError for one that is not run."""
+    hub: Any = import_module("transformers")
+    if getattr(config, "is_encoder_decoder", False):
+        return hub.AutoModelForSeq2SeqLM
+    check_family(config)
+    if family_of(config) is None:
+        return hub.AutoModelForCausalLM
+    if options.weights is not None:
+        raise OptionError(
+            f"weights={options.weights!r}: the weights of image-text models, such as {config.model_type}, are not "
+            "quantized; leave the option out"
+        )
+    return hub.AutoModelForImageTextToText
 
 
 def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
@@ -111,10 +130,14 @@ def adapted(
     Raises OptionError for what is no model with its tokenizer.
     """
     _check_pair(model, tokenizer)
+    if weights is not None and family_of(model.config) is not None:
+        raise OptionError(
+            f"weights={weights!r}: the weights of image-text models are not quantized; leave the option out"
+        )
     if isinstance(model, GGUFNetwork) and (not cache or adapters or is_to_be_verified()):
         model = model.whole
     model = unwrapped(model if weights is None else quantized_copy(model, weights))
-    warn_of(model, tokenizer)
+    warn_of(model, _reader_of(tokenizer))
     is_encoder_decoder = getattr(model.config, "is_encoder_decoder", False)
     if is_encoder_decoder and not cache:
         raise OptionError(f"cache=False: {type(model).__name__} is an encoder-decoder model, which runs with a cache")
@@ -249,6 +272,11 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
+def _reader_of(tokenizer: Any) -> Any:
+    """The tokenizer itself, or that of the processor of an image-text model."""
+    return tokenizer.tokenizer if hasattr(tokenizer, "image_processor") else tokenizer
+
+
 def _check_pair(model: Any, tokenizer: Any) -> None:
     """Raise OptionError unless these are a loaded model and a tokenizer, in this order."""
     if isinstance(model, (tuple, list)):
@@ -264,7 +292,7 @@ def _check_pair(model: Any, tokenizer: Any) -> None:
         )
     if tokenizer is None:
         raise OptionError("a model object needs its tokenizer: models.transformers(model, tokenizer)")
-    if isinstance(tokenizer, str) or not callable(getattr(tokenizer, "encode", None)):
+    if isinstance(tokenizer, str) or not callable(getattr(_reader_of(tokenizer), "encode", None)):
         raise OptionError(
             f"tokenizer={shown(tokenizer)}: a loaded tokenizer, such as transformers.AutoTokenizer.from_pretrained(...)"
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from ...tokenizers_adapter import Vocabulary
+from ..media.image import Image
 from ..memory.tables import Chunk
 
 Hidden = Any
@@ -18,6 +19,13 @@ A model may have a `begin_id`: that, or the id of the token that it reads in pla
 tokenizer names none (`bos_token_id`); None if there is none. One whose `forces_end` is True has EOS as the last token
 of a free text's budget.
 """
+
+
+def words_behind(ids: Sequence[int]) -> Sequence[int]:
+    """The tokens behind the last image of a prompt; all where it has none."""
+    if not ids or min(ids) >= BEGIN:
+        return ids
+    return ids[next(place for place in range(len(ids), 0, -1) if ids[place - 1] < BEGIN) :]
 
 
 class Tokenizer(Protocol):
@@ -147,6 +155,93 @@ class PoolingModel(Model, Protocol):
         ...
 
 
+class ReadImages(NamedTuple):
+    """A prompt with images: its ids, and what has to be held for as long as these are used."""
+
+    ids: tuple[int, ...]
+    held: tuple[Any, ...]
+
+
+class VisionPart(Protocol):
+    """The part of a model that reads images. Ids of rows of images are below BEGIN, and the same for equal images."""
+
+    @property
+    def mark(self) -> str:
+        """Placeholder of an image in a text."""
+        ...
+
+    @property
+    def has_template(self) -> bool:
+        """True if chats can be rendered."""
+        ...
+
+    @property
+    def joins_prompts(self) -> bool:
+        """True if all tokens of a prompt look at one another, so that prompts without images are not read."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of images and features that are kept."""
+        ...
+
+    def read(self, text: str, images: Sequence[Image], what: str) -> ReadImages:
+        """The ids of a text with a mark for each image. what: names the prompt, as the beginning of a sentence
+
+        Raises OptionError.
+        """
+        ...
+
+    def expanded(self, text: str, images: Sequence[Image], what: str) -> tuple[str, tuple[Any, ...]]:
+        """A text in which the places of an image's rows stand for its mark, and what its rows are of.
+
+        Raises OptionError where the text has not as many marks as there are images.
+        """
+        ...
+
+    def beginning(self, text: str) -> list[int]:
+        """The tokens that the tokenizer puts before a text."""
+        ...
+
+    def placed(self, ids: Sequence[int], held: Sequence[Any], what: str) -> ReadImages:
+        """The ids of an expanded text, with those of rows in their places. Raises OptionError."""
+        ...
+
+    def held(self, ids: Sequence[int], images: Sequence[Image]) -> tuple[Any, ...]:
+        """Contents to be held for as long as ids are used that were made of a prompt with these images.
+
+        Raises OptionError for ids of rows of which nobody knows what they are of.
+        """
+        ...
+
+    def whole(self, pending: Sequence[int], count: int) -> int:
+        """Count of tokens to read at once where `count` were to be, so that none are parted that are read together."""
+        ...
+
+    def prepare(self, ids: Iterable[Sequence[int]]) -> None:
+        """Compute the features of which rows are among some ids, where they are not there."""
+        ...
+
+    def forget(self) -> None:
+        """Let features go; they are computed again where they are needed."""
+        ...
+
+
+@runtime_checkable
+class VisionModel(Model, Protocol):
+    """A model that may have a part which reads images."""
+
+    @property
+    def vision(self) -> VisionPart | None:
+        """That part; None where there is none."""
+        ...
+
+    @property
+    def reads_images(self) -> bool:
+        """True if there is one."""
+        ...
+
+
 class ListingModel(Model, Protocol):
     """A model that computes the logits of a few tokens of several texts at once, of each text its own."""
 
@@ -155,16 +250,6 @@ class ListingModel(Model, Protocol):
 
         None where `logits`, asked row by row, is as quick.
         """
-        ...
-
-
-@runtime_checkable
-class VisionModel(Model, Protocol):
-    """A model that may read images in prompts."""
-
-    @property
-    def reads_images(self) -> bool:
-        """Whether it does, as it is."""
         ...
 
 
@@ -194,3 +279,8 @@ class SourceModel(Model, Protocol):
     def source_bytes(self, length: int) -> int:
         """Bytes of a source of so many tokens."""
         ...
+
+
+def vision_of(model: Model) -> VisionPart | None:
+    """The part of a model that reads images; None where there is none."""
+    return model.vision if isinstance(model, VisionModel) else None

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from ...checks import brief, shown
 from ...errors import OptionError
-from ..models.protocol import Model
-from .given import is_chat, prompt_of
+from ..models.protocol import BEGIN, Model, ReadImages, vision_of
+from .given import Prompt, images_of, is_chat, marked_for, prompt_of
 
 Ids = tuple[int, ...]
 Extras = dict[str, Any]
@@ -24,22 +24,65 @@ def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:
     where it begins with that itself, as what a template renders does. A chat gets what the template says.
     Raises OptionError, also for what a tokenizer should not have returned.
     """
+    return read(model, prompt, number, extras).ids
+
+
+def read(model: Model, prompt: Any, number: int, extras: Extras) -> ReadImages:
+    """The tokens of a prompt, those of rows of its images among them, and what is to be held as long as they are used.
+
+    Raises OptionError as `ids_of` does, and for images that the model does not read.
+    """
     what = f"prompt {number}"
     given = prompt_of(prompt, what)
+    vision, images = vision_of(model), images_of(given)
+    is_bare = isinstance(given, str) or (not is_chat(given) and min(cast("Ids", given)) >= BEGIN)
+    if vision is not None and vision.joins_prompts and is_bare:
+        raise OptionError(f"{what} has no image, and {model!r} reads prompts with images only; give a list of both")
+    if not is_chat(given):
+        return _ids(model, given, what, extras)
+    if vision is None:
+        if images:
+            raise OptionError(no_vision(model, what))
+        ids = rendered(model.tokenizer, given, what, extras)
+        return ReadImages(_checked(ids, what, model, "the chat template"), ())
+    ids, held = vision.read(text_of_chat(model, given, what, extras), images, what)
+    return ReadImages(_checked(ids, what, model, "the tokenizer"), held)
+
+
+def text_of_chat(model: Model, chat: Any, what: str, extras: Extras) -> str:
+    """Text of a chat by the template of a model that reads images, with a mark for each image; without a template, the
+    text of a single message that has images. Raises OptionError."""
+    vision = vision_of(model)
+    assert vision is not None
+    if not vision.has_template and len(chat) == 1 and images_of(chat) and not extras:
+        parts = chat[0]["content"]
+        return "".join(vision.mark if part["type"] == "image" else part["text"] for part in parts)
+    return str(rendered(model.tokenizer, marked_for(chat), what, extras, tokenize=False))
+
+
+def no_vision(model: Model, what: str) -> str:
+    """Message for a prompt with images that cannot be read."""
+    return (
+        f"{what} has an image, and {model!r} reads texts only; use an image-text model, given with its processor, or "
+        "leave images out"
+    )
+
+
+def _ids(model: Model, given: Prompt, what: str, extras: Extras) -> ReadImages:
+    """The tokens of a text, or token ids, among which may be those of rows that were read. Raises OptionError."""
     tokenizer = model.tokenizer
-    if is_chat(given):
-        return _checked(rendered(tokenizer, given, what, extras), what, model, "the chat template")
     if extras:
         name = next(iter(extras))
         raise OptionError(f"{name}= is for chats, whose template writes them; {what} is no list of messages")
     if isinstance(given, str):
         ids = _checked(tokenizer.encode(given), what, model, "the tokenizer")
-        return _without_second_bos(ids, given, tokenizer)
-    size = model.vocabulary.size
-    for place, token in enumerate(cast("Ids", given)):
-        if token >= size:
+        return ReadImages(_without_second_bos(ids, given, tokenizer), ())
+    size, vision = model.vocabulary.size, vision_of(model)
+    found = cast("Ids", given)
+    for place, token in enumerate(found):
+        if token >= size or (token < 0 and vision is None):
             raise OptionError(f"{what}, token {place} is {token}; the model has tokens 0 to {size - 1}")
-    return cast("Ids", given)
+    return ReadImages(found, () if vision is None else vision.held(found, ()))
 
 
 def continued(model: Model, text: str, number: int) -> Ids:
@@ -57,7 +100,7 @@ def continued(model: Model, text: str, number: int) -> Ids:
 def written(model: Model, messages: Any, number: int, extras: Extras) -> Any:
     """Text of a chat, by its template, which is much faster to have than its tokens. Raises OptionError."""
     what = f"prompt {number}"
-    return _applied(_template_of(model.tokenizer, what), messages, what, extras, tokenize=False)
+    return _applied(_template_of(model.tokenizer, what), marked_for(messages), what, extras, tokenize=False)
 
 
 def _checked(found: Any, what: str, model: Model, maker: str) -> Ids:
@@ -69,7 +112,7 @@ def _checked(found: Any, what: str, model: Model, maker: str) -> Ids:
             f"{maker} made {shown(found)} of {what}; its encode must return a list of token ids"
         ) from None
     size = model.vocabulary.size
-    strange = next((token for token in ids if not 0 <= token < size), None)
+    strange = next((token for token in ids if not 0 <= token < size and token >= BEGIN), None)
     if strange is not None:
         raise OptionError(
             f"{maker} made token {strange} of {what}, but the model has tokens 0 to {size - 1}; use the "

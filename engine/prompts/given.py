@@ -5,16 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from operator import index
-from typing import Any, NamedTuple, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...checks import any_text_of, brief, items_of, shown, text_of, whole
 from ...errors import OptionError
 from ..media.image import Image
+from ..models.protocol import BEGIN
 
 Message = Mapping[str, Any]
 """A message as templates take it; those of pydantic models, such as clients of chat APIs return, are made such."""
+if TYPE_CHECKING:
+    import PIL.Image
+
+    Picture = Image | PIL.Image.Image | Path | bytes
+else:
+    Picture = Any
 Prompt = str | Sequence[int] | Sequence[Message]
 """A text, token ids, or a chat: messages such as {"role": "user", "content": "Hello"}."""
+PromptParts = Sequence[str | Picture]
+"""Texts and images, one at least: what a message of a user is made of."""
+AnyPrompts = Prompt | PromptParts | Sequence[Prompt | PromptParts]
+"""Prompts of a call: one or several."""
 
 _KEPT = "leave it out: what is made of a chat is for the engine to say"
 NO_OPTIONS = {
@@ -47,16 +59,18 @@ class Prompts(NamedTuple):
 
 
 def prompts_of(value: Any) -> Prompts:
-    """One prompt or several, by what is in the list: mappings are messages of one chat, whole numbers one text's ids.
+    """One prompt or several, by what is in the list: mappings are messages of one chat, whole numbers one text's ids,
+    and images, with texts beside them, one message.
 
-    Texts, lists of mappings and lists of whole numbers are prompts, of which a list is several. Raises OptionError.
+    Texts, lists of mappings, of whole numbers and with images are prompts, of which a list is several. Raises
+    OptionError, ImageError.
     """
     if isinstance(value, str):
         return Prompts([text_of(value, "the prompt")], True)
     several = None if _is_message(value) else items_of(value)
     if several is None:
         return Prompts([prompt_of(value, "the prompt")], True)
-    if several and (_is_message(several[0]) or _is_id(several[0])):
+    if several and (_is_message(several[0]) or _is_id(several[0]) or _has_image(several)):
         return Prompts([prompt_of(several, "the prompt")], True)
     return Prompts([prompt_of(each, f"prompt {number}") for number, each in enumerate(several)], False)
 
@@ -74,18 +88,41 @@ def prompt_of(value: Any, what: str) -> Prompt:
         raise OptionError(f"{what} is an empty list, neither token ids nor a chat; an empty text is ''")
     if _is_message(items[0]):
         return [_message(each, f"{what}, message {number}") for number, each in enumerate(items)]
+    if _has_image(items):
+        parts = [{"type": "text", "text": each} if isinstance(each, str) else {"type": "image", "image": each}
+                 for each in items]  # fmt: skip
+        return [_message({"role": "user", "content": parts}, what)]
     strange = next((number for number, each in enumerate(items) if not _is_id(each)), None)
     if strange is not None:
         raise OptionError(
             f"{what} must be a text, token ids or the messages of a chat, not a list with {shown(items[strange])} as "
             f"item {strange}"
         )
-    return tuple(whole(each, f"{what}, token {number}", 0) for number, each in enumerate(items))
+    return tuple(
+        index(each) if _is_row(each) else whole(each, f"{what}, token {number}", 0) for number, each in enumerate(items)
+    )
 
 
 def is_chat(prompt: Prompt) -> bool:
     """True if a prompt, as `prompt_of` gives it, is messages."""
     return not isinstance(prompt, str) and isinstance(prompt[0], Mapping)
+
+
+def images_of(prompt: Prompt) -> list[Image]:
+    """The images of a prompt, as `prompt_of` gives it, in their order."""
+    chat = cast("Sequence[Message]", prompt) if is_chat(prompt) else ()
+    parts = [part for message in chat for part in items_of(message.get("content")) or ()]
+    return [part["image"] for part in parts if part["type"] == "image"]
+
+
+def marked_for(chat: Any) -> list[dict[str, Any]]:
+    """Messages as templates take them, whose images are only named."""
+    return [
+        dict(message) if isinstance(message.get("content"), str | None) else {**message, "content": [
+            {"type": "image"} if part["type"] == "image" else part for part in message["content"]
+        ]}
+        for message in chat
+    ]  # fmt: skip
 
 
 def extras_of(values: Any, what: str) -> tuple[Any, ...]:
@@ -135,26 +172,46 @@ def _message(value: Any, what: str) -> dict[str, Any]:
         if not any(value is not None for key, value in message.items() if key not in ("role", "content")):
             raise OptionError(f"{what} has no content: {brief(message)}")
     elif not isinstance(content, str):
-        _check_parts(content, what)
+        message["content"] = _parts(content, what)
     _check_texts(message, what)
     return message
 
 
-def _check_parts(content: Any, what: str) -> None:
-    """Raise OptionError unless the content of a message is a list of texts, each as {"type": "text", "text": ...}."""
+def _parts(content: Any, what: str) -> list[Any]:
+    """The content of a message that is a list of texts and images, images read.
+
+    They are {"type": "text", "text": ...} and {"type": "image", "image": ...}. Raises OptionError, ImageError.
+    """
     parts = items_of(content)
     if parts is None:
         raise OptionError(f"{what}: the content must be a text, not {shown(content)}")
+    found: list[Any] = []
     for number, part in enumerate(parts):
-        kind = cast("Mapping[str, Any]", part).get("type") if isinstance(part, Mapping) else None
-        if kind == "image" and isinstance(cast("Mapping[str, Any]", part).get("image"), Image):
+        place, given = f"{what}, part {number} of the content", cast("Mapping[str, Any]", part)
+        kind = given.get("type") if isinstance(part, Mapping) else None
+        if kind == "image" and "image" in given:
+            found.append({**given, "image": Image.of(given.get("image"), f"{place}: the image")})
             continue
         if kind != "text":
             raise OptionError(
-                f'{what}, part {number} of the content is {shown(part)}; models read texts here, {{"type": "text", '
-                '"text": "..."}'
+                f'{place} is {shown(part)}; models read texts here, {{"type": "text", "text": "..."}}, and images, '
+                '{"type": "image", "image": ...}'
             )
-        text_of(cast("Mapping[str, Any]", part).get("text"), f"{what}, part {number} of the content: the text")
+        text_of(given.get("text"), f"{place}: the text")
+        found.append(part)
+    return found
+
+
+def _is_row(value: Any) -> bool:
+    """True for a number that may be the id of a row of an image, as prompts have them that were read before."""
+    return isinstance(value, int) and value < BEGIN
+
+
+def _has_image(items: Sequence[Any]) -> bool:
+    """True if one of a list is an image of those that callers give, of which PIL's are not imported here."""
+    return any(
+        isinstance(each, (Image, Path, bytes)) or type(each).__module__.partition(".")[0] == "PIL" for each in items
+    )
 
 
 def _check_texts(value: Any, what: str) -> None:

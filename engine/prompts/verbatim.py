@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any, cast
 
 from ...errors import OptionError
-from ..models.protocol import Model
-from .encoding import Extras, Ids, ids_of, rendered
-from .given import held_by, prompt_of
+from ..models.protocol import Model, vision_of
+from .encoding import Extras, Ids, ids_of, no_vision, rendered, text_of_chat
+from .given import held_by, images_of, prompt_of
 
 MARK = "\ue06b"
 """A character for private use, which is taken out of messages that name special tokens."""
@@ -46,10 +46,16 @@ class Verbatim:
         what = f"prompt {number}"
         given = prompt_of(self._marked(messages), what)
         marked = {name: _as(each, self._marked(each)) for name, each in extras.items()}
-        text = str(rendered(self._model.tokenizer, given, what, marked, tokenize=False))
+        vision, images, held = vision_of(self._model), images_of(given), ()
+        if vision is None and images:
+            raise OptionError(no_vision(self._model, what))
+        if vision is None:
+            text = str(rendered(self._model.tokenizer, given, what, marked, tokenize=False))
+        else:
+            text, held = vision.expanded(text_of_chat(self._model, given, what, marked), images, what)
         # A template may write JSON whose other characters are escaped.
         text = text.replace("\\u" + f"{ord(MARK):04x}", MARK)
-        found: list[int] = []
+        found: list[int] = [] if vision is None else vision.beginning(text)
         usual = ""
         for stretch in self._stretches(text):
             if MARK not in stretch:
@@ -58,7 +64,8 @@ class Verbatim:
             found += self._usual(usual)
             found += self._plain(stretch.replace(MARK, ""), what)
             usual = ""
-        return (*found, *self._usual(usual))
+        found += self._usual(usual)
+        return tuple(found) if vision is None else vision.placed(found, held, what).ids
 
     def _is_named(self, value: Any) -> bool:
         """True if a special token is named in a text, however deep."""

@@ -24,7 +24,7 @@ from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..memory.weights import Weights
-from ..models.protocol import Hidden, Model, ScoringModel, SourceModel
+from ..models.protocol import Hidden, Model, ScoringModel, SourceModel, vision_of
 from ..search import Beam, Target
 from .budget import Budget
 from .call import Call, Preparation, RequestOutput, SequenceGroup, Work
@@ -61,6 +61,7 @@ class EngineCore:
         self._sampler = Sampler(model)
         self.waiting = GuideQueue(self._sampler)
         self._encoder = model if isinstance(model, SourceModel) else None
+        self._vision = vision_of(model)
         self._arrivals = 0
         self._is_whole = False
         self._drafter: Drafter | None = None
@@ -129,6 +130,8 @@ class EngineCore:
         self.calls.clear()
         self._clear()
         self._memory = self.model.make_memory(0)
+        if self._vision is not None:
+            self._vision.forget()
 
     def to_prepare(self) -> Preparation | None:
         """A preparation that a text waits for, and nobody is at; from any thread."""
@@ -170,7 +173,8 @@ class EngineCore:
         self._lanes = batch_of(self.model, self._memory, self._sampler, self._pool)
         self._sampler.keeps_states = self._lanes is None
         self._drafter = self._make_drafter()
-        self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._again)
+        whole = None if self._vision is None else self._vision.whole
+        self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._again, whole)
 
     def _make_drafter(self) -> Drafter | None:
         """The drafter, where the model can read guesses."""
@@ -218,6 +222,8 @@ class EngineCore:
         if state != self._read_with:
             self._weights.check()
             self._sources.clear()
+            if self._vision is not None:
+                self._vision.forget()
             self._recover() if self._scheduler.running else self._pool.forget()
             self._read_with = state
 
@@ -265,6 +271,8 @@ class EngineCore:
             self.waiting.pause(self._scheduler.running)
             return True
         self._copy()
+        if self._vision is not None:  # before time is taken, by which chunks of text are cut
+            self._vision.prepare(chunk.tokens for chunk in plan.chunks)
         begin = perf_counter()
         if self._encoder is not None:
             self._encode(self._encoder, plan)
@@ -417,6 +425,8 @@ class EngineCore:
         """Handle a failed step: out of memory it is made again with fewer sequences, else its sequences fail."""
         groups = plan.everyone()
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)) and len(groups) > 1:
+            if self._vision is not None:
+                self._vision.forget()
             tokens = max(BLOCK, self._config.max_num_batched_tokens // 2)
             self._config = replace(self._config, max_num_seqs=len(groups) // 2, max_num_batched_tokens=tokens)
             self._careful_until = self.steps + CAREFUL

@@ -92,6 +92,7 @@ class Scheduler:
 
     budget: how much of prompts fits beside texts
     begin: makes the work of a call's next request; again: makes that of an entry that were preempted
+    whole: how many of some tokens to read where so many were to be, if some have to be read together
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Scheduler:
         budget: Budget,
         begin: Callable[[Call], SequenceGroup],
         again: Callable[[SequenceGroup], Work],
+        whole: Callable[[Sequence[int], int], int] | None = None,
     ) -> None:
         self.config = config
         self.running: list[SequenceGroup] = []
@@ -109,6 +111,7 @@ class Scheduler:
         self._budget = budget
         self._begin = begin
         self._again = again
+        self._whole = whole
 
     def plan(self, calls: Sequence[Call]) -> StepPlan:
         """The reads of the next step. Those that are done as soon as they begin are among `running`."""
@@ -215,6 +218,8 @@ class Scheduler:
                 del reader.pending[:adopted]
                 group.find(adopted)
             count = min(left, len(reader.pending) - last)
+            if self._whole is not None:
+                count = self._whole(reader.pending, count)
             if self._pool.missing(reader.table, count) > self._pool.available:
                 count = self._preempt_others(group, reader, count, plan)
             if count == 0:
@@ -223,7 +228,7 @@ class Scheduler:
             plan.add(group, reader, reader.pending[:count])
             if begin is not None and count == len(reader.pending):
                 leaders[begin] = reader
-            left -= count
+            left = max(0, left - count)
             plan.prompted += count
 
     def _preempt_others(self, group: SequenceGroup, reader: KVSequence, count: int, plan: StepPlan) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -72,7 +73,30 @@ def attend(
             _one_by_one(out, new, step, prompts, layer, reach, scoring)
         else:
             attend_rows(out, queries, whole, layer, reach, scoring)
+    if isinstance(step, PackedStep):
+        for first, last in step.mutual or ():
+            _mutually(out, queries, step, first, last, layer, reach, scoring)
     return out
+
+
+def _mutually(
+    out: Tensor,
+    queries: Tensor,
+    step: PackedStep,
+    first: int,
+    last: int,
+    layer: LayerBlocks,
+    reach: Reach,
+    scoring: Scoring,
+) -> None:
+    """Tokens of a step that look at one another, and at those before them, by torch."""
+    chunk = bisect_right(step.firsts, first) - 1
+    ahead = step.starts[chunk] - step.firsts[chunk]
+    keys, values = (part[:, :, : last + ahead] for part in step.gather([chunk]).of_layer(layer))
+    columns = torch.arange(last + ahead, device=queries.device)
+    begin = columns[first + ahead :, None] - (reach.window or last + ahead)
+    mixed = _masked(queries[first:last].transpose(0, 1)[None], keys, values, (columns > begin)[None, None], scoring)
+    out[first:last] = mixed[0].transpose(0, 1)
 
 
 def is_undivided(step: PackedStep, heads: Heads) -> bool:

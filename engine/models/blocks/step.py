@@ -32,6 +32,7 @@ class DeviceStep(NamedTuple):
     reaches: list[Reach]
     rows: DeviceRows
     turn: int | None = None
+    mutual: list[tuple[int, int]] | None = None
 
     def write(self, layer: LayerBlocks, keys: Tensor, values: Tensor) -> None:
         """Store the keys and values [tokens, heads, size] of the step's tokens, if they have a slot."""
@@ -60,12 +61,14 @@ class PackedStep:
     rows: what the kernel reads of the short ones
     turn: which layer attends, where layers that share their attention say so; else None
     uploaded: all chunks, on a device that has kernels
+    mutual: tokens that look at one another whatever their order, (from, to) in the step; None where none ever do
     """
 
     def __init__(self, chunks: Sequence[Chunk], storage: BlockStorage, reaches: list[Reach], device: Any) -> None:
         self.layers: list[LayerBlocks] = storage.layers
         self.reaches: list[Reach] = reaches
         self.turn: int | None = None
+        self.mutual: list[tuple[int, int]] | None = None
         self._chunks = chunks
         self._device = device
         self.ids: list[int] = []

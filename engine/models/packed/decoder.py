@@ -106,7 +106,7 @@ class DescribedDecoder:
     ) -> Tensor:
         """States [n, hidden] after the last norm, of packed tokens, where `prepare` has just given a number.
 
-        ids, positions: int64 [n]
+        ids, positions: int64 [n]; for ids there may be what they begin as, [n, hidden]
         slots: int32 [n], block * BLOCK + place in the block; -1 for tokens whose keys and values are not kept
         layers: where these go; what is not allocated yet is, which a graph that is captured should not have to do
         attend: from a layer's number and its queries [n, heads, size] to what they get from the values, of the same

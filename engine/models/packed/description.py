@@ -126,7 +126,9 @@ class DecoderWeights(NamedTuple, Generic[Product]):
     last: Norm
 
     def embedded(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Embeddings [n, hidden] of tokens [n] at these positions."""
+        """Embeddings [n, hidden] of tokens [n] at these positions; in place of tokens there may be these already."""
+        if ids.is_floating_point():
+            return ids
         words = self.embedding
         states = embedding(ids, words) if isinstance(words, Tensor) else words(ids)
         if self.positions is not None:

@@ -19,6 +19,7 @@ from ..blocks.devices import DeviceRows
 from ..blocks.reach import Reach, layer_kinds
 from ..blocks.step import DeviceStep, PackedStep
 from ..blocks.storage import BlockStorage
+from ..images.vision import Vision
 from ..wrapped import entry_device
 from .decoder import DescribedDecoder
 from .lora import LoraAdapters
@@ -39,6 +40,7 @@ class PackedRunner:
         through the interface of transformers, for which there is ours
     described: what runs the body in place of its modules; these do once it is changed
     adapters: those that texts may have, whose number is then the source of their tables; the modules run beside them
+    vision: the part that reads the images of prompts, of a model that has one
     """
 
     def __init__(
@@ -48,9 +50,11 @@ class PackedRunner:
         run: Callable[..., Tensor],
         described: DescribedDecoder | None = None,
         adapters: LoraAdapters | None = None,
+        vision: Vision | None = None,
     ) -> None:
         self.described = described
         self.adapters = adapters
+        self._vision = vision
         self._body = body
         self._config = config
         self._run = run
@@ -64,7 +68,7 @@ class PackedRunner:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is one of the copied model, with that one's configurations and a lock of its own."""
-        return type(self), (self._body, self._config, self._run, self.described, self.adapters)
+        return type(self), (self._body, self._config, self._run, self.described, self.adapters, self._vision)
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
         """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
@@ -96,13 +100,19 @@ class PackedRunner:
     def _read_all(self, chunks: Sequence[Chunk], storage: Any) -> tuple[Tensor, PackedStep]:
         """The states [tokens, size] of all tokens, behind one another as the step has them."""
         step = self.step(chunks, storage)
-        ids, positions = torch.tensor([step.ids, step.positions], device=self._device)
+        if self._vision is None:
+            ids, positions = torch.tensor([step.ids, step.positions], device=self._device)
+            further: dict[str, Any] = {}
+        else:
+            read = self._vision.inputs(chunks, step.ids, step.positions)
+            ids = torch.tensor(step.ids, device=self._device) if read.states is None else read.states
+            positions, step.mutual, further = read.positions, read.mutual, read.further
         if self.adapters is not None and chunks[0].table.source is not None:
             with self._lock, self.adapters.beside(chunks):
-                return self._states(ids, positions, step), step
+                return self._states(ids, positions, step, **further), step
         described = self._prepared()
         if described is None:
-            return self._states(ids, positions, step), step
+            return self._states(ids, positions, step, **further), step
         return _by_kernels(described, ids, positions, step.places.on(self._device), step), step
 
     def read_static(self, ids: Tensor, positions: Tensor, rows: DeviceRows, storage: BlockStorage) -> Tensor:
@@ -134,13 +144,17 @@ class PackedRunner:
         """`run` for the chunks of a step."""
         return partial(self.run, step=step)
 
-    def _states(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep) -> Tensor:
+    def _states(self, ids: Tensor, positions: Tensor, step: PackedStep | DeviceStep, **further: Any) -> Tensor:
         """The states [tokens, size] of a step's tokens."""
         more = {"cache": _Positions(positions)} if self._tuned else {}
-        return self.run(ids[None], step, position_ids=positions[None], use_cache=False, **more)[0]
+        places = positions[..., None, :]
+        return self.run(ids[None], step, position_ids=places, use_cache=False, **more, **further)[0]
 
     def run(self, ids: Tensor, step: PackedStep | DeviceStep, **arguments: Any) -> Tensor:
-        """The states [rows, width, size] of ids [rows, width], which are the tokens of the step's chunks in order."""
+        """The states [rows, width, size] of ids [rows, width], which are the tokens of the step's chunks in order.
+
+        ids: or states [rows, width, size] that stand for them
+        """
         # A model's configuration is there for all threads, and for its owner.
         with self._lock:
             before = [config["_attn_implementation_internal"] for config in self._configs]
@@ -170,7 +184,7 @@ def _by_kernels(
     def mix(number: int, queries: Tensor) -> Tensor:
         return attend(step, step.layers[number], step.reaches[number], (queries, None, None), scoring)
 
-    packed = step if isinstance(step, PackedStep) else None
+    packed = step if isinstance(step, PackedStep) and not step.mutual else None
     return described.run(ids, positions, slots, step.layers, mix, packed)
 
 
@@ -212,6 +226,7 @@ def _attention(
         raise NotPackedError(f"{type(module).__name__} does not hand on what attention needs")
     reach = trellm_step.reaches[number]
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    causal = causal or trellm_step.mutual is not None
     if attention_mask is not None or dropout or not causal or sliding_window not in (None, reach.window):
         raise NotPackedError(f"{type(module).__name__} is not causal attention as its configuration says")
     strange = [

@@ -1,0 +1,246 @@
+"""The part of an image-text model that reads images, and what the runner of its decoder asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ....errors import OptionError
+from ...media.image import Image
+from ...memory.tables import Chunk
+from ..protocol import BEGIN, ReadImages
+from ..wrapped import entry_device
+from .families import Family
+from .features import FeatureStore, ImageContent, VisionInputs, image_key
+from .processing import Processing
+from .rows import RowRun, key_of, row_id, runs_in
+
+
+class DecoderInputs(NamedTuple):
+    """Inputs of a decoder in a step.
+
+    states: [tokens, size] in place of ids, where some are rows of images; else None
+    positions: int64 [tokens], or [axes, tokens]
+    mutual: tokens of the step that look at one another, (from, to); None where none ever do
+    further: arguments of the decoder besides
+    """
+
+    states: Tensor | None
+    positions: Tensor
+    mutual: list[tuple[int, int]] | None
+    further: dict[str, Any]
+
+
+class Vision:
+    """The vision part of a model.
+
+    model: of transformers, as a whole; body: its decoder; processor: that of the model
+    Raises OptionError for a processor that is not the model's.
+    """
+
+    def __init__(self, model: Any, body: Any, processor: Any, family: Family) -> None:
+        self._body = body
+        self._family = family
+        self._device = entry_device(model)
+        self._part: Any = model.model
+        config = model.config
+        place: int | None = getattr(config, "image_token_id", None)
+        place = getattr(config, "image_token_index", None) if place is None else place
+        if not hasattr(processor, "get_text_with_replacements"):
+            raise OptionError("images need transformers 5.24 or newer: pip install -U transformers")
+        if place is None or getattr(processor, "image_token", None) is None:
+            raise OptionError(f"{type(processor).__name__} has no token for images; give the model's own processor")
+        self.processing = Processing(processor, place, arranges=self.joins_prompts)
+        self._store = FeatureStore(self._content, self._computed, family.together)
+
+    @property
+    def mark(self) -> str:
+        """Placeholder of an image in a text."""
+        return self.processing.mark
+
+    @property
+    def has_template(self) -> bool:
+        """True if chats can be rendered."""
+        return self.processing.has_template
+
+    @property
+    def has_plain_positions(self) -> bool:
+        """True if the position of a token is its place in its text."""
+        return not self._family.axes and not self._family.first
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of images and their features."""
+        return self._store.bytes
+
+    def forget(self) -> None:
+        """Let all features go, which are computed again where they are needed."""
+        self._store.forget()
+
+    def read(self, text: str, images: Sequence[Image], what: str) -> ReadImages:
+        """See `VisionPart`."""
+        expanded, contents = self.expanded(text, images, what)
+        return self.placed(self.processing.encoded(expanded), contents, what)
+
+    def expanded(self, text: str, images: Sequence[Image], what: str) -> tuple[str, tuple[ImageContent, ...]]:
+        """See `VisionPart`."""
+        contents = tuple(self._contents(images))
+        return self.processing.expanded(text, images, [content.text for content in contents], what), contents
+
+    def beginning(self, text: str) -> list[int]:
+        """See `VisionPart`."""
+        return self.processing.beginning(text)
+
+    def placed(self, ids: Sequence[int], held: Sequence[ImageContent], what: str) -> ReadImages:
+        """See `VisionPart`."""
+        if not held:
+            return ReadImages(tuple(ids), ())
+        rows = [row_id(content.key, row) for content in held for row in range(content.rows)]
+        count = sum(token == self.processing.place for token in ids)
+        if count != len(rows):
+            raise OptionError(
+                f"{what}: {type(self.processing.processor).__name__} made {count} places for {len(rows)} rows of "
+                "features; use the processor that belongs to the model"
+            )
+        row = iter(rows)
+        found = tuple(next(row) if token == self.processing.place else token for token in ids)
+        return self.joined(found, held) if self.joins_prompts else ReadImages(found, tuple(held))
+
+    @property
+    def joins_prompts(self) -> bool:
+        """True if all tokens of a prompt look at one another."""
+        return self._family.mutual == "prompt"
+
+    def joined(self, ids: tuple[int, ...], held: Sequence[ImageContent]) -> ReadImages:
+        """A prompt whose tokens look at one another, as rows of one content: another prompt has nothing of it."""
+        whole = ImageContent(key_of(*map(str, ids)), len(ids))
+        whole.tokens, whole.of = ids, tuple(held)
+        whole = self._store.enter(whole)
+        return ReadImages(tuple(row_id(whole.key, number) for number in range(whole.rows)), (whole,))
+
+    def held(self, ids: Sequence[int], images: Sequence[Image]) -> tuple[ImageContent, ...]:
+        """See `VisionPart`."""
+        contents = self._contents(images)
+        return (*contents, *self._store.contents({run.key for run in runs_in(ids)}))
+
+    def whole(self, pending: Sequence[int], count: int) -> int:
+        """Count of tokens to read where `count` were to be, so that none are parted that look at one another."""
+        if not self._family.mutual or not 0 < count < len(pending) or pending[count] >= BEGIN:
+            return count
+        run = next(run for run in runs_in(pending) if run.place + run.length > count)
+        return count if run.place >= count else run.place or run.length
+
+    def prepare(self, ids: Iterable[Sequence[int]]) -> None:
+        """See `VisionPart`."""
+        self._store.features_of(run.key for tokens in ids for run in _runs(tokens))
+
+    def inputs(self, chunks: Sequence[Chunk], ids: Sequence[int], places: Sequence[int]) -> DecoderInputs:
+        """Inputs of the decoder for chunks. ids, places: of all their tokens, behind one another"""
+        positions = self._positions(chunks, places).to(self._device)
+        runs = _runs(ids)
+        mutual = [(run.place, run.place + run.length) for run in runs] if self._family.mutual else None
+        if not runs:
+            return DecoderInputs(None, positions, mutual, {})
+        states, at, others = self._states(ids, runs)
+        further: dict[str, Any] = {}
+        if others:
+            seen = torch.zeros(len(ids), dtype=torch.bool, device=self._device)
+            seen[at] = True
+            further = {"visual_pos_masks": seen[None], "deepstack_visual_embeds": others}
+        return DecoderInputs(states, positions, mutual, further)
+
+    def _states(self, ids: Sequence[int], runs: Sequence[RowRun]) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Embeddings [tokens, size] of tokens and rows, the places of rows, and what layers add to these."""
+        words = torch.tensor([max(token, 0) for token in ids], device=self._device)
+        states: Tensor = self._body.get_input_embeddings()(words).clone()
+        if not runs:  # of a prompt by which a model is tried
+            return states, states.new_empty(0), []
+        found = self._store.features_of(run.key for run in runs)
+        parts = [[part[run.row : run.row + run.length] for part in found[run.key]] for run in runs]
+        first, *others = (torch.cat(each).to(states) for each in zip(*parts, strict=True))
+        at = torch.tensor([run.place + step for run in runs for step in range(run.length)], device=self._device)
+        states[at] = first
+        return states, at, others
+
+    def _positions(self, chunks: Sequence[Chunk], places: Sequence[int]) -> Tensor:
+        """Positions of tokens, from their places in their texts."""
+        plain = torch.tensor(places) + self._family.first
+        if not self._family.axes:
+            return plain
+        found = plain.expand(3, -1).clone()
+        at = 0
+        for table, tokens in chunks:
+            shift, end = self._shift(table), at + len(tokens)
+            found[:, at:end] += shift
+            for run in _runs(tokens):
+                content = self._store.content(run.key)
+                assert content.axes is not None
+                place = at + run.place
+                rows = content.axes[:, run.row : run.row + run.length]
+                begin = places[place] + self._family.first + shift - run.row
+                found[:, place : place + run.length] = rows + begin
+                if run.row + run.length == content.rows:
+                    change = content.extent - content.rows
+                    found[:, place + run.length : end] += change
+                    shift += change
+            at = end
+        return found
+
+    def _shift(self, table: Any) -> int:
+        """Shift of positions behind a table's tokens against their places; noted in the table."""
+        seen, shift = table.shifted
+        if seen < len(table.tokens):
+            for run in runs_in(table.tokens[seen:]):
+                content = self._store.content(run.key)
+                if run.row + run.length == content.rows:
+                    shift += content.extent - content.rows
+            table.shifted = len(table.tokens), shift
+        return shift
+
+    def _contents(self, images: Sequence[Image]) -> list[ImageContent]:
+        """The contents of a prompt's images. Raises OptionError."""
+        is_beside = self._family.alone and len(images) > 1
+        return [self._store.of_image(image, is_beside=is_beside) for image in images]
+
+    def _content(self, image: Image, is_beside: bool) -> ImageContent:
+        """An image as the processor has it. Raises OptionError."""
+        text, rows, inputs = self.processing.of_image(image, is_beside=is_beside)
+        made = ImageContent(image_key(image, is_beside=is_beside), rows, image)
+        made.text, made.inputs, made.is_beside = text, inputs, is_beside
+        if self._family.axes:
+            ids = torch.full((1, rows), self.processing.place)
+            grid = inputs["image_grid_thw"]
+            axes, _ = self._part.get_rope_index(ids, mm_token_type_ids=torch.ones_like(ids), image_grid_thw=grid)
+            made.axes, made.extent = axes[:, 0], int(axes.max()) + 1
+        return made
+
+    def _computed(self, contents: Sequence[ImageContent], several: Sequence[VisionInputs]) -> list[tuple[Tensor, ...]]:
+        """The features of contents: of one prompt, or of images whose inputs have the same shapes."""
+        if contents[0].image is None:
+            return [self._of_prompt(contents[0])]
+        joined: dict[str, Tensor] = {}
+        for name, value in several[0].items():
+            inputs = torch.cat([each[name] for each in several], self._family.stacked if value.ndim > 3 else 0)
+            joined[name] = inputs.to(self._device, self._body.dtype if inputs.is_floating_point() else None)
+        found = self._part.get_image_features(**joined, return_dict=True)
+        counts = [each.rows for each in contents]
+        parts = [_rows(found.pooler_output), *map(_rows, getattr(found, "deepstack_features", ()))]
+        return list(zip(*(torch.split(part, counts) for part in parts), strict=True))
+
+    def _of_prompt(self, content: ImageContent) -> tuple[Tensor, ...]:
+        """The rows of a prompt: embeddings of its tokens, and rows of its images."""
+        return (self._states(content.tokens, list(runs_in(content.tokens)))[0],)
+
+
+def _runs(tokens: Sequence[int]) -> list[RowRun]:
+    """The rows among some tokens; most steps have none."""
+    return list(runs_in(tokens)) if min(tokens) < BEGIN else []
+
+
+def _rows(features: Any) -> Tensor:
+    """Features [rows, size] of all images, which may be several tensors."""
+    parts: Iterable[Tensor] = [features] if isinstance(features, Tensor) else features
+    return torch.cat([part.reshape(-1, part.shape[-1]) for part in parts])
