@@ -199,6 +199,7 @@ def _adapters(given: Any) -> dict[str, str]:
     for name in several:
         if not isinstance(name, str) or not name:
             raise OptionError(f"{what}, which are texts")
+        text_of(name, "the name of an adapter")
     return {name: place_of(place, f"adapters[{name!r}]") for name, place in several.items()}
 
 

@@ -24,7 +24,7 @@ KNOWN: dict[str, str] = {
     "mm_processor_kwargs": "images are prepared as the model's own files say",
     "guided_whitespace_pattern": 'white space is trellm: {"json": {"whitespace": "compact"}}',
     "no_stop_trim": "stop strings are no part of the output",
-    "lora_path": "the server has one model",
+    "lora_path": "an adapter that the server has is named in model",
     "session_params": "there are no sessions; send the whole chat",
     "n_predict": "max_tokens is what there is",
     "mirostat": "use temperature, top_p or min_p",

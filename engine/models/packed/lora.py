@@ -29,8 +29,13 @@ from ..quantized.modules import QuantizedLinear
 
 FILES = ("adapter_config.json", "adapter_model.safetensors")
 _KEY = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
-_REFUSED = ("modules_to_save", "trainable_token_indices", "use_dora", "lora_bias", "use_qalora", "layer_replication")
+_REFUSED = (
+    *("modules_to_save", "trainable_token_indices", "use_dora", "lora_bias", "use_qalora", "layer_replication"),
+    *("alora_invocation_tokens", "use_bdlora", "kasa_config", "arrow_config", "monteclora_config"),
+)
 """Options of PEFT by which an adapter is more than products beside layers."""
+_CHANGING = ("pissa", "olora", "corda", "loftq", "lora_ga")
+"""Beginnings of PEFT's initialisations that change the weights beside which the adapter then stands."""
 
 
 class LoraLayer(NamedTuple):
@@ -145,7 +150,7 @@ def _read(name: str, place: str, modules: Mapping[str, Any]) -> dict[str, tuple[
     try:
         read: Any = json.loads(config_file.read_bytes())
         tensors: dict[str, Tensor] = load_file(weights_file)
-    except (OSError, ValueError, SafetensorError) as cause:
+    except (OSError, ValueError, RecursionError, SafetensorError) as cause:
         raise error(f"it cannot be read ({cause})") from cause
     config = cast("dict[str, Any]", read if isinstance(read, dict) else {})
     if config.get("peft_type") != "LORA":
@@ -153,6 +158,8 @@ def _read(name: str, place: str, modules: Mapping[str, Any]) -> dict[str, tuple[
     strange = [option for option in _REFUSED if config.get(option)]
     if strange or config.get("bias", "none") != "none":
         raise error(f"its option {(strange or ['bias'])[0]} changes more than layers' products; give it as adapter=")
+    if str(config.get("init_lora_weights")).lower().startswith(_CHANGING):
+        raise error("its option init_lora_weights changes the model's own weights; give it as adapter=")
     halves: dict[str, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():
         match = _KEY.fullmatch(key)
@@ -164,15 +171,22 @@ def _read(name: str, place: str, modules: Mapping[str, Any]) -> dict[str, tuple[
     pairs: dict[str, tuple[Tensor, Tensor]] = {}
     for layer, both in halves.items():
         module = modules.get(layer)
-        if not isinstance(module, (nn.Linear, QuantizedLinear, Conv1D)) or ".experts." in layer:
+        if "experts" in layer.split("."):
+            raise error(f"it has {layer!r}, and experts are run without adapters by name; give it as adapter=")
+        if not isinstance(module, (nn.Linear, QuantizedLinear, Conv1D)):
             raise error(f"the model has no linear layer {layer!r} in its body; was it trained for this model?")
         if sorted(both) != ["A", "B"] or (both["A"].shape[1:], both["B"].shape[:1]) != _shapes(module):
             raise error(f"the shapes of {layer!r} do not fit the model's; was it trained for this model?")
-        if len(both["A"]) != both["B"].shape[1]:
-            raise error(f"A and B of {layer!r} have different ranks")
-        if not all(bool(each.isfinite().all()) for each in both.values()):
-            raise error(f"{layer!r} has weights that are no numbers")
-        pairs[layer] = both["A"], both["B"] * _scale(config, layer, len(both["A"]))
+        rank = len(both["A"])
+        if rank != both["B"].shape[1] or not rank:
+            raise error(f"A and B of {layer!r} have different ranks, or the rank 0")
+        try:
+            scaled = both["B"] * _scale(config, layer, rank)
+        except (AttributeError, TypeError, ValueError, OverflowError, re.error) as cause:
+            raise error(f"lora_alpha is a number, and alpha_pattern has numbers by patterns ({cause})") from cause
+        if not (both["A"].isfinite().all() and scaled.isfinite().all()):
+            raise error(f"{layer!r} has weights that are no numbers, or becomes so by its lora_alpha")
+        pairs[layer] = both["A"], scaled
     return pairs
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,16 @@ def test_embeddings(case: Case) -> None:
         ({"bias": "all"}, "bias changes more"),
         ({"use_dora": True}, "use_dora changes more"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save changes more"),
+        ({"alora_invocation_tokens": [5, 6]}, "alora_invocation_tokens changes more"),
+        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights changes the model's own weights"),
+        ({"init_lora_weights": "OLoRA"}, "init_lora_weights changes the model's own weights"),
+        ({"lora_alpha": math.nan}, "no numbers, or becomes so by its lora_alpha"),
+        ({"lora_alpha": 1e300}, "no numbers, or becomes so by its lora_alpha"),
+        ({"lora_alpha": 10**400}, "lora_alpha is a number"),
+        ({"lora_alpha": None}, "lora_alpha is a number"),
+        ({"lora_alpha": "x"}, "lora_alpha is a number"),
+        ({"alpha_pattern": {"(": 3}}, "alpha_pattern has numbers by patterns"),
+        ({"alpha_pattern": ["q_proj"]}, "alpha_pattern has numbers by patterns"),
     ],
 )
 def test_kinds_that_are_refused(
@@ -190,17 +201,24 @@ def test_files_that_are_refused(hugging_face: Any, tokenizer: Any, tmp_path: Pat
 
     tensors = load_file(place / lora.FILES[1])
     key = next(key for key in tensors if "lora_A" in key)
+    other = key.replace("lora_A", "lora_B")
     for words, wrong in (
         ("no part of a linear layer's adapter", {"base_model.model.lm_head.weight": tensors[key]}),
         ("no linear layer 'model.none' in its body", {"base_model.model.model.none.lora_A.weight": tensors[key]}),
+        ("experts are run without", {"base_model.model.model.layers.0.mlp.experts.lora_A.weight": tensors[key]}),
         ("shapes of", {key: tensors[key][:, 1:]}),
-        ("shapes of", {**tensors, key.replace("lora_A", "lora_B"): tensors[key]}),
+        ("shapes of", {**tensors, other: tensors[key]}),
         ("different ranks", {**tensors, key: tensors[key][1:]}),
+        ("the rank 0", {key: tensors[key][:0], other: tensors[other][:, :0]}),
         ("no numbers", {**tensors, key: tensors[key] / 0}),
         ("no layers", {}),
     ):
         save_file({name: value.clone() for name, value in wrong.items()}, place / lora.FILES[1])
         refused(words)
+    config = (place / lora.FILES[0]).read_text()
+    (place / lora.FILES[0]).write_text("[" * 100_000 + "]" * 100_000)
+    refused("cannot be read")
+    (place / lora.FILES[0]).write_text(config)
     (place / lora.FILES[1]).write_bytes(b"nothing")
     refused("cannot be read")
     (place / lora.FILES[1]).unlink()
@@ -208,4 +226,5 @@ def test_files_that_are_refused(hugging_face: Any, tokenizer: Any, tmp_path: Pat
     refused("by the names of adapters", {})
     refused("by the names of adapters", "sql")
     refused("which are texts", {3: place})
+    refused("lone surrogate", {"\ud800": place})
     refused("encoder-decoder", {"a": str(tmp_path)}, t5())
