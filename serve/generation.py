@@ -154,6 +154,8 @@ class GenerationRequest:
         """Count an error of a stream that is under way, and say what the client is told."""
         said = of_any(error)
         self.service.metrics.fail(said)
+        if self.trace is not None:
+            self.trace.fail(said)
         return said.renamed(self.names)
 
     def end(self) -> None:

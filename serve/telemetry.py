@@ -110,15 +110,23 @@ class RequestTrace:
         """Add an event of this moment."""
         self._span.add_event(event)
 
+    def fail(self, error: ApiError) -> None:
+        """Add an error that a client is told of within a stream, whose status was sent before."""
+        self.tell({"error.type": error.error["code"]})
+        self._judge(error.status)
+
     def end(self, status: int, route: str) -> None:
         """End the span. status: of HTTP; 0 where the client left before there was one"""
-        from opentelemetry.trace import StatusCode
-
         self._span.update_name(f"{self._method} {route}")
         self.tell({"http.route": route, "http.response.status_code": status or None})
+        self._judge(status)
+        self._span.end()
+
+    def _judge(self, status: int) -> None:
+        from opentelemetry.trace import StatusCode
+
         if status >= 500:
             self._span.set_status(StatusCode.ERROR)
-        self._span.end()
 
 
 class Tracing:

@@ -86,6 +86,19 @@ def test_requests_are_traced(collector: tuple[str, list[Any]]) -> None:
     assert not any(SECRET.split()[0].encode() in each.SerializeToString() for each in found), "prompts are not told"
 
 
+def test_errors_within_streams_are_told(collector: tuple[str, list[Any]]) -> None:
+    """The status was sent before: the span tells of the error nevertheless."""
+    url, found = collector
+    asked = {"model": "small", "prompt": "a", "max_tokens": 5, "stream": True}
+    for server in running(models.small(), Settings(otlp_traces_endpoint=url)):
+        server.service.cut()
+        answer = server.post("/v1/completions", asked)
+        assert answer.status_code == 200 and '"code":"cancelled"' in answer.text
+    span, told = _spans(found)["POST /v1/completions"]
+    assert told["error.type"] == "cancelled" and told["http.response.status_code"] == 200
+    assert span.status.code == 2, "an error"
+
+
 def test_a_collector_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     for server in running(models.small(), Settings(otlp_traces_endpoint="http://127.0.0.1:9/v1/traces")):
