@@ -471,9 +471,9 @@ def _named(tags: Sequence[tuple[Marker, Piece]]) -> Piece:
 
 
 def _free(refused: Ends, ends: Ends, exits: tuple[tuple[Marker, Piece], ...] = ()) -> Free:
-    """Free text up to one of the markers behind it, if there are any."""
-    closing = tuple((end, NOTHING) for end in ends if end not in refused)
-    return Free((*exits, *closing), tuple(dict.fromkeys(refused)), may_end=not ends)
+    """Free text up to one of the markers behind it, if there are any, which it contains no more than those refused."""
+    closing = tuple((end, NOTHING) for end in ends)
+    return Free((*exits, *closing), tuple(dict.fromkeys(each for each in refused if each not in ends)), not ends)
 
 
 def _loop(exits: tuple[tuple[Marker, Piece], ...], refused: Ends, ends: Ends) -> Piece:
