@@ -108,6 +108,15 @@ def test_images_of_equal_content_are_read_once(name: str, both: tuple[Any, Any, 
         assert read.call_count == 1
 
 
+@pytest.mark.parametrize("name", ["gemma3", "paligemma"])
+def test_tokens_that_look_at_one_another_in_half_precision(name: str) -> None:
+    """Blocks of another type than the model's change no token that is far from the next likely one."""
+    model, processor = build(name)
+    ours = models.transformers(model, processor, kv_cache_dtype="float16")
+    found = generate.text(ours).run([WIDE, "What is it?"], max_tokens=4)
+    assert said(found) == expected(model, processor, asked(name, [WIDE, "What is it?"]), 4)
+
+
 @pytest.fixture
 def llava(made: dict[str, tuple[Any, Any, Any]]) -> Any:
     if "llava" not in made:

@@ -92,7 +92,7 @@ def _mutually(
     """Tokens of a step that look at one another, and at those before them, by torch."""
     chunk = bisect_right(step.firsts, first) - 1
     ahead = step.starts[chunk] - step.firsts[chunk]
-    keys, values = (part[:, :, : last + ahead] for part in step.gather([chunk]).of_layer(layer))
+    keys, values = (part[:, :, : last + ahead].to(queries) for part in step.gather([chunk]).of_layer(layer))
     columns = torch.arange(last + ahead, device=queries.device)
     begin = columns[first + ahead :, None] - (reach.window or last + ahead)
     mixed = _masked(queries[first:last].transpose(0, 1)[None], keys, values, (columns > begin)[None, None], scoring)
