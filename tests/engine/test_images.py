@@ -318,8 +318,9 @@ def test_rows_are_prompts_as_ids(both: tuple[Any, Any, Any]) -> None:
     found = text.run(ids, max_tokens=4)
     assert found.token_ids == text.run(prompt_of(both[1]), max_tokens=4).token_ids
     assert held
-    with pytest.raises(OptionError, match="an id below 0 that is of no image"):
-        text((5, -70))
+    for strange in (-70, min(ids) - 1):  # of no image, and behind the last row of one
+        with pytest.raises(OptionError, match="an id below 0 that is of no image"):
+            text((*ids, strange))
 
 
 def prompt_of(processor: Any) -> list[Any]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ....errors import OptionError
 from ....guides.locks import new_lock
 from ...media.image import Image
-from .rows import key_of
+from .rows import RowRun, key_of
 
 MOST_BYTES = 1 << 29
 """Bytes of images and features that are kept; what running texts need is computed again where it was let go."""
@@ -109,15 +109,18 @@ class FeatureStore:
         """The content of a key, which somebody has."""
         return self._known[key]
 
-    def contents(self, keys: Iterable[int]) -> list[ImageContent]:
-        """The contents of some keys. Raises OptionError for one that nobody has, or no more."""
-        found = [self._known.get(key) for key in keys]
-        if None in found:
+    def contents(self, runs: Iterable[RowRun]) -> list[ImageContent]:
+        """The contents of some rows. Raises OptionError for rows of one that nobody has, or no more, or has not got."""
+        ends: dict[int, int] = {}
+        for run in runs:
+            ends[run.key] = max(ends.get(run.key, 0), run.row + run.length)
+        found = [content for content in map(self._known.get, ends) if content and ends[content.key] <= content.rows]
+        if len(found) < len(ends):
             raise OptionError(
                 "a prompt has an id below 0 that is of no image, or of one that was given up meanwhile; make its ids "
                 "again, of the image"
             )
-        return [content for content in found if content is not None]
+        return found
 
     def _found(self, key: int) -> ImageContent | None:
         with self._lock:

@@ -124,7 +124,7 @@ class Vision:
     def held(self, ids: Sequence[int], images: Sequence[Image]) -> tuple[ImageContent, ...]:
         """See `VisionPart`."""
         contents = self._contents(images)
-        return (*contents, *self._store.contents({run.key for run in runs_in(ids)}))
+        return (*contents, *self._store.contents(runs_in(ids)))
 
     def whole(self, pending: Sequence[int], count: int) -> int:
         """Count of tokens to read where `count` were to be, so that none are parted that look at one another."""
