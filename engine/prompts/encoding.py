@@ -35,8 +35,8 @@ def read(model: Model, prompt: Any, number: int, extras: Extras) -> ReadImages:
     what = f"prompt {number}"
     given = prompt_of(prompt, what)
     vision, images = vision_of(model), images_of(given)
-    is_bare = isinstance(given, str) or (not is_chat(given) and min(cast("Ids", given)) >= BEGIN)
-    if vision is not None and vision.joins_prompts and is_bare:
+    is_read = not isinstance(given, str) and not is_chat(given) and min(cast("Ids", given), default=0) < BEGIN
+    if vision is not None and vision.joins_prompts and not images and not is_read:
         raise OptionError(f"{what} has no image, and {model!r} reads prompts with images only; give a list of both")
     if not is_chat(given):
         return _ids(model, given, what, extras)
@@ -46,7 +46,7 @@ def read(model: Model, prompt: Any, number: int, extras: Extras) -> ReadImages:
         ids = rendered(model.tokenizer, given, what, extras)
         return ReadImages(_checked(ids, what, model, "the chat template"), ())
     ids, held = vision.read(text_of_chat(model, given, what, extras), images, what)
-    return ReadImages(_checked(ids, what, model, "the tokenizer"), held)
+    return ReadImages(_checked(ids, what, model, "the tokenizer", has_rows=bool(held)), held)
 
 
 def text_of_chat(model: Model, chat: Any, what: str, extras: Extras) -> str:
@@ -103,8 +103,11 @@ def written(model: Model, messages: Any, number: int, extras: Extras) -> Any:
     return _applied(_template_of(model.tokenizer, what), marked_for(messages), what, extras, tokenize=False)
 
 
-def _checked(found: Any, what: str, model: Model, maker: str) -> Ids:
-    """An encoding as a tuple. Raises OptionError for what is no list of the model's tokens."""
+def _checked(found: Any, what: str, model: Model, maker: str, *, has_rows: bool = False) -> Ids:
+    """An encoding as a tuple. has_rows: whether rows of images are among its tokens
+
+    Raises OptionError for what is no list of the model's tokens.
+    """
     try:
         ids = tuple(index(token) for token in getattr(found, "ids", found))
     except TypeError:
@@ -112,7 +115,7 @@ def _checked(found: Any, what: str, model: Model, maker: str) -> Ids:
             f"{maker} made {shown(found)} of {what}; its encode must return a list of token ids"
         ) from None
     size = model.vocabulary.size
-    strange = next((token for token in ids if not 0 <= token < size and token >= BEGIN), None)
+    strange = next((token for token in ids if not 0 <= token < size and not (has_rows and token < BEGIN)), None)
     if strange is not None:
         raise OptionError(
             f"{maker} made token {strange} of {what}, but the model has tokens 0 to {size - 1}; use the "

@@ -10,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest.mock import patch
 
+import PIL.Image
 import pytest
 import torch
 from trellm import Beam, Engine, Image, OptionError, Sample, generate, models
 from trellm.engine.prompts.encoding import read
 from trellm.engine.prompts.verbatim import Verbatim
 
-from .image_models import MODELS, PARTS, TEXTS, build, expected, picture
+from .image_models import MODELS, PARTS, TEMPLATE, TEXTS, build, expected, picture
 
 TOKENS = 10
 WIDE, TALL = picture(41, 23), picture(17, 50, 1)
@@ -115,6 +116,17 @@ def test_tokens_that_look_at_one_another_in_half_precision(name: str) -> None:
     ours = models.transformers(model, processor, kv_cache_dtype="float16")
     found = generate.text(ours).run([WIDE, "What is it?"], max_tokens=4)
     assert said(found) == expected(model, processor, asked(name, [WIDE, "What is it?"]), 4)
+
+
+class Painting(PIL.Image.Image):
+    """A subclass of PIL's class, as libraries have them."""
+
+
+def test_subclasses_of_images_are_images(llava: Any) -> None:
+    painting = Painting()
+    painting.__dict__.update(WIDE.__dict__)
+    text = generate.text(llava)
+    assert text(["a", painting], max_tokens=3) == text(["a", WIDE], max_tokens=3)
 
 
 @pytest.fixture
@@ -272,9 +284,11 @@ def test_models_of_text_refuse_images(decoder: Any, tokenizer: Any) -> None:
 def test_prompts_without_images_where_all_tokens_look_at_one_another() -> None:
     model, processor = build("paligemma")
     text = generate.text(models.transformers(model, processor))
-    for prompt in ("caption", [5, 6]):
+    processor.chat_template = TEMPLATE
+    chats = generate.text(models.transformers(model, processor))
+    for ask, prompt in ((text, "caption"), (text, [5, 6]), (chats, chat_of(["caption"]))):
         with pytest.raises(OptionError, match="prompts with images only"):
-            text(prompt)
+            ask(prompt)
 
 
 def test_what_is_not_run_is_refused_by_its_name(tmp_path: Any) -> None:

@@ -192,6 +192,14 @@ def test_mistakes_are_named(prompt: Any, said: str, listening: Listening) -> Non
     assert not listening.heard
 
 
+@pytest.mark.parametrize("token", [108, -1, -70])
+def test_tokens_that_the_model_has_not(token: int, listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening.model.tokenizer, "encode", lambda text: [5, token])
+    with pytest.raises(OptionError, match=f"the tokenizer made token {token} of prompt 0"):
+        listening.reads("hi", heal=False)
+    assert not listening.heard
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
