@@ -210,7 +210,9 @@ def _is_row(value: Any) -> bool:
 def _has_image(items: Sequence[Any]) -> bool:
     """True if one of a list is an image of those that callers give, of which PIL's are not imported here."""
     return any(
-        isinstance(each, (Image, Path, bytes)) or type(each).__module__.partition(".")[0] == "PIL" for each in items
+        isinstance(each, (Image, Path, bytes))
+        or any(kind.__module__.partition(".")[0] == "PIL" for kind in type(each).__mro__)
+        for each in items
     )
 
 
