@@ -118,6 +118,17 @@ def test_tokens_that_look_at_one_another_in_half_precision(name: str) -> None:
     assert said(found) == expected(model, processor, asked(name, [WIDE, "What is it?"]), 4)
 
 
+def test_images_as_small_as_can_be(name: str, both: tuple[Any, Any, Any]) -> None:
+    """They are read, or refused before a step that others share."""
+    text = generate.text(both[2])
+    for size in ((1, 1), (2, 9), (9, 2)):
+        if name == "mistral3" and size == (1, 1):
+            with pytest.raises(OptionError, match=r"1 x 1 pixels is too small: .* 2 are the fewest"):
+                text([picture(*size), "?"])
+        else:
+            assert text.run([picture(*size), "?"], max_tokens=1).image_tokens
+
+
 class Painting(PIL.Image.Image):
     """A subclass of PIL's class, as libraries have them."""
 

@@ -20,6 +20,7 @@ class Family:
     stacked: the dimension of the processor's arrays along which images lie
     alone: whether the only image of a prompt is read in another way than one beside others
     together: whether the vision part reads several images at once in less time than one after the other
+    least: rows that an image has at least; the vision part of transformers fails on a smaller one
     """
 
     mutual: Literal["", "image", "prompt"] = ""
@@ -28,6 +29,7 @@ class Family:
     stacked: int = 0
     alone: bool = False
     together: bool = True
+    least: int = 1
 
 
 _PLAIN = Family()
@@ -43,7 +45,7 @@ FAMILIES: Mapping[str, Family] = {
     "qwen2_5_vl": _AXES,
     "qwen3_vl": _AXES,
     "internvl": _PLAIN,
-    "mistral3": Family(together=False),
+    "mistral3": Family(together=False, least=2),
     "gemma3": Family(mutual="image"),
     "paligemma": Family(mutual="prompt", first=1),
 }

@@ -208,6 +208,11 @@ class Vision:
     def _content(self, image: Image, is_beside: bool) -> ImageContent:
         """An image as the processor has it. Raises OptionError."""
         text, rows, inputs = self.processing.of_image(image, is_beside=is_beside)
+        if rows < self._family.least:
+            raise OptionError(
+                f"an image of {image.width} x {image.height} pixels is too small: it is {rows} of the model's "
+                f"tokens, and {self._family.least} are the fewest that its vision part reads; make it larger"
+            )
         made = ImageContent(image_key(image, is_beside=is_beside), rows, image)
         made.text, made.inputs, made.is_beside = text, inputs, is_beside
         if self._family.axes:
