@@ -67,7 +67,8 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     with tempfile.TemporaryDirectory() as folder:
         plain: Any = models.transformers(given.model)
-        places = {str(seed): adapter(plain.model, Path(folder), given.rank, seed) for seed in range(given.adapters)}
+        network = getattr(plain.model, "whole", plain.model)  # of a GGUF file, whose modules are made when asked for
+        places = {str(seed): adapter(network, Path(folder), given.rank, seed) for seed in range(given.adapters)}
         model = models.transformers(given.model, adapters=places)
     names = list(places)
     ways: dict[str, Callable[[], float]] = {
