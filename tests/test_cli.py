@@ -261,7 +261,7 @@ class TestSchemas:
         file = tmp_path / "schema.json"
         file.write_text(json.dumps({"properties": {"a": lists}}))
         assert "(at #/properties/a/uniqueItems)" in refused(capsys, "check", "--schema", str(file), "-t", "1")
-        branches = [{"prefixItems": [True] * count} for count in range(1, 20)]
+        branches = [{"contains": {"const": number}} for number in range(12)]
         file.write_text(json.dumps({"items": {"unevaluatedItems": False, "anyOf": branches}}))
         assert "(at #/items)" in refused(capsys, "explain", "--schema", str(file))
         assert "(at #/items)" in refused(capsys, "explain", "--schema", str(file), "--keywords")
