@@ -74,11 +74,6 @@ class LoraAdapters:
         ]
         self._tokens = _Tokens(None, None)
 
-    @property
-    def bytes(self) -> int:
-        """Size of all of them."""
-        return sum(each.nbytes for _, layer in self._layers for each in layer)
-
     @contextmanager
     def beside(self, chunks: Sequence[Chunk]) -> Generator[None]:
         """A block in which the modules of the body run with the adapters of the chunks' texts, one block at a time."""
@@ -93,16 +88,14 @@ class LoraAdapters:
 
     def _stacked(self, module: Any, pairs: Sequence[tuple[Tensor, Tensor] | None]) -> LoraLayer:
         size_in, size_out = _sizes(module)
-        like = next(iter(module.parameters()), None)
-        kept: dict[str, Any] = {"dtype": torch.float32, "device": module.weight.device if like is None else like.device}
-        if like is not None and like.is_floating_point():
-            kept["dtype"] = like.dtype
+        weight: Tensor = module.weight
+        dtype = weight.dtype if weight.is_floating_point() else torch.float32
         a, b = torch.zeros(len(pairs), self._rank, size_in), torch.zeros(len(pairs), self._rank, size_out)
         for number, pair in enumerate(pairs):
             if pair is not None:
                 rank = len(pair[0])
                 a[number, :rank], b[number, :rank] = pair[0], pair[1].T
-        return LoraLayer(a.flatten(0, 1).to(**kept), b.flatten(0, 1).to(**kept))
+        return LoraLayer(a.flatten(0, 1).to(weight.device, dtype), b.flatten(0, 1).to(weight.device, dtype))
 
     def _of(self, chunks: Sequence[Chunk]) -> _Tokens:
         numbers: list[int] = [chunk.table.source - 1 for chunk in chunks]

@@ -72,8 +72,10 @@ class PackedRunner:
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
         """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
-        if any(adapted := [chunk.table.source is not None for chunk in chunks]) and not all(adapted):
-            return self._read_apart(chunks, storage, ends, adapted)
+        if self.adapters is not None:
+            adapted = [chunk.table.source is not None for chunk in chunks]
+            if any(adapted) and not all(adapted):
+                return self._read_apart(chunks, storage, ends, adapted)
         states, step = self._read_all(chunks, storage)
         if ends is None:
             return states if len(states) == len(step.last) else states[step.last]
