@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, Tag, model_validator
 
 from ..errors import ApiError, Names, param_of
-from .chat import ChatRequest, check_alone, image_part, translated
+from .chat import ChatRequest, check_alone, content_of, image_part, translated
 from .fields import ConstraintFields, EchoBase, RequestBase, Schema, Tokens, by_type, tag_of
 
 Cached = dict[str, Any] | None
@@ -154,13 +154,7 @@ def _content(content: str | Sequence[TextBlock | ImageBlock] | None) -> str | li
     """One text, or the parts of a message in their order where there are images."""
     if content is None or isinstance(content, str):
         return content or ""
-    texts = [each.text for each in content if isinstance(each, TextBlock)]
-    if len(texts) == len(content):
-        return "\n".join(texts)
-    return [
-        image_part(each.url) if isinstance(each, ImageBlock) else {"type": "text", "text": each.text}
-        for each in content
-    ]
+    return content_of([image_part(each.url) if isinstance(each, ImageBlock) else each.text for each in content])
 
 
 class MessagesTool(RequestBase):

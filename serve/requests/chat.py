@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -24,7 +25,7 @@ class TextPart(RequestBase):
 
 
 Detail = Literal["auto", "low", "high", "original"]
-"""How closely another server looks at an image; a model here looks at each as it was trained to."""
+"""Resolution at which another server looks at an image; a model here looks at each as it was trained to."""
 
 
 class ImageUrl(RequestBase):
@@ -59,6 +60,14 @@ Part = Annotated[
     Annotated[TextPart, Tag(tag_of("text"))] | Annotated[ImagePart, Tag(tag_of("image_url"))],
     by_type("text", "image_url"),
 ]
+
+
+def content_of(parts: Sequence[str | dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """The content of a message: one text, or texts and images in their order where there are images."""
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) == len(parts):
+        return "\n".join(texts)
+    return [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
 
 
 def image_part(url: str) -> dict[str, Any]:
@@ -141,12 +150,12 @@ class ChatMessage(EchoBase, title="Message"):
         content = self.content if self.content is not None else self.refusal or ""
         if isinstance(content, str):
             return content
-        if not self._has_images:
-            return "\n".join(part.text for part in content if isinstance(part, TextPart))
-        return [
-            part.plain((*place, "content", number)) if isinstance(part, ImagePart) else part.model_dump()
-            for number, part in enumerate(content)
-        ]
+        return content_of(
+            [
+                part.plain((*place, "content", number)) if isinstance(part, ImagePart) else part.text
+                for number, part in enumerate(content)
+            ]
+        )
 
     def plain(self, place: tuple[str | int, ...]) -> dict[str, Any]:
         """As templates take it: `developer` as `system`, arguments of calls as values. Raises ApiError."""

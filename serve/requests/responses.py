@@ -9,7 +9,7 @@ from pydantic import Field, Tag, TypeAdapter
 
 from ..bodies import check_finite
 from ..errors import ApiError, Names
-from .chat import ChatRequest, Detail, Reasoning, image_part, translated
+from .chat import ChatRequest, Detail, Reasoning, content_of, image_part, translated
 from .fields import (
     CommonFields,
     EchoBase,
@@ -250,13 +250,7 @@ def _content(content: str | list[InputPart | InputImage]) -> str | list[dict[str
     """One text, or the parts of a message in their order where there are images."""
     if isinstance(content, str):
         return content
-    texts = [part.text for part in content if isinstance(part, InputPart)]
-    if len(texts) == len(content):
-        return "\n".join(texts)
-    return [
-        image_part(part.image_url) if isinstance(part, InputImage) else {"type": "text", "text": part.text}
-        for part in content
-    ]
+    return content_of([image_part(part.image_url) if isinstance(part, InputImage) else part.text for part in content])
 
 
 def _answer(found: list[dict[str, Any]], item: MessageItem | CallItem | ReasoningItem) -> None:
