@@ -81,14 +81,17 @@ def _auto_of(config: Any, options: LoadOptions) -> Any:
     if getattr(config, "is_encoder_decoder", False):
         return hub.AutoModelForSeq2SeqLM
     check_family(config)
-    if family_of(config) is None:
-        return hub.AutoModelForCausalLM
-    if options.weights is not None:
+    _check_quantizable(config, options.weights)
+    return hub.AutoModelForCausalLM if family_of(config) is None else hub.AutoModelForImageTextToText
+
+
+def _check_quantizable(config: Any, weights: str | None) -> None:
+    """Raise OptionError where the weights of an image-text model are to be quantized."""
+    if weights is not None and family_of(config) is not None:
         raise OptionError(
-            f"weights={options.weights!r}: the weights of image-text models, such as {config.model_type}, are not "
-            "quantized; leave the option out"
+            f"weights={weights!r}: the weights of image-text models, such as {config.model_type}, are not quantized; "
+            "leave the option out"
         )
-    return hub.AutoModelForImageTextToText
 
 
 def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
@@ -130,10 +133,7 @@ def adapted(
     Raises OptionError for what is no model with its tokenizer.
     """
     _check_pair(model, tokenizer)
-    if weights is not None and family_of(model.config) is not None:
-        raise OptionError(
-            f"weights={weights!r}: the weights of image-text models are not quantized; leave the option out"
-        )
+    _check_quantizable(model.config, weights)
     if isinstance(model, GGUFNetwork) and (not cache or adapters or is_to_be_verified()):
         model = model.whole
     model = unwrapped(model if weights is None else quantized_copy(model, weights))

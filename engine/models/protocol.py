@@ -236,11 +236,6 @@ class VisionModel(Model, Protocol):
         """That part; None where there is none."""
         ...
 
-    @property
-    def reads_images(self) -> bool:
-        """True if there is one."""
-        ...
-
 
 class ListingModel(Model, Protocol):
     """A model that computes the logits of a few tokens of several texts at once, of each text its own."""

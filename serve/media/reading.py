@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, cast
 
-from ...checks import conforms
 from ...engine.media.image import Image
-from ...engine.models.protocol import Model, VisionModel
+from ...engine.models.protocol import Model, vision_of
 from ...errors import TrellmError
 from ..errors import ApiError, busy, of_image
 from ..requests.chat import ImageSource
@@ -38,7 +37,7 @@ class ImageReader:
     @property
     def reads_images(self) -> bool:
         """True where the model reads images."""
-        return conforms(self._model, VisionModel) and self._model.reads_images
+        return vision_of(self._model) is not None
 
     def close(self) -> None:
         """End what runs, but for name servers that do not answer."""
