@@ -88,7 +88,7 @@ class Caller(Protocol):
 
 @dataclass
 class Tally:
-    """What was found of an engine. schemas: those with an error of a kind; errors: tokens and texts"""
+    """Findings of an engine. schemas: those with an error of a kind; errors: tokens and texts"""
 
     taken: int = 0
     refused: int = 0
@@ -149,7 +149,7 @@ class Audit:
 
 
 class _Look:
-    """What is found of one schema."""
+    """Findings of one schema."""
 
     def __init__(self, audit: Audit, id_: str, judge: Judge) -> None:
         self._audit, self._id, self._judge = audit, id_, judge

@@ -15,7 +15,7 @@ from trellm.tokenizers_adapter.gguf_header import mapped, read_header
 
 _ALIGNMENT = 32
 _INSTEAD = {"Q4_K": "Q5_0"}
-"""What llama.cpp takes for rows whose width is no multiple of a block of 256."""
+"""Formats that llama.cpp takes for rows whose width is no multiple of a block of 256."""
 
 
 def requantize(source: Path, target: Path, kind: str) -> None:

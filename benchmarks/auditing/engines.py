@@ -35,7 +35,7 @@ class Walk:
 
 @dataclass
 class Followed:
-    """How far an engine goes along a text. refused: the place of the token that it does not allow, or None"""
+    """Length of a text that an engine goes along. refused: the place of the token that it does not allow, or None"""
 
     refused: int | None = None
     may_end: bool = False
@@ -52,7 +52,7 @@ class Engine:
         self.eos: int = tokenizer.eos_token_id
 
     def compile(self, schema: dict[str, Any]) -> Any:
-        """What all texts of a schema begin with."""
+        """Beginning of all texts of a schema."""
         raise NotImplementedError
 
     def start(self, compiled: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is certain of a schema, by `jsonschema` and bounded arguments, without any engine.
+"""Certain verdicts on a schema, by `jsonschema` and bounded arguments, without any engine.
 
 A value counts as valid where every reading says so, and as invalid where every reading says so: `jsonschema` as it is,
 `jsonschema` with patterns of ECMA-262 and exact numbers, and for validity also with formats asserted. A schema without
@@ -81,7 +81,7 @@ class Judge:
         return False, f"{error.message[:160]} ({'/'.join(map(str, error.absolute_schema_path))})"
 
     def dead(self, text: bytes) -> str | None:
-        """Why no text that begins so is valid, or None where that is not certain."""
+        """Reason why no text that begins so is valid, or None where that is not certain."""
         try:
             node = read(text)
         except NotJSONError as error:
@@ -97,7 +97,7 @@ class Judge:
         return self._plain[0].evolve(schema=schema).is_valid(value)
 
     def target(self, reference: Any) -> Any:
-        """What a reference within this document points to; True for others, of which nothing is said."""
+        """Target of a reference within this document; True for others, of which nothing is said."""
         if not isinstance(reference, str) or not re.match(r"#(/|$)", reference) or "%" in reference:
             return True
         found: Any = self.schema
@@ -112,7 +112,7 @@ class Judge:
         return found
 
     def _why(self, schema: Any, node: Node, at: str, depth: int) -> str | None:
-        """Why no value that goes on as a node does satisfies a schema; only by keywords that and-ed together hold."""
+        """Reason why no value that goes on as a node does fits a schema; by keywords that hold together only."""
         if schema is False:
             return f"{at} is false" if node.kind else None
         if not isinstance(schema, dict) or not node.kind or depth > DEEP:
@@ -209,7 +209,7 @@ class Judge:
         return None
 
     def _refused(self, schema: Any, node: Node, at: str) -> str | None:
-        """Why a closed value is invalid in every reading."""
+        """Reason why a closed value is invalid in every reading."""
         if isinstance(schema, bool):
             return None if schema else f"{at} is false"
         ecma = with_python_patterns(schema)

@@ -58,7 +58,7 @@ def damaged(data: bytes, head: int, random: Random) -> bytes:
 
 
 def logits(path: Path) -> Any:
-    """What the model says of a few tokens, by the kernels that run it."""
+    """Logits of a few tokens, by the kernels that run it."""
     return Text(models.gguf(path), 8).read([1, 2, 3, 0, 2])
 
 

@@ -346,7 +346,7 @@ def _check_tiff(data: bytes, what: str, limits: ImageLimits) -> None:
 _TEXTS = (1, 2, 6, 7)
 """Types of TIFF's fields whose values are bytes, and stay so."""
 _SLOW = (1, 2)
-"""What BMP files call run-length compression, for which Pillow has a reader in Python; others say theirs in words."""
+"""Numbers of run-length compression in BMP files, for which Pillow's reader is in Python; other formats have words."""
 _READERS: tuple[tuple[bytes, str, str, str, Callable[[bytes, str, ImageLimits], None] | None], ...] = (
     (rb"\x89PNG\r\n\x1a\n", "PNG", "PngImagePlugin", "PngImageFile", None),
     (rb"\xff\xd8\xff", "JPEG", "JpegImagePlugin", "JpegImageFile", _check_jpeg),
@@ -355,4 +355,4 @@ _READERS: tuple[tuple[bytes, str, str, str, Callable[[bytes, str, ImageLimits], 
     (rb"BM", "BMP", "BmpImagePlugin", "BmpImageFile", None),
     (rb"II\*\0|MM\0\*", "TIFF", "TiffImagePlugin", "TiffImageFile", _check_tiff),
 )
-"""How files begin, their formats, and Pillow's readers: the base class of each, which makes no others of it."""
+"""Beginnings of files, their formats, and Pillow's readers: the base class of each, which makes no others of it."""

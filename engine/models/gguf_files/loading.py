@@ -132,7 +132,7 @@ class _Loader:
         )
 
     def _description(self, config: Any) -> DecoderDescription | None:
-        """What kernels compute of the model; None where none does, or a product is not quantized, or has other biases.
+        """Description for kernels; None where none runs the model, or products are unquantized or biased otherwise.
 
         All heads and layers have to have tensors of the sizes that follow from it.
         """

@@ -44,7 +44,7 @@ class GGUFNetwork(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it runs: quantized weights are for a CPU."""
+        """Device of quantized weights, which are for a CPU."""
         return torch.device("cpu")
 
     @property
@@ -62,5 +62,5 @@ class GGUFNetwork(nn.Module):
         return self.lm_head
 
     def forward(self, input_ids: Any, **given: Any) -> Any:
-        """What the model of transformers gives."""
+        """Outputs of the model of transformers."""
         return self.whole(input_ids, **given)

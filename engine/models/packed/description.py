@@ -148,19 +148,19 @@ class DecoderWeights(NamedTuple, Generic[Product]):
 
 @runtime_checkable
 class Source(Protocol):
-    """What gives a decoder's description and weights, and says whether products are quantized, and it is unchanged."""
+    """Source of a decoder's description and weights, which tells whether it is quantized and unchanged."""
 
     description: DecoderDescription
     weights: DecoderWeights[Any]
 
     @property
     def is_quantized(self) -> bool:
-        """Whether products have quantized weights, which all have then."""
+        """True if products have quantized weights, which all have then."""
         ...
 
     @property
     def is_intact(self) -> bool:
-        """Whether the weights are the same, and where they were. Waits for nothing on the device."""
+        """True if the weights are the same, and where they were. Waits for nothing on the device."""
         ...
 
 
