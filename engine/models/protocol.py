@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from ...tokenizers_adapter import Vocabulary
@@ -26,6 +27,10 @@ def words_behind(ids: Sequence[int]) -> Sequence[int]:
     if not ids or min(ids) >= BEGIN:
         return ids
     return ids[next(place for place in range(len(ids), 0, -1) if ids[place - 1] < BEGIN) :]
+
+
+MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
+"""Errors of a model without memory for a step; the step is taken again with fewer sequences."""
 
 
 class Tokenizer(Protocol):
@@ -218,8 +223,8 @@ class VisionPart(Protocol):
         """Count of tokens to read at once where `count` were to be, so that none are parted that are read together."""
         ...
 
-    def prepare(self, ids: Iterable[Sequence[int]]) -> None:
-        """Compute the features of which rows are among some ids, where they are not there."""
+    def prepare(self, ids: Sequence[int]) -> None:
+        """Compute the features whose rows are among some ids, where they are not there. Raises what the part raises."""
         ...
 
     def forget(self) -> None:

@@ -24,7 +24,7 @@ from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..memory.weights import Weights
-from ..models.protocol import Hidden, Model, ScoringModel, SourceModel, vision_of
+from ..models.protocol import MEMORY_ERRORS, Hidden, Model, ScoringModel, SourceModel, VisionPart, vision_of
 from ..search import Beam, Target
 from .budget import Budget
 from .call import Call, Preparation, RequestOutput, SequenceGroup, Work
@@ -271,8 +271,9 @@ class EngineCore:
             self.waiting.pause(self._scheduler.running)
             return True
         self._copy()
-        if self._vision is not None:  # before time is taken, by which chunks of text are cut
-            self._vision.prepare(chunk.tokens for chunk in plan.chunks)
+        # Before time is taken, by which chunks of text are cut.
+        if self._vision is not None and not self._prepare(self._vision, plan):
+            return False
         begin = perf_counter()
         if self._encoder is not None:
             self._encode(self._encoder, plan)
@@ -303,6 +304,21 @@ class EngineCore:
         if self._config.prefill_chunk_size is None:
             self._budget.note(plan.written, plan.prompted, perf_counter() - begin)
         return True
+
+    def _prepare(self, vision: VisionPart, plan: StepPlan) -> bool:
+        """Compute the features of images that a step reads; those whose cannot be computed fail, and nobody else.
+
+        Returns whether all are there; the others read again in the next step.
+        """
+        are_there = True
+        for group, chunk in zip(plan.groups, plan.chunks, strict=True):
+            try:
+                vision.prepare(chunk.tokens)
+            except MEMORY_ERRORS:
+                raise
+            except Exception as error:
+                group.work.error, are_there = error, False
+        return are_there
 
     def _copy(self) -> None:
         """Copy the blocks and states that are to be written to where others have them too."""
@@ -424,7 +440,7 @@ class EngineCore:
     def _fail(self, plan: StepPlan, error: Exception) -> None:
         """Handle a failed step: out of memory it is made again with fewer sequences, else its sequences fail."""
         groups = plan.everyone()
-        if isinstance(error, (MemoryError, torch.OutOfMemoryError)) and len(groups) > 1:
+        if isinstance(error, MEMORY_ERRORS) and len(groups) > 1:
             if self._vision is not None:
                 self._vision.forget()
             tokens = max(BLOCK, self._config.max_num_batched_tokens // 2)

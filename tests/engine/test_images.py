@@ -223,6 +223,29 @@ def test_streams_and_texts_beside_images(llava: Any) -> None:
     assert mixed[1].text == text("text alone", max_tokens=6)
 
 
+def test_an_image_that_cannot_be_read_fails_its_prompts_alone() -> None:
+    model, processor = build("llava")
+    ours = models.transformers(model, processor)
+    read, broken = model.model.get_image_features, PIL.Image.new("RGB", (30, 30), "red")
+    text = generate.text(ours)
+    others = [["a", WIDE], ["only words"], ["b", TALL]]
+    wanted = text.run([given(prompt) for prompt in others], max_tokens=TOKENS)
+
+    def reads(pixel_values: Any, **options: Any) -> Any:
+        if any(image.std(dim=(-1, -2)).max() == 0 for image in pixel_values):
+            raise RuntimeError("no kernel for this image")
+        return read(pixel_values, **options)
+
+    ours.vision.forget()
+    with patch.object(model.model, "get_image_features", reads), Engine(ours) as engine:
+        handles = [engine.submit(text, given(prompt), max_tokens=TOKENS) for prompt in [*others, ["c", broken]]]
+        for handle, expected_result in zip(handles, wanted, strict=False):
+            assert handle.result() == expected_result
+        with pytest.raises(RuntimeError, match="no kernel for this image"):
+            handles[-1].result()
+        assert text.run(given(others[0]), max_tokens=TOKENS) == wanted[0]
+
+
 @pytest.mark.parametrize("template", [PARTS, TEXTS])
 def test_templates_that_know_only_lists_or_texts(template: str) -> None:
     model, processor = build("llava", template)

@@ -13,6 +13,7 @@ from torch import Tensor
 from ....errors import OptionError
 from ....guides.locks import new_lock
 from ...media.image import Image
+from ..protocol import MEMORY_ERRORS
 from .rows import RowRun, key_of
 
 MOST_BYTES = 1 << 29
@@ -159,7 +160,13 @@ class FeatureStore:
                 if other is not first and given and _shapes(given) == _shapes(inputs[0]) and len(alike) < self._most:
                     alike.append(other)
                     inputs.append(given)
-        found = self._compute(alike, inputs)
+        try:
+            found = self._compute(alike, inputs)
+        except Exception as error:
+            if len(alike) == 1 or isinstance(error, MEMORY_ERRORS):
+                raise
+            alike = [first]  # which of them cannot be read is found out one by one
+            found = self._compute(alike, inputs[:1])
         for content, features in zip(alike, found, strict=True):
             assert all(len(part) == content.rows for part in features), "a row for each place"
             content.features, content.inputs = features, None

@@ -133,9 +133,9 @@ class Vision:
         run = next(run for run in runs_in(pending) if run.place + run.length > count)
         return count if run.place >= count else run.place or run.length
 
-    def prepare(self, ids: Iterable[Sequence[int]]) -> None:
+    def prepare(self, ids: Sequence[int]) -> None:
         """See `VisionPart`."""
-        self._store.features_of(run.key for tokens in ids for run in _runs(tokens))
+        self._store.features_of(run.key for run in _runs(ids))
 
     def inputs(self, chunks: Sequence[Chunk], ids: Sequence[int], places: Sequence[int]) -> DecoderInputs:
         """Inputs of the decoder for chunks. ids, places: of all their tokens, behind one another"""
