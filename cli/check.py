@@ -16,19 +16,19 @@ MISMATCH = 1
 
 @click.command()
 @constraint_options
-@click.option("--text", "-t", type=TextType(), help="The text to look at.")
+@click.option("--text", "-t", type=TextType(), help="The text to check.")
 @click.option(
-    "--json", type=click.File(encoding="utf-8"), help="A file with JSON, written anyhow, for --schema or --pydantic."
+    "--json", type=click.File(encoding="utf-8"), help="A file with JSON in any layout, for --schema or --pydantic."
 )
 @click.option("--file", "-f", type=click.File(encoding="utf-8"), help="A file with the text; - is standard input.")
-@click.option("--spans", is_flag=True, help="Add where quotations stand, with --schema, --pydantic or --grammar.")
+@click.option("--spans", is_flag=True, help="Add the places of quotations, with --schema, --pydantic or --grammar.")
 def check(
     constraint: ConstraintOptions, text: str | None, json: TextIO | None, file: TextIO | None, spans: bool
 ) -> int:
     """Say whether a text meets a constraint; if not, how far it gets and what was expected there.
 
-    Of JSON that is no instance of its schema, also which keyword its value breaks, and where.
-    Exit code 0 if it does, 1 if it does not.
+    For JSON that is no instance of its schema, name the keyword that its value breaks, and the place.
+    The exit code is 0 if the text meets the constraint, and 1 if not.
 
     \b
         trellm check --regex '[0-9]{4}-[0-9]{2}' --text 2024/05

@@ -335,7 +335,7 @@ _OPTIONS = (
         type=click.Choice(["python", "ecma"]),
         default="python",
         show_default=True,
-        help="Whose syntax --regex has: Python's re, or JavaScript's with its u flag, as in JSON Schema.",
+        help="The syntax of --regex: Python's re, or JavaScript's with its u flag, as in JSON Schema.",
     ),
     click.option("--grammar", metavar="FILE", callback=read_file, help="The text follows the grammar in this file."),
     click.option(
@@ -364,12 +364,12 @@ _OPTIONS = (
     click.option(
         "--escapes",
         type=click.Choice(["canonical", "any"]),
-        help="How JSON strings are written: with escapes where there must be, or any.",
+        help="Escapes in JSON strings: the necessary ones, or any.",
     ),
     click.option(
         "--spelling",
         type=click.Choice(["plain", "any"]),
-        help="How numbers in JSON are written: as people write them, or any way that JSON allows.",
+        help="Numbers in JSON: as people write them, or in any spelling of JSON.",
     ),
     click.option(
         "--resources",
@@ -384,12 +384,12 @@ _OPTIONS = (
         metavar="NAME=FILE",
         multiple=True,
         callback=_read_contexts,
-        help="What x-quote in --schema or quote(NAME) in --grammar quotes from; repeat the option.",
+        help="A text that x-quote in --schema or quote(NAME) in --grammar quotes; repeat the option.",
     ),
     click.option(
         "--unenforced",
         type=click.Choice(["refuse", "allow"]),
-        help="What becomes of keywords of --schema that cannot be enforced: allowed ones are checked at the end.",
+        help="Refuse keywords of --schema that cannot be enforced, or check them at the end.",
     ),
     click.option(
         "--extract",
@@ -402,9 +402,9 @@ _OPTIONS = (
     click.option(
         "--boundary",
         type=click.Choice(["word", "character", "sentence", "line"]),
-        help="What such a piece consists of. [default: word]",
+        help="The unit of such a piece. [default: word]",
     ),
-    click.option("--none-text", metavar="TEXT", type=TextType(), help="A refusal that --extract allows besides."),
+    click.option("--none-text", metavar="TEXT", type=TextType(), help="A refusal that --extract allows too."),
     click.option(
         "--tag",
         "tags",
@@ -412,7 +412,7 @@ _OPTIONS = (
         metavar="BEGIN FILE END",
         multiple=True,
         callback=read_tags,
-        help="Free text, in which what is between these markers is as the file says: a schema in .json, a grammar in "
+        help="Free text with parts between these markers, each as the file says: a schema in .json, a grammar in "
         '.lark or .gbnf, a pattern in .regex; "" for no marker at the end; repeat the option.',
     ),
     click.option("--max-work", metavar="STEPS", type=click.IntRange(1), help=_MAX_WORK),

@@ -148,7 +148,9 @@ def examples() -> list[Example]:
 
 @click.command()
 @threads_option
-@click.option("--model", "-m", "name", help="As of `trellm generate`, such as smollm2. [default: the small one]")
+@click.option(
+    "--model", "-m", "name", help="A model as in `trellm generate`, such as smollm2. [default: the small one]"
+)
 def demo(name: str | None) -> None:
     """Show constrained generation with the small model in the package: prompt, constraint, output. Offline, in seconds.
 

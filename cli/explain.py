@@ -25,8 +25,8 @@ MAX_TOKENS = 40
 @click.option(
     "--limit", type=int, default=100, show_default=True, help="Show at most this many parts, states or rules."
 )
-@click.option("--state", type=int, help="What a state of a regular constraint expects; numbers as in the picture.")
-@click.option("--after", metavar="TEXT", type=TextType(), help="What is expected after this text.")
+@click.option("--state", type=int, help="Show what a state expects, by its number in the picture.")
+@click.option("--after", metavar="TEXT", type=TextType(), help="Show what is expected after this text.")
 @click.option(
     "--tokenizer", metavar="NAME", help="Also list the tokens of this tokenizer, a name or folder, allowed there."
 )
@@ -43,11 +43,11 @@ def explain(
     picture: str | None,
     keywords: bool,
 ) -> None:
-    """Say what a constraint comes to.
+    """Explain a constraint: the values of a schema, the rules of a grammar, or the states of an automaton.
 
-    Of a JSON Schema: which values satisfy it, part by part, with all its rules worked out. Lines that begin with
-    "cost:" tell what takes more time or memory than plain types do. Parts are named by the JSON pointer of the
-    schema they come from. Of a grammar: its rules. Of a regular constraint: the states of its automaton.
+    For a JSON Schema: the values that satisfy it, part by part, with all its rules worked out. A line that begins
+    with "cost:" names what takes more time or memory than plain types do. Parts are named by the JSON pointer of the
+    schema they come from. For a regular constraint: the states of its automaton.
 
     \b
         trellm explain --schema person.schema.json

@@ -82,7 +82,7 @@ def _content(parts: list[Any]) -> str | list[dict[str, Any]]:
 def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags to a command, which gets them as `chatting`."""
 
-    @click.option("--chat", is_flag=True, help="A text is what a user says: the tokenizer's chat template writes it.")
+    @click.option("--chat", is_flag=True, help="Each prompt is a user's message in the model's chat template.")
     @click.option("--after", type=TextType(), metavar="TEXT", help="Free text up to this comes before the constraint.")
     @click.option("--thinking", type=click.IntRange(0), help="Most tokens of that text. [default: 1024]")
     @click.option(
@@ -92,14 +92,18 @@ def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Text that the model reads before its answer, and a mark that ends it; no part of the answer.",
     )
     @click.option(
-        "--sentence", is_flag=True, help="The answer is what a sentence names; of chats the default for choices."
+        "--sentence",
+        is_flag=True,
+        help="The answer is the value that a sentence names; for choices in chats the default.",
     )
     @click.option(
         "--reasoning", is_flag=True, help="The answer is the last one that free text names, of up to 256 tokens."
     )
     @click.option("--no-frame", is_flag=True, help="No sentence or quotation marks around answers to chats.")
-    @click.option("--tools", callback=_read_list, metavar="FILE", help="Of chats: a JSON list of tools.")
-    @click.option("--documents", "of_chats", callback=_read_list, metavar="FILE", help="Of chats: a JSON list.")
+    @click.option("--tools", callback=_read_list, metavar="FILE", help="A JSON list of tools, for chats.")
+    @click.option(
+        "--documents", "of_chats", callback=_read_list, metavar="FILE", help="A JSON list of documents, for chats."
+    )
     @functools.wraps(command)
     def with_chats(*args: Any, chat: bool, of_chats: list[Any] | None, **others: Any) -> Any:
         given = {name: others.pop(name) for name in ("after", "thinking", "tools")}
@@ -129,7 +133,7 @@ _RECORDING = (
         "--out", "-o", metavar="FILE", help="Write results as JSON Lines to this file, - for standard output."
     ),
     click.option("--overwrite", is_flag=True, help="Write over what the file of --out has."),
-    click.option("--resume", is_flag=True, help="Go on where a run ended: prompts whose results --out has are done."),
+    click.option("--resume", is_flag=True, help="Go on where a run ended: skip prompts whose results are in --out."),
     click.option(
         "--batch-size", type=click.IntRange(1), default=16, show_default=True, help="How many texts run at once."
     ),
@@ -138,9 +142,11 @@ _RECORDING = (
         "--top-logprobs",
         type=click.IntRange(1, 1000),
         metavar="K",
-        help="As --logprobs, and those of the K likeliest tokens at each place.",
+        help="As --logprobs, with those of the K likeliest tokens at each place.",
     ),
-    click.option("--fields", is_flag=True, help="Add to the results in --out how likely each value of an answer is."),
+    click.option(
+        "--fields", is_flag=True, help="Add the probability of each value of an answer to the results in --out."
+    ),
     click.option(
         "--diagnose", metavar="FILE", help="Write a web page that shows what the constraint did to each token."
     ),
@@ -201,7 +207,7 @@ class Recording:
     "--extract-field",
     "document_field",
     metavar="NAME",
-    help="As --extract, where each line of --prompts has its text, or a list of texts, in this field.",
+    help="As --extract, with a document, or a list, in this field of each line of --prompts.",
 )
 @click.option("--prompt", "-p", type=TextType(), help="The prompt; the output goes to standard output as it comes.")
 @click.option(
@@ -228,12 +234,12 @@ class Recording:
     type=TextType(),
     multiple=True,
     metavar="TEXT",
-    help="The same as a word: with no letter, digit or underscore beside it.",
+    help="As --include, with no letter, digit or underscore beside it; repeat the option.",
 )
 @click.option(
     "--max-tokens", type=click.IntRange(1), help="Most tokens of an output. Default: 256 beyond the shortest output."
 )
-@click.option("--seed", type=int, help="Makes random choice repeatable.")
+@click.option("--seed", type=int, help="Make random choice repeatable.")
 @search_options
 @chat_options
 @click.option("--describe", is_flag=True, help="Write the schema of --schema or --pydantic behind prompts.")
@@ -241,7 +247,7 @@ class Recording:
     "--stop", type=TextType(), multiple=True, metavar="TEXT", help="End a free text before this; repeat the option."
 )
 @click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token.")
-@click.option("--no-draft", is_flag=True, help="Read one token after the other, even where some can be guessed.")
+@click.option("--no-draft", is_flag=True, help="Read no guesses of the next tokens.")
 @click.option("--draft", metavar="MODEL", help="A smaller model with the same tokens, which guesses what follows.")
 @grouped(Recording, "recording", _RECORDING)
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 2GiB; by default half of what is free.")
@@ -268,8 +274,8 @@ def generate(
     memory: int | None,
     loading: Loading,
 ) -> int:
-    """Generate texts with a model; with --regex, --choice, --format, --grammar, --schema,
-    --pydantic or --extract only such texts.
+    """Generate texts with a model, under the constraint of --regex, --choice, --format, --grammar,
+    --schema, --pydantic or --extract, if there is one.
 
     \b
         trellm generate -m Qwen/Qwen3-0.6B -r '[0-9]{4}' -p 'The first Moon landing was in '

@@ -35,7 +35,7 @@ class Loading:
 
 _LOADING = (
     click.option("--device", help="Where the model runs, such as cpu or cuda."),
-    click.option("--dtype", help="In what type the model runs, such as float32 or bfloat16."),
+    click.option("--dtype", help="The type that the model runs in, such as float32 or bfloat16."),
     click.option(
         "--weights", metavar="q8|q4", help="Quantize the model's weights, for a CPU; they are saved for next time."
     ),

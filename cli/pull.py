@@ -19,8 +19,8 @@ _KNOWN = "; ".join(f"{row.name}: {row.about}, {row.size / 1e6:,.0f} MB, {row.lic
 
 @click.command(epilog=f"Names: {_KNOWN}.")
 @click.argument("name")
-@click.option("--revision", help="Of a model of the Hub: a branch, a tag or a commit.")
-@click.option("--force", is_flag=True, help="Fetch again what is there.")
+@click.option("--revision", help="A branch, a tag or a commit of a model of the Hub.")
+@click.option("--force", is_flag=True, help="Fetch the model again, even if it is there.")
 def pull(name: str, revision: str | None, force: bool) -> int:
     """Fetch the model NAME, for --model, `trellm serve` and models.pulled.
 

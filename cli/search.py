@@ -134,12 +134,12 @@ _OPTIONS = (
     click.option(
         "--repetition-penalty",
         type=NumberType(0, above=True),
-        help="Above 1: tokens that were there already are less likely.",
+        help="Above 1: tokens that have come before are less likely.",
     ),
     click.option(
         "--min-tokens",
         type=click.IntRange(0),
-        help="Fewest tokens of an output, where the constraint lets it have them.",
+        help="Fewest tokens of an output, if the constraint allows them.",
     ),
     click.option(
         "--frequency-penalty",

@@ -73,12 +73,12 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     "that requests name as their model; repeat the option.",
 )  # fmt: skip
 @threads_option
-@click.option("--api-key-file", metavar="FILE", help="One of the keys in this file must come with every request.")
+@click.option("--api-key-file", metavar="FILE", help="Every request must have one of the keys in this file.")
 @click.option(
     "--cors", "origins", multiple=True, metavar="ORIGIN", help="Web pages of this origin may ask; repeat the option."
 )
 @click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name to be asked for by, besides localhost and "
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A host name of the server, besides localhost and "
     "addresses; repeat the option. [default: any where --host is not of this machine alone]",
 )  # fmt: skip
 @click.option(
@@ -132,7 +132,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     type=SizeType(),
     default="1GiB",
     show_default=True,
-    help="Most memory of compiled constraints that are kept for those who ask again.",
+    help="Most memory of compiled constraints that are kept for later requests.",
 )
 @click.option(
     "--kept-responses",
@@ -140,7 +140,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     type=SizeType(0),
     default="64MiB",
     show_default=True,
-    help="Most memory of answers of /v1/responses that are kept for those who go on from them; 0 for none.",
+    help="Most memory of answers of /v1/responses that are kept to go on from; 0 for none.",
 )
 @click.option(
     "--compile-seconds",
@@ -163,12 +163,15 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 @click.option("--access-log", is_flag=True, help="Write a line for each request to standard error.")
 @click.option("--ray", is_flag=True, help="Serve by Ray: replicas of the model, on all machines of its cluster.")
 @click.option(
-    "--replicas", metavar="N | LEAST-MOST", callback=_replicas, help="With --ray: how many, as load asks. [default: 1]"
+    "--replicas",
+    metavar="N | LEAST-MOST",
+    callback=_replicas,
+    help="With --ray: the number of replicas, or a range for Ray to choose by load. [default: 1]",
 )
 @click.option(
-    "--cpus", type=NumberType(0), help="With --ray: CPUs that each replica is reserved, such as 4 or 0.5. [default: 1]"
+    "--cpus", type=NumberType(0), help="With --ray: CPUs reserved for each replica, such as 4 or 0.5. [default: 1]"
 )
-@click.option("--gpus", type=NumberType(0), help="With --ray: GPUs that each replica is reserved, such as 1 or 0.5.")
+@click.option("--gpus", type=NumberType(0), help="With --ray: GPUs reserved for each replica, such as 1 or 0.5.")
 def serve(
     model: str | None,
     host: str,
@@ -190,7 +193,7 @@ def serve(
     gpus: float | None,
     **others: Any,
 ) -> int:
-    """Serve MODEL over HTTP, as OpenAI's clients speak it; by default the small model of the package.
+    """Serve MODEL over HTTP behind OpenAI's API; by default the small model of the package.
 
     \b
         trellm serve

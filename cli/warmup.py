@@ -19,7 +19,7 @@ Report = Callable[[str, float], None]
 
 
 @click.command()
-@click.option("--verbose", "-v", is_flag=True, help="Also say how long each kernel took.")
+@click.option("--verbose", "-v", is_flag=True, help="Also print the time of each kernel.")
 def warmup(verbose: bool) -> None:
     """Compile all kernels now, so that no later process has to.
 

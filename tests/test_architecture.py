@@ -1,4 +1,4 @@
-"""What docs/architecture.md says of the core, and CONTRIBUTING.md of the rooms, as far as it can be looked up."""
+"""The claims of docs/charts.md on the core, of docs/architecture.md and CONTRIBUTING.md on the rooms, looked up."""
 
 import ast
 import re
@@ -19,7 +19,8 @@ from trellm.kernels.jit.arrays import Arrays
 from trellm.kernels.trie import branches, loop_slice
 
 PACKAGE = Path(__file__).resolve().parents[1]
-PAGE = (PACKAGE / "docs" / "architecture.md").read_text(encoding="utf-8")
+ROOMS = (PACKAGE / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (PACKAGE / "docs" / "charts.md").read_text(encoding="utf-8")
 CONTRIBUTING = (PACKAGE / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BENCHMARKS = (PACKAGE / "benchmarks" / "README.md").read_text(encoding="utf-8")
 DECISIONS = {page.name: page.read_text(encoding="utf-8") for page in (PACKAGE / "docs" / "decisions").glob("[0-9]*.md")}
@@ -134,9 +135,10 @@ def test_words_are_laid_out_as_the_page_says() -> None:
         assert [getattr(layout, name) for name in named] == list(range(getattr(layout, last)))
 
 
-@pytest.mark.parametrize(
-    ("path", "test"), sorted(set(re.findall(FILE, "".join((PAGE, CONTRIBUTING, BENCHMARKS, *DECISIONS.values())))))
-)
+NAMING = "".join((PAGE, ROOMS, CONTRIBUTING, BENCHMARKS, *DECISIONS.values()))
+
+
+@pytest.mark.parametrize(("path", "test"), sorted(set(re.findall(FILE, NAMING))))
 def test_files_and_tests_exist(path: str, test: str) -> None:
     assert (PACKAGE / path).exists()
     if test:
@@ -173,13 +175,18 @@ def test_charts_are_shown_byte_by_byte() -> None:
 
 
 def test_the_drawing_has_every_room_in_its_order() -> None:
-    drawing = PAGE.split("```text", 1)[1].split("```", 1)[0]
+    drawing = ROOMS.split("```text", 1)[1].split("```", 1)[0]
     for room in (folder.name for folder in (PACKAGE / "guides").iterdir() if (folder / "__init__.py").is_file()):
         assert re.search(rf"\b{room}/", drawing), room
     drawn = re.findall(r"^  (\w+)/", drawing.split("guides/", 1)[1].split("\ntokenizers_adapter", 1)[0], re.M)
     layering = (PACKAGE / "tests" / "test_layering.py").read_text(encoding="utf-8")
     order = re.findall(r'"(\w+)"', layering.split('("guides",): (', 1)[1].split("\n    ),", 1)[0])
     assert drawn[::-1] == order
+
+
+def test_the_page_of_the_rooms_is_short_and_mostly_about_the_engine() -> None:
+    engine = ROOMS.split("\n## A step\n", 1)[1].split("\n## The server\n", 1)[0]
+    assert len(ROOMS.split()) <= 6000 and 2 * len(engine.split()) >= len(ROOMS.split())
 
 
 def arguments_of(benchmark: Path) -> int:

@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib.util
+import json
 import re
 import shlex
 import zlib
@@ -101,6 +102,40 @@ def test_every_page_is_in_the_site() -> None:
     assert set(site.sources()) == pages
     assert len(site.sources()) == len(pages)
     assert all(site.title(page) and site.beginning(page) for page in pages)
+
+
+def test_a_notebook_has_the_examples_of_its_page() -> None:
+    site = load("site")
+    page = "# Page\n\n```pycon\n>>> if True:\n...     a = 1\n>>> a\n1\n>>> b = asyncio.run(f(a))\n\n```\n\nText.\n"
+    cells = site.notebook(page)["cells"]
+    assert [cell["source"] for cell in cells] == ["# Page", "if True:\n    a = 1\na", "b = await f(a)", "Text."]
+    assert [[out["data"] for out in cell.get("outputs", [])] for cell in cells] == [[], [{"text/plain": "1"}], [], []]
+    cookbook = site.notebook((ROOT / site.NOTEBOOK).read_text(encoding="utf-8"))["cells"]
+    sources = [cell["source"] for cell in cookbook if cell["cell_type"] == "code"]
+    assert len(sources) > 16
+    for source in sources:
+        compile(source, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        assert "asyncio.run(" not in source
+
+
+def test_versions_of_the_site_are_listed_for_its_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a stand-in of git and zensical that makes the folders that they make."""
+    site = load("site")
+    monkeypatch.setattr(site, "ROOT", tmp_path)
+    commands: list[str] = []
+
+    def run(command: list[object], **others: object) -> None:
+        commands.append(str(command[0]))
+        if command[0] == "zensical":
+            (Path(str(others["cwd"])) / "build" / "site").mkdir(parents=True)
+
+    monkeypatch.setattr(site.subprocess, "run", run)
+    site.build_versions(["v0.2.0", "main"])
+    made = tmp_path / "build" / "versions"
+    assert sorted(path.name for path in made.iterdir()) == ["index.html", "main", "v0.2.0", "versions.json"]
+    versions = [(each["version"], each["aliases"]) for each in json.loads((made / "versions.json").read_text("utf-8"))]
+    assert versions == [("v0.2.0", ["latest"]), ("main", [])]
+    assert "url=v0.2.0/" in (made / "index.html").read_text("utf-8")
 
 
 def test_the_pictures_are_what_the_guides_say() -> None:

@@ -79,7 +79,7 @@ class GraphArrays(Arrays):
 
 
 class Chart(Arrays):
-    """All states met so far; see the module for what they are, and docs/architecture.md for when arrays move.
+    """All states met so far; see the module for what they are, and docs/charts.md for when arrays move.
 
     words: int32 [w], the contents of states, return sets and signatures
     states, return_sets, signatures: int32 [n, STATE | 3 | 2], spans of words and what belongs to them

@@ -271,7 +271,7 @@ def test_the_document_describes_the_fields(server: Running) -> None:
 def test_the_document_has_every_address_of_the_page(server: Running) -> None:
     paths = server.http.get("/openapi.json").json()["paths"]
     page = (Path(trellm.__file__).parent / "docs" / "serve.md").read_text(encoding="utf-8")
-    table = page.partition("## What it answers")[2].partition("\n\n## ")[0].split("\n\nIn all of these")[0]
+    table = page.partition("## Endpoints")[2].partition("\n\n## ")[0].split("\n\nAll addresses")[0]
     rows = [row.split("|")[1] for row in table.splitlines() if row.startswith(("| `GET", "| `POST"))]
     told = {re.sub(r"\{\w+\}", "{}", path) for row in rows for path in re.findall(r"/[\w/{}.]*", row)}
     assert len(told) > 20 and not told - {re.sub(r"\{\w+\}", "{}", path) for path in paths}

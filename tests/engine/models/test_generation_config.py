@@ -105,7 +105,7 @@ def test_a_forced_eos_leaves_what_is_asked_for(network: Any, tokenizer: Any) -> 
 def test_every_field_is_known() -> None:
     """What becomes of a field is said on the page, and a config's other fields are named."""
     page = (Path(__file__).parents[3] / "docs" / "search.md").read_text()
-    table = page[page.index("## What a model's generation config says") : page.index("## Encoder-decoder models")]
+    table = page[page.index("## Generation configs of models") : page.index("## Encoder-decoder models")]
     assert set(re.findall(r"`(\w+)(?:=[^`]*)?`", table)) >= FIELDS
     fields = {name for name in vars(GenerationConfig()) if not name.startswith("_")}
     assert fields <= FIELDS

@@ -247,7 +247,7 @@ def test_layouts(graph: tuple[int, list[tuple[int, int]]]) -> None:
 
 
 def test_charts_in_words() -> None:
-    """docs/architecture.md shows more of them."""
+    """docs/charts.md shows more of them."""
     guide = JSONGuide({"type": "array", "items": {"const": 1}, "maxItems": 3}, Vocabulary.from_bytes())
     automaton = guide.automaton
     drawn = graph_in_words(automaton).splitlines()
