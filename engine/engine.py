@@ -14,7 +14,7 @@ from typing import Any
 
 from ..checks import shown, whole
 from ..errors import Cancelled, ModelError, OptionError
-from ..guides.locks import new_lock
+from ..guides.locks import is_held, new_lock
 from .arguments import check_model
 from .decode.sequence import CommittedPrefix, Request
 from .handle import Handle
@@ -272,7 +272,7 @@ class Engine:
     @property
     def _is_stepping(self) -> bool:
         """True if this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
-        return self._lock._is_owned() or threading.current_thread() in (self._thread, self._preparer)
+        return is_held(self._lock) or threading.current_thread() in (self._thread, self._preparer)
 
     def _certain(self, call: Call) -> dict[int, CommittedPrefix]:
         groups = list(call.groups.items())
@@ -335,7 +335,7 @@ class Engine:
             try:
                 with self._news:
                     self._news.wait_for(lambda: has_news() or call.to_prepare() or self._acquire_step())
-                if self._lock._is_owned() and not self._is_over(call):
+                if is_held(self._lock) and not self._is_over(call):
                     self._step(AHEAD if seen is None else 1)
             finally:
                 self._release_step()
@@ -352,7 +352,7 @@ class Engine:
 
     def _release_step(self) -> None:
         """Give the lock of steps back, if this thread has it, and let others look."""
-        if self._lock._is_owned():
+        if is_held(self._lock):
             self._lock.release()
             self.tell()
 

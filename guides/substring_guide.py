@@ -212,15 +212,10 @@ class SubstringGuide(StateTableGuide, Drawable):
         quotable = self.source.without(taken)
         if quotable is None:
             return None
-        guide = object.__new__(type(self))
-        guide.source = self.source
-        guide._meter = self._meter
-        guide._prepare(self._vocabulary, quotable, self._needed)
-        guide._made_of = {**(self._made_of or {}), "taken": taken}
-        return guide
+        return _RestGuide(self, quotable, taken)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made_without, (type(self), dict(self._made_of or {}))
+        return _made_without, (dict(self._made_of or {}),)
 
     def span(self, text: str) -> Span | None:
         """The first span of a text with all its places; None for `none_text` and for what is no quotation."""
@@ -271,6 +266,19 @@ class SubstringGuide(StateTableGuide, Drawable):
         return state
 
 
+class _RestGuide(SubstringGuide):
+    """The quotations of a guide that do not overlap with taken places."""
+
+    def __init__(self, whole: SubstringGuide, quotable: Quotable, taken: tuple[Occurrence, ...]) -> None:
+        self.source = whole.source
+        self._meter = whole._meter
+        self._prepare(whole._vocabulary, quotable, whole._needed)
+        self._made_of = {**(whole._made_of or {}), "taken": taken}
+
+    def _made_as(self) -> type[SubstringGuide]:
+        return SubstringGuide
+
+
 def _tokens_needed(quotable: Quotable, tables: VocabularyTables) -> NDArray[np.int32]:
     needed = np.empty(len(quotable.text), np.int32)
     _counted(count_tokens, quotable.text, quotable.ends, tables.branches, needed)
@@ -293,8 +301,8 @@ def _remember(known: dict[int, Any], state: int, answer: Any) -> Any:
     return answer
 
 
-def _made_without(kind: type[SubstringGuide], made_of: dict[str, Any]) -> SubstringGuide | None:
+def _made_without(made_of: dict[str, Any]) -> SubstringGuide | None:
     """A guide for what is quoted, without what was taken where something was."""
     taken: tuple[Occurrence, ...] | None = made_of.pop("taken", None)
-    guide = kind(**made_of)
+    guide = SubstringGuide(**made_of)
     return guide if taken is None else guide.without(taken)

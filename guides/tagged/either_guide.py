@@ -33,7 +33,8 @@ class EitherGuide(StateTableGuide):
     def __new__(cls, guides: Sequence[Guide]) -> EitherGuide:
         """The guide, one that reads bytes where all of them do."""
         reads = all(isinstance(each, ByteGuide) for each in items_of(guides) or ())
-        return object.__new__(EitherByteGuide if reads else EitherGuide)
+        kind: Any = EitherByteGuide if reads else EitherGuide
+        return super().__new__(kind)
 
     def __init__(self, guides: Sequence[Guide]) -> None:
         given = items_of(guides)
