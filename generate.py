@@ -357,15 +357,8 @@ def json(
     Raises SchemaError, LimitError, OptionError.
     """
     check_model(model, "generate.json", schema)
-    one_of(order, "order", ("schema", "any"))
-    one_of(whitespace, "whitespace", ("flexible", "compact", "pretty", "any"))
-    one_of(escapes, "escapes", ("canonical", "any"))
-    one_of(spelling, "spelling", ("plain", "any"))
-    one_of(unenforced, "unenforced", ("refuse", "allow"))
-    switch(formats, "formats")
     switch(describe, "describe")
     switch(strict, "strict")
-    mapping_of(resources, "resources", "schemas by URI")
     _check_contexts(contexts)
     schema = text_in_file(schema, "generate.json: the schema") if isinstance(schema, Path) else schema
     structure = structure_of(schema)
