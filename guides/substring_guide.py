@@ -18,7 +18,7 @@ from ..kernels.suffix.quoting import Quotable, Work, count_tokens, fewest_tokens
 from ..tokenizers_adapter import Vocabulary
 from .explain.describe import either
 from .explain.expectation import NOTHING, expectation
-from .given import bytes_of, left_of, states_of, token_of, vocabulary_of
+from .given import bytes_of, left_of, states_of, vocabulary_of
 from .lift.table_guide import StateTableGuide
 from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, current
@@ -115,16 +115,9 @@ class SubstringGuide(StateTableGuide, Drawable):
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         return self._walk(self._automaton.check(state), min(left_of(left) - 1, self._most))
 
-    def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        state, token = self._automaton.check(state), token_of(token, self._vocabulary.size)
-        if token < 0:
-            return DEAD
-        if token in self._eos:
-            return state if self.is_accepting(state) else DEAD
+    def _advanced(self, state: int, token: int) -> int:
         data, start = self._tables.bytes.data, self._tables.bytes.start
-        first, last = start.item(token), start.item(token + 1)
-        return DEAD if first == last else self._spelt(self._automaton.read_part(state, data, first, last))
+        return self._spelt(self._automaton.read_part(state, data, start.item(token), start.item(token + 1)))
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, whatever tokens spell it; DEAD if no tokens complete a text from there."""
