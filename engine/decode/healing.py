@@ -8,9 +8,8 @@ from weakref import WeakKeyDictionary
 
 from ...guides import FreeGuide
 from ..models.protocol import Model
+from ..prompts.encoding import Ids
 from .guide_cache import GuideCache
-
-Ids = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
