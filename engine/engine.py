@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 
@@ -231,10 +231,10 @@ class Engine:
 
     def certain(self, call: Call) -> dict[int, CommittedPrefix]:
         """Certain beginnings of the texts of running requests, by number."""
-        if threading.current_thread() is self._thread:  # which takes no step meanwhile
-            return self._certain(call)
-        with self._held():
-            return self._certain(call)
+        # The engine's own thread takes no step meanwhile.
+        with nullcontext() if threading.current_thread() is self._thread else self._held():
+            groups = list(call.groups.items())
+            return {number: self._loop.certain(group) for number, group in groups if group.work.error is None}
 
     @property
     def is_started(self) -> bool:
@@ -273,10 +273,6 @@ class Engine:
     def _is_stepping(self) -> bool:
         """True if this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
         return is_held(self._lock) or threading.current_thread() in (self._thread, self._preparer)
-
-    def _certain(self, call: Call) -> dict[int, CommittedPrefix]:
-        groups = list(call.groups.items())
-        return {number: self._loop.certain(group) for number, group in groups if group.work.error is None}
 
     def _check_open(self) -> None:
         if self._is_closed:
