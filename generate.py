@@ -28,12 +28,12 @@ from .engine.prompts.given import Prompt, PromptParts, prompt_of
 from .engine.structures import structure_of
 from .errors import OptionError, SchemaError, TrellmWarning
 from .guides.limits import Limits
+from .guides.quoting.quotation import Quote
 
 if TYPE_CHECKING:
     from .guides.grammar import Grammar
     from .guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
     from .guides.quoting.boundaries import Boundary
-    from .guides.quoting.quotation import Quote
     from .guides.quoting.source import Span, WhiteSpace
 
 __all__ = ["Generator", "batch", "cfg", "choice", "embedding", "extract", "format", "fsm", "json", "regex", "text"]
@@ -357,15 +357,8 @@ def json(
     Raises SchemaError, LimitError, OptionError.
     """
     check_model(model, "generate.json", schema)
-    one_of(order, "order", ("schema", "any"))
-    one_of(whitespace, "whitespace", ("flexible", "compact", "pretty", "any"))
-    one_of(escapes, "escapes", ("canonical", "any"))
-    one_of(spelling, "spelling", ("plain", "any"))
-    one_of(unenforced, "unenforced", ("refuse", "allow"))
-    switch(formats, "formats")
     switch(describe, "describe")
     switch(strict, "strict")
-    mapping_of(resources, "resources", "schemas by URI")
     _check_contexts(contexts)
     schema = text_in_file(schema, "generate.json: the schema") if isinstance(schema, Path) else schema
     structure = structure_of(schema)
@@ -446,8 +439,6 @@ def _around(given: AroundOptions) -> dict[str, Any]:
 
 def _check_contexts(contexts: Any) -> None:
     """Raise OptionError for what nothing can be quoted from."""
-    from .guides.quoting.quotation import Quote
-
     for name, context in (mapping_of(contexts, "contexts", "texts by name") or {}).items():
         if not isinstance(context, (str, Quote, Mapping)):
             texts_of(context, f"the context {name!r}", "document")

@@ -36,7 +36,6 @@ from .search import Searching, search_options
 if TYPE_CHECKING:
     from ..engine.decode.frames import FrameOption
     from ..engine.generator import Generator
-    from ..engine.media.image import Image
     from ..engine.models.protocol import Model
     from ..engine.options import Options
     from ..engine.prompts.given import Prompt as GivenPrompt
@@ -195,6 +194,127 @@ class Recording:
             raise click.UsageError(f"--out {out} is the file of --prompts, which would be lost; name another")
 
 
+_ASKING = (
+    click.option("--prompt", "-p", type=TextType(), help="The prompt; the output goes to standard output as it comes."),
+    click.option(
+        "--prompts",
+        type=click.File(encoding="utf-8-sig"),
+        help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}, '
+        "or all plain text.",
+    ),
+    click.option(
+        "--image",
+        type=click.Path(dir_okay=False),
+        multiple=True,
+        metavar="FILE",
+        help="An image before the text of every prompt; repeat the option. Lines of --prompts have their own as "
+        '"images".',
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """prompt: the only one; prompts: a file of them; image: files of images that stand before the text of each."""
+
+    prompt: str | None
+    prompts: TextIO | None
+    image: tuple[str, ...]
+
+    def check(self) -> None:
+        """Refuse anything but one of the two."""
+        if (self.prompt is None) == (self.prompts is None):
+            raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
+
+    def read(self) -> list[Prompt]:
+        """All prompts, with their images. Raises UsageError, ImageError."""
+        if self.prompt is not None:
+            asked = [Prompt(self.prompt, {"prompt": self.prompt}, "--prompt")]
+        else:
+            assert self.prompts is not None
+            asked = read_prompts(self.prompts)
+        if not self.image:
+            return asked
+        from ..engine.media.image import Image
+
+        images = [Image.of(Path(path), f"--image {path}") for path in self.image]
+        return [each.behind(images) for each in asked]
+
+
+_AIMING = (
+    click.option(
+        "--include",
+        type=TextType(),
+        multiple=True,
+        metavar="TEXT",
+        help="The output contains this text; repeat the option.",
+    ),
+    click.option(
+        "--include-word",
+        type=TextType(),
+        multiple=True,
+        metavar="TEXT",
+        help="As --include, with no letter, digit or underscore beside it; repeat the option.",
+    ),
+    click.option(
+        "--max-tokens",
+        type=click.IntRange(1),
+        help="Most tokens of an output. Default: 256 beyond the shortest output.",
+    ),
+    click.option("--seed", type=int, help="Make random choice repeatable."),
+)
+
+
+@dataclass(frozen=True)
+class Aiming:
+    """include, include_word: what texts contain; max_tokens, seed: as options of a call."""
+
+    include: tuple[str, ...]
+    include_word: tuple[str, ...]
+    max_tokens: int | None
+    seed: int | None
+
+    def options(self) -> dict[str, Any]:
+        """As options of a call."""
+        from ..guides.goals.specs import Phrase
+
+        goals = [*self.include, *(Phrase(text, word=True) for text in self.include_word)]
+        return {"include": goals, "max_tokens": self.max_tokens, "seed": self.seed}
+
+
+_DECODING = (
+    click.option(
+        "--stop", type=TextType(), multiple=True, metavar="TEXT", help="End a free text before this; repeat the option."
+    ),
+    click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token."),
+    click.option("--no-draft", is_flag=True, help="Read no guesses of the next tokens."),
+    click.option("--draft", metavar="MODEL", help="A smaller model with the same tokens, which guesses what follows."),
+)
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """stop: texts before which a free text ends; no_heal, no_draft: options of a call, turned round; draft: a model."""
+
+    stop: tuple[str, ...]
+    no_heal: bool
+    no_draft: bool
+    draft: str | None
+
+    def check(self, searching: Searching) -> None:
+        """Refuse a model of guesses where there are none."""
+        if self.draft is not None and self.no_draft:
+            raise click.UsageError(
+                f"--draft {self.draft} is for guesses, and --no-draft for none; leave one of them out"
+            )
+        if self.draft is not None and not searching.reads_guesses:
+            raise click.UsageError(f"--draft {self.draft} guesses single tokens; leave it out with --beams or --search")
+
+    def options(self) -> dict[str, Any]:
+        """As options of a call, but for the model of guesses, which is loaded later."""
+        return {"stop": self.stop, "heal": not self.no_heal, "draft": not self.no_draft}
+
+
 @click.command()
 @click.option(
     "--model",
@@ -209,46 +329,12 @@ class Recording:
     metavar="NAME",
     help="As --extract, with a document, or a list, in this field of each line of --prompts.",
 )
-@click.option("--prompt", "-p", type=TextType(), help="The prompt; the output goes to standard output as it comes.")
-@click.option(
-    "--prompts",
-    type=click.File(encoding="utf-8-sig"),
-    help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}, or all plain text.',
-)
-@click.option(
-    "--image",
-    type=click.Path(dir_okay=False),
-    multiple=True,
-    metavar="FILE",
-    help='An image before the text of every prompt; repeat the option. Lines of --prompts have their own as "images".',
-)
-@click.option(
-    "--include",
-    type=TextType(),
-    multiple=True,
-    metavar="TEXT",
-    help="The output contains this text; repeat the option.",
-)
-@click.option(
-    "--include-word",
-    type=TextType(),
-    multiple=True,
-    metavar="TEXT",
-    help="As --include, with no letter, digit or underscore beside it; repeat the option.",
-)
-@click.option(
-    "--max-tokens", type=click.IntRange(1), help="Most tokens of an output. Default: 256 beyond the shortest output."
-)
-@click.option("--seed", type=int, help="Make random choice repeatable.")
+@grouped(Asking, "asking", _ASKING)
+@grouped(Aiming, "aiming", _AIMING)
 @search_options
 @chat_options
 @click.option("--describe", is_flag=True, help="Write the schema of --schema or --pydantic behind prompts.")
-@click.option(
-    "--stop", type=TextType(), multiple=True, metavar="TEXT", help="End a free text before this; repeat the option."
-)
-@click.option("--no-heal", is_flag=True, help="Leave prompts as they are, even if they end inside a token.")
-@click.option("--no-draft", is_flag=True, help="Read no guesses of the next tokens.")
-@click.option("--draft", metavar="MODEL", help="A smaller model with the same tokens, which guesses what follows.")
+@grouped(Decoding, "decoding", _DECODING)
 @grouped(Recording, "recording", _RECORDING)
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 2GiB; by default half of what is free.")
 @loading_options
@@ -256,20 +342,12 @@ class Recording:
 def generate(
     constraint: ConstraintOptions,
     name: str | None,
-    prompt: str | None,
-    prompts: TextIO | None,
-    image: tuple[str, ...],
-    include: tuple[str, ...],
-    include_word: tuple[str, ...],
-    max_tokens: int | None,
-    seed: int | None,
+    asking: Asking,
+    aiming: Aiming,
     searching: Searching,
     chatting: Chatting,
     describe: bool,
-    stop: tuple[str, ...],
-    no_heal: bool,
-    no_draft: bool,
-    draft: str | None,
+    decoding: Decoding,
     recording: Recording,
     memory: int | None,
     loading: Loading,
@@ -300,31 +378,21 @@ def generate(
     finished, and all are put in order at the end. Ctrl-C and SIGTERM keep what is finished, and the
     same command with --resume goes on from there, also after a crash.
     """
-    if (prompt is None) == (prompts is None):
-        raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
-    recording.check(prompts)
-    if no_draft and draft is not None:
-        raise click.UsageError(f"--draft {draft} is for guesses, and --no-draft for none; leave one of them out")
-    if draft is not None and not searching.reads_guesses:
-        raise click.UsageError(f"--draft {draft} guesses single tokens; leave it out with --beams or --search")
+    asking.check()
+    recording.check(asking.prompts)
+    decoding.check(searching)
     if describe and constraint.structure is None:
         raise click.UsageError("--describe belongs to --schema or --pydantic, which are missing")
-    asked = [Prompt(prompt, {"prompt": prompt}, "--prompt")] if prompt is not None else read_prompts(_given(prompts))
-    if image:
-        images = _images(image)
-        asked = [each.behind(images) for each in asked]
+    asked = asking.read()
     if constraint.document_field is not None:
-        _check_documents(asked, constraint.document_field, prompts, searching.samples)
+        _check_documents(asked, constraint.document_field, asking.prompts, searching.samples)
     asked = chatting.prompts(asked)
-    options: dict[str, Any] = {"max_tokens": max_tokens, "seed": seed, "stop": stop, **searching.options()}
-    options |= {"heal": not no_heal, "include": _goals(include, include_word), **chatting.options()}
+    options = {**aiming.options(), **searching.options(), **decoding.options(), **chatting.options()}
     _check({**options, **recording.options()})
-    options["draft"] = not no_draft if draft is None else load_model(draft, loading)
-    is_plain, load = prompt is not None and recording.out is None, partial(_loaded, name, loading, memory)
-    if is_plain and searching.samples == 1 and recording.diagnose is None:
-        with ending():
-            _print_stream(_generator(load(), constraint, chatting, describe), asked[0].given, options)
-        return 0
+    if decoding.draft is not None:
+        options["draft"] = load_model(decoding.draft, loading)
+    is_plain = asking.prompt is not None and recording.out is None
+    load = partial(_loaded, name, loading, memory)
     options |= recording.options()
     resumed = Resumed.of(asked, recording.out if recording.resume else None, searching.samples)
     if recording.resume:
@@ -356,25 +424,11 @@ def _keep(
             report.finish([report_page(resumed.running, results).removesuffix("\n")])
 
 
-def _images(paths: tuple[str, ...]) -> list[Image]:
-    """The images of --image. Raises ImageError."""
-    from ..engine.media.image import Image
-
-    return [Image.of(Path(path), f"--image {path}") for path in paths]
-
-
 def _check(options: dict[str, Any]) -> None:
     """Refuse what cannot be meant, before a model is loaded."""
     from ..engine.options import Options, RunOptions
 
     Options.of(RunOptions, options)
-
-
-def _goals(texts: tuple[str, ...], words: tuple[str, ...]) -> list[Any]:
-    """Goals of --include and --include-word."""
-    from ..guides.goals.specs import Phrase
-
-    return [*texts, *(Phrase(text, word=True) for text in words)]
 
 
 def _loaded(name: str | None, loading: Loading, memory: int | None) -> Model:
@@ -464,11 +518,6 @@ def _is_same(path: str, other: str) -> bool:
         return Path(path).is_file() and Path(path).samefile(other)
     except (OSError, ValueError):
         return False
-
-
-def _given(prompts: TextIO | None) -> TextIO:
-    assert prompts is not None
-    return prompts
 
 
 def _warn(results: list[Any]) -> None:

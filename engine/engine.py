@@ -8,13 +8,13 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 
 from ..checks import shown, whole
 from ..errors import Cancelled, ModelError, OptionError
-from ..guides.locks import new_lock
+from ..guides.locks import is_held, new_lock
 from .arguments import check_model
 from .decode.sequence import CommittedPrefix, Request
 from .handle import Handle
@@ -231,10 +231,10 @@ class Engine:
 
     def certain(self, call: Call) -> dict[int, CommittedPrefix]:
         """Certain beginnings of the texts of running requests, by number."""
-        if threading.current_thread() is self._thread:  # which takes no step meanwhile
-            return self._certain(call)
-        with self._held():
-            return self._certain(call)
+        # The engine's own thread takes no step meanwhile.
+        with nullcontext() if threading.current_thread() is self._thread else self._held():
+            groups = list(call.groups.items())
+            return {number: self._loop.certain(group) for number, group in groups if group.work.error is None}
 
     @property
     def is_started(self) -> bool:
@@ -272,11 +272,7 @@ class Engine:
     @property
     def _is_stepping(self) -> bool:
         """True if this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
-        return self._lock._is_owned() or threading.current_thread() in (self._thread, self._preparer)
-
-    def _certain(self, call: Call) -> dict[int, CommittedPrefix]:
-        groups = list(call.groups.items())
-        return {number: self._loop.certain(group) for number, group in groups if group.work.error is None}
+        return is_held(self._lock) or threading.current_thread() in (self._thread, self._preparer)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -335,7 +331,7 @@ class Engine:
             try:
                 with self._news:
                     self._news.wait_for(lambda: has_news() or call.to_prepare() or self._acquire_step())
-                if self._lock._is_owned() and not self._is_over(call):
+                if is_held(self._lock) and not self._is_over(call):
                     self._step(AHEAD if seen is None else 1)
             finally:
                 self._release_step()
@@ -352,7 +348,7 @@ class Engine:
 
     def _release_step(self) -> None:
         """Give the lock of steps back, if this thread has it, and let others look."""
-        if self._lock._is_owned():
+        if is_held(self._lock):
             self._lock.release()
             self.tell()
 

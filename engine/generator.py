@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, Self, TypeVar, Unpack, cast, overload
 
 from ..checks import conforms
 from ..errors import LimitError, OptionError, TrellmError
@@ -40,8 +40,7 @@ from .prompts.encoding import Ids, continued
 from .prompts.given import AnyPrompts, Prompt, PromptParts, is_chat, prompts_of
 from .results import Generation, PromptToken, ReadPrompt, Scores
 from .running import Told, run_together, values_of
-from .sending.description import UNMADE, Description, arrived, make_here
-from .sending.origin import Copied
+from .sending.description import Described, Description
 
 __all__ = ["Convert", "Generator", "run_together", "values_of"]
 
@@ -50,7 +49,7 @@ T = TypeVar("T")
 Convert = Callable[[str], T]
 
 
-class Generator(Copied, Generic[T]):
+class Generator(Described, Generic[T]):
     """Generates texts under one constraint; reusable, and safe to share between threads.
 
     Options are given by name: `Options` lists them, with their defaults. A stream does without those that are
@@ -284,30 +283,18 @@ class Generator(Copied, Generic[T]):
         """The same generator without what answers to chats stand in by default and have to end."""
         if self._before_chats is not None:
             return self
-        made = self.__copy__()
-        made.__dict__ |= {"_around_chats": None, "frame": None if self.frame == "auto" else self.frame}
+        made = copy.copy(self)
+        made._around_chats = made._framed = None
+        made.frame = None if self.frame == "auto" else self.frame
         return made
-
-    if not TYPE_CHECKING:  # to which there would be no unknown attributes any more
-
-        def __getattr__(self, name: str) -> Any:
-            """An attribute of a generator that was sent here, and is made when the first one is asked for."""
-            if name.startswith("__"):
-                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-            make_here(self)
-            return object.__getattribute__(self, name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """With a copy of the model. The guide, and what is remembered of it, are shared, as threads share them."""
-        made = self.__copy__()
+        made = copy.copy(self)
         memo[id(self)] = made
-        if UNMADE not in self.__dict__:
+        if self._unmade is None:
             made.model = copy.deepcopy(self.model, memo)
         return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        unmade = self.__dict__.get(UNMADE)
-        return arrived, (self._described() if unmade is None else unmade,)
 
     def _described(self) -> Description:
         options: dict[str, Any] = {"convert": self._convert, "limits": self.limits}

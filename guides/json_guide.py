@@ -111,7 +111,7 @@ class JSONGuide(LiftedGuide, Drawable):
         unenforced: Unenforced = "refuse",
         limits: Limits | None = None,
     ) -> JSONGuide:
-        """The guide of a schema, of the class that it takes; one that is remembered shares all that was found out."""
+        """The guide of a schema, of the class that it takes: that of the last time where it is remembered."""
         one_of(unenforced, "unenforced", ("refuse", "allow"))
         vocabulary = vocabulary_of(vocabulary, "JSONGuide")
         resources = mapping_of(resources, "resources", "URIs to schemas")
@@ -126,12 +126,15 @@ class JSONGuide(LiftedGuide, Drawable):
         known = remembered.get(key)
         if known is not None and not known.is_worn:
             check_cancelled()
-            guide = object.__new__(type(known))
-            guide.__dict__ = known.__dict__  # all that the other one has found out, and will
-            return guide
+            return known
         # A copy that nobody else can change
         own = marshal.loads(text) if isinstance(text, bytes) else given
-        guide = _compiled(own, options, quotes, form, unenforced, vocabulary, limits)
+        with Meter(limits):
+            found = _enforceable(own, options, quotes, form, unenforced)
+            kind: Any = WatchingJSONGuide if found.watch.any else JSONGuide
+            guide: JSONGuide = super().__new__(kind)
+            guide.begin(found, form, vocabulary)
+        guide.compiled_from = own, options, quotes, form, unenforced
         guide._made_of = {
             **dict(zip(("schema", "resources"), own, strict=True)),
             **{"vocabulary": vocabulary, "order": order, "whitespace": whitespace, "indent": indent},
@@ -277,24 +280,6 @@ class WatchingJSONGuide(DistinctGuide, JSONGuide):
 
 
 remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, MAX_REMEMBERED, MAX_REMEMBERED_BYTES)
-
-
-def _compiled(
-    given: Given,
-    options: SchemaOptions,
-    quotes: dict[str, Quote],
-    form: Form,
-    unenforced: Unenforced,
-    vocabulary: Vocabulary,
-    limits: Limits | None,
-) -> JSONGuide:
-    """The guide of a schema, of the class that it takes."""
-    with Meter(limits):
-        found = _enforceable(given, options, quotes, form, unenforced)
-        guide = object.__new__(WatchingJSONGuide if found.watch.any else JSONGuide)
-        guide.begin(found, form, vocabulary)
-        guide.compiled_from = given, options, quotes, form, unenforced
-        return guide
 
 
 def meaning_of(

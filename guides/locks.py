@@ -41,6 +41,11 @@ def new_lock() -> Any:
     return lock
 
 
+def is_held(lock: Any) -> bool:
+    """True if this thread has a lock of `new_lock`. The lock itself knows, whatever an interrupt breaks off."""
+    return lock._is_owned()
+
+
 # Numba's, which is held while a kernel is compiled or loaded
 _compiling: Any = getattr(global_compiler_lock, "_lock", None) or new_lock()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -161,9 +161,12 @@ class RegexGuide(RegularGuide):
         guide = cls(identity["pattern"], vocabulary, int(identity["flags"]), saved_dialect, limits=limits)
         order, numbered = guide._breadth_first()
         saved.check(numbered.transitions, vocabulary.size)
-        for state, mask in zip(order, saved.masks, strict=True):
-            guide._install(state, mask)
+        guide._install_all(order, saved.masks)
         return guide
+
+    def _install_all(self, states: Sequence[int], masks: NDArray[np.uint32]) -> None:
+        for state, mask in zip(states, masks, strict=True):
+            self._install(state, mask)
 
     def _breadth_first(self) -> tuple[list[int], Dfa]:
         """The states in the order of a breadth-first search, and the automaton so numbered."""

@@ -18,7 +18,7 @@ from ..kernels.suffix.quoting import Quotable, Work, count_tokens, fewest_tokens
 from ..tokenizers_adapter import Vocabulary
 from .explain.describe import either
 from .explain.expectation import NOTHING, expectation
-from .given import bytes_of, left_of, states_of, token_of, vocabulary_of
+from .given import bytes_of, left_of, states_of, vocabulary_of
 from .lift.table_guide import StateTableGuide
 from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, current
@@ -115,16 +115,9 @@ class SubstringGuide(StateTableGuide, Drawable):
         """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         return self._walk(self._automaton.check(state), min(left_of(left) - 1, self._most))
 
-    def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        state, token = self._automaton.check(state), token_of(token, self._vocabulary.size)
-        if token < 0:
-            return DEAD
-        if token in self._eos:
-            return state if self.is_accepting(state) else DEAD
+    def _advanced(self, state: int, token: int) -> int:
         data, start = self._tables.bytes.data, self._tables.bytes.start
-        first, last = start.item(token), start.item(token + 1)
-        return DEAD if first == last else self._spelt(self._automaton.read_part(state, data, first, last))
+        return self._spelt(self._automaton.read_part(state, data, start.item(token), start.item(token + 1)))
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, whatever tokens spell it; DEAD if no tokens complete a text from there."""
@@ -212,15 +205,10 @@ class SubstringGuide(StateTableGuide, Drawable):
         quotable = self.source.without(taken)
         if quotable is None:
             return None
-        guide = object.__new__(type(self))
-        guide.source = self.source
-        guide._meter = self._meter
-        guide._prepare(self._vocabulary, quotable, self._needed)
-        guide._made_of = {**(self._made_of or {}), "taken": taken}
-        return guide
+        return _RestGuide(self, quotable, taken)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made_without, (type(self), dict(self._made_of or {}))
+        return _made_without, (dict(self._made_of or {}),)
 
     def span(self, text: str) -> Span | None:
         """The first span of a text with all its places; None for `none_text` and for what is no quotation."""
@@ -271,6 +259,19 @@ class SubstringGuide(StateTableGuide, Drawable):
         return state
 
 
+class _RestGuide(SubstringGuide):
+    """The quotations of a guide that do not overlap with taken places."""
+
+    def __init__(self, whole: SubstringGuide, quotable: Quotable, taken: tuple[Occurrence, ...]) -> None:
+        self.source = whole.source
+        self._meter = whole._meter
+        self._prepare(whole._vocabulary, quotable, whole._needed)
+        self._made_of = {**(whole._made_of or {}), "taken": taken}
+
+    def _made_as(self) -> type[SubstringGuide]:
+        return SubstringGuide
+
+
 def _tokens_needed(quotable: Quotable, tables: VocabularyTables) -> NDArray[np.int32]:
     needed = np.empty(len(quotable.text), np.int32)
     _counted(count_tokens, quotable.text, quotable.ends, tables.branches, needed)
@@ -293,8 +294,8 @@ def _remember(known: dict[int, Any], state: int, answer: Any) -> Any:
     return answer
 
 
-def _made_without(kind: type[SubstringGuide], made_of: dict[str, Any]) -> SubstringGuide | None:
+def _made_without(made_of: dict[str, Any]) -> SubstringGuide | None:
     """A guide for what is quoted, without what was taken where something was."""
     taken: tuple[Occurrence, ...] | None = made_of.pop("taken", None)
-    guide = kind(**made_of)
+    guide = SubstringGuide(**made_of)
     return guide if taken is None else guide.without(taken)

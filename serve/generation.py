@@ -344,8 +344,7 @@ class GenerationRequest:
             sizes.append(size)
             if self.images.count:
                 self.image_tokens += sum(token < BEGIN for token in read)
-            needed = 0 if job.guide_cache is None else job.guide_cache.distance
-            options = self.options if job.pools else self.options.within(self._budget(size, needed))
+            options = self.options if job.pools else self.options.within(self._budget(size, job.needed))
             made = requests_of(self.service.model, [job], options)
             found += [replace(each, number=number) for each in made] if number else made
         return found, sizes

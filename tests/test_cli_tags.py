@@ -99,7 +99,7 @@ def test_guesses_are_read_unless_told_otherwise(
     before = Drafter.guess
 
     def guess(self: Any, rows: Any, tokens: int) -> Any:
-        asked.extend(row.request.draft for row in rows)
+        asked.extend(row.request.options.draft for row in rows)
         return before(self, rows, tokens)
 
     def load(*arguments: Any) -> Any:

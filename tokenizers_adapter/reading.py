@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import VocabularyError
-from .encodings import read_encoding
 from .fast import read_fast
 from .files import read_file, read_mistral
 from .slow import read_slow
@@ -32,7 +31,7 @@ def read_tokenizer(tokenizer: Any) -> TokenTable:
         if hasattr(backend, "get_added_tokens_decoder"):
             return read_fast(tokenizer, backend)
     if hasattr(tokenizer, "token_byte_values"):
-        return read_encoding(tokenizer)
+        return _read_encoding(tokenizer)
     if hasattr(tokenizer, "convert_ids_to_tokens"):
         return read_slow(tokenizer)
     if hasattr(tokenizer, "tokenizer"):  # a processor of text and images or sound
@@ -51,3 +50,13 @@ def _mistral(tokenizer: Any) -> Any:
         if hasattr(inner, "n_words") and hasattr(inner, "special_ids"):
             return inner
     return None
+
+
+def _read_encoding(encoding: Any) -> TokenTable:
+    """The tokens of a `tiktoken.Encoding`. EOS is its `<|endoftext|>`, where it has one."""
+    tokens: list[bytes | None] = [None] * encoding.n_vocab
+    for data in encoding.token_byte_values():
+        tokens[encoding.encode_single_token(data)] = data
+    special = {name: encoding.encode_single_token(name) for name in encoding.special_tokens_set}
+    eos: int | None = special.get("<|endoftext|>")
+    return TokenTable(tokens, frozenset(special.values()), () if eos is None else (eos,))

@@ -43,7 +43,7 @@ class BeamSearch:
         finished = FinishedBeams(
             search, request.budget + request.forces_end + start.tail, by_text=start.guide_cache is not None
         )
-        recorder = Recorder(search, self._vocabulary) if request.trace else None
+        recorder = Recorder(search, self._vocabulary) if request.options.trace else None
         beams = [BeamHypothesis((), b"", request.first_state)]
         return BeamGroup(request, finished, beams, [KVSequence(table, list(start.prompt))], recorder)
 
@@ -315,7 +315,7 @@ class BeamSearch:
             pairs = (*after.logprobs, (raw + gain[one.beam], raw))
             ranked = (*after.best, best[one.beam]) if k else ()
             found.append((one, replace(after, logprobs=pairs, best=ranked)))
-        return self._with_traces(group, found, logits, masks) if group.request.diagnostics else found
+        return self._with_traces(group, found, logits, masks) if group.request.options.diagnostics else found
 
     def _with_traces(
         self, group: BeamGroup, taken: list[tuple[Candidate, BeamHypothesis]], logits: Tensor, masks: list[Mask | None]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from time import perf_counter
 from typing import NamedTuple, TypeVar
 
@@ -83,6 +83,7 @@ class GuideCache:
         self._within = guide.mask_within if conforms(guide, RowGuide) else partial(mask_within, guide)
         self._eos = frozenset(guide.vocabulary.eos_ids)
         self.states = StateTable()
+        self._crossings: Crossings | None = None
         self._behind: dict[bytes, HealedGuideCache] = {}
         self._reserving: dict[int, GuideCache] = {}
         self._distance: int | None = None
@@ -100,10 +101,18 @@ class GuideCache:
         known = None if getattr(self.guide, "is_worn", False) else self._behind.get(tail) if tail else self
         return known is not None and known._distance is not None
 
-    @cached_property
+    @property
     def crossings(self) -> Crossings | None:
         """The tokens that lead from a text before the guide's into it; None for a guide that does not read bytes."""
-        return Crossings(self.guide) if conforms(self.guide, ByteGuide) else None
+        if self._crossings is None and conforms(self.guide, ByteGuide):
+            self._crossings = Crossings(self.guide)
+        return self._crossings
+
+    def known_cut(self, prompt: Sequence[int]) -> int | None:
+        """Number of tokens of a prompt that stay when it is healed; None where to find that out may ask the guide."""
+        if self._crossings is None:  # made by the first prompt
+            return None if conforms(self.guide, ByteGuide) else len(prompt)
+        return self._crossings.known_cut(prompt)
 
     def behind(self, tail: bytes) -> HealedGuideCache:
         """This constraint behind a sequence that is to be spelt first; those made last are remembered."""

@@ -8,9 +8,8 @@ from weakref import WeakKeyDictionary
 
 from ...guides import FreeGuide
 from ..models.protocol import Model
+from ..prompts.encoding import Ids
 from .guide_cache import GuideCache
-
-Ids = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,8 @@ def is_known(model: Model, prompt: Ids, guide_cache: GuideCache, *, heal: bool) 
         return False
     if not heal:
         return guide_cache.knows(b"")
-    if "crossings" not in guide_cache.__dict__:  # made by the first prompt
-        return False
-    kept = 0 if guide_cache.crossings is None else guide_cache.crossings.known_cut(prompt)
-    if guide_cache.crossings is None or kept is None:
-        return kept is not None and guide_cache.knows(b"")
-    return guide_cache.knows(b"") and guide_cache.knows(_tail(model, prompt, kept))
+    kept = guide_cache.known_cut(prompt)
+    return kept is not None and guide_cache.knows(b"") and guide_cache.knows(_tail(model, prompt, kept))
 
 
 def _tail(model: Model, prompt: Ids, kept: int) -> bytes:

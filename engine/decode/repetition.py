@@ -21,8 +21,6 @@ STRONGEST = 1_000_000
 MOST = 2.0
 """The greatest penalty that is subtracted, as OpenAI's interface has it."""
 
-Ids = tuple[int, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class Controls:

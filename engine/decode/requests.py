@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...checks import conforms
@@ -56,6 +56,23 @@ class Job:
     search: Search | Beam | None = None
     pools: int = 0
 
+    @property
+    def is_free(self) -> bool:
+        """True if the text is free, but for goals."""
+        return self.guide_cache is None or self.guide_cache.free
+
+    @property
+    def needed(self) -> int:
+        """Fewest tokens of its text."""
+        return 0 if self.guide_cache is None else self.guide_cache.distance
+
+    @property
+    def spare(self) -> int:
+        """Number of tokens that the default budget has beyond these, with free text that may come first."""
+        guide = None if self.guide_cache is None else self.guide_cache.guide
+        most = self.frame.most if isinstance(self.frame, Sentence) else DEFAULT_TOKENS
+        return most + (guide.free_tokens if isinstance(guide, AfterGuide) else 0)
+
     def encoded(self, model: Model, options: Options, number: int) -> Ids:
         """Its tokens, the lead with them. Raises OptionError."""
         return self.read(model, options, number).ids
@@ -72,10 +89,7 @@ class Job:
 
 def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Request]:
     """All samples of all jobs, in order. Raises OptionError and BudgetError."""
-    return list(_requests(model, jobs, options))
-
-
-def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[Request]:
+    found: list[Request] = []
     check_draft(model, options.draft)
     stops = StopStrings(options.stop)
     stop_ids, bias = frozenset(options.stop_ids), bias_of(model, options.logit_bias)
@@ -96,17 +110,17 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
             )
         needed = 0 if start.guide_cache is None else start.guide_cache.distance
         stop, frame = stops, job.frame
-        if _is_free(job) and frame is not None:  # the mark behind free text ends it as a stop string does
+        if job.is_free and frame is not None:  # the mark behind free text ends it as a stop string does
             stop, frame = stops.also(frame.behind), None
         search = options.search if job.search is None or options.search is not GREEDY else job.search
         # A budget that the caller sets is all for texts of that many tokens; samplers that are exact are so in any.
         if start.guide_cache is not None and options.max_tokens is None and not isinstance(search, Target):
             start = replace(start, guide_cache=start.guide_cache.reserving(budget))
         # A text of no token would say nothing, and one that lacks a goal is none.
-        is_last = forces_end and _is_free(job) and budget > max(needed, 1)
+        is_last = forces_end and job.is_free and budget > max(needed, 1)
         for sample in range(1 if isinstance(search, (Beam, Target)) else search.n):
             key = row_key(seed, sample)
-            yield Request(
+            made = Request(
                 number,
                 sample,
                 start,
@@ -114,24 +128,21 @@ def _requests(model: Model, jobs: Sequence[Job], options: Options) -> Iterator[R
                 key,
                 stop,
                 stop_ids,
-                options.controls,
+                options,
                 search,
                 bias,
-                suppressed if _is_free(job) else spelt,
+                suppressed if job.is_free else spelt,
                 scores=bool(options.logprobs) or options.diagnostics or options.fields,
                 best=max(FIELD_BEST * options.fields, 0 if isinstance(options.logprobs, bool) else options.logprobs),
-                diagnostics=options.diagnostics,
-                trace=options.trace,
-                draft=options.draft,
                 learns=options.seed is None and options.cache_salt is None,
                 forces_end=is_last,
                 frame=frame,
                 prompt_best=None if options.prompt_logprobs is False else int(options.prompt_logprobs) * is_listed,
-                salt=options.cache_salt or "",
-                priority=options.priority,
                 adapter=adapter,
                 pools=job.pools,
             )
+            found.append(made)
+    return found
 
 
 def _adapter(model: Model, name: str | None) -> int:
@@ -147,7 +158,7 @@ def _adapter(model: Model, name: str | None) -> int:
 
 def _check(model: Model, job: Job, options: Options) -> None:
     """Raise OptionError for options that have no meaning for a job."""
-    if not _is_free(job) and (options.stop or options.stop_ids):
+    if not job.is_free and (options.stop or options.stop_ids):
         raise OptionError(
             "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
             "constraint where it ends (for example [^\\n]* instead of .* with stop='\\n')"
@@ -169,10 +180,6 @@ def _check_scores(model: Model, options: Options) -> None:
         raise OptionError(f"{what} with search={options.search!r}: use Greedy() or Sample(...)")
 
 
-def _is_free(job: Job) -> bool:
-    return job.guide_cache is None or job.guide_cache.free
-
-
 def _start(model: Model, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
     """The beginning of a prompt's text, healed where it is to be and there is room for that, and its budget."""
     if conforms(model, SourceModel):
@@ -189,7 +196,7 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
     prompt, held = _encode(model, job, options, number, least=1 if asked is None else min(asked, 1))
     if held:
         _check_beside_images(options, number)
-    needed = 0 if job.guide_cache is None else job.guide_cache.distance
+    needed = job.needed
     # Behind a mark only other marks could join it in one token, with which no answer begins.
     has_end = (isinstance(job.prompt, str) or job.lead[-1:].isalnum() or job.lead[-1:].isspace()) and prompt != (BEGIN,)
     most = None if isinstance(job.prompt, str) else len(job.lead.encode())
@@ -198,12 +205,12 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
     if start is not None and start.guide_cache is not None:
         # A token that begins in the prompt may save the output one or more.
         fewest = start.guide_cache.distance if asked is not None and asked < needed else needed
-        budget = _budget(model, fewest, len(prompt), asked, number, _more(job))
+        budget = _budget(model, fewest, len(prompt), asked, number, job.spare)
         room = budget if model.context is None else model.context - start.size
         if room >= (max(fewest, 1) if asked is None else budget):
             return replace(start, held=held), min(budget, room)
     start = HealedPrompt(prompt, job.guide_cache, held=held)
-    return start, _budget(model, needed, len(prompt), asked, number, _more(job))
+    return start, _budget(model, needed, len(prompt), asked, number, job.spare)
 
 
 def _healed_words(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int | None) -> HealedPrompt | None:
@@ -245,7 +252,7 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
         guide_cache, tail = guide_cache.behind(model.text_prefix), len(model.text_prefix)
     needed = 0 if guide_cache is None else guide_cache.distance
     start = HealedPrompt(model.start_ids, guide_cache, tail, source=source)
-    return start, _budget(model, needed, start.size, options.max_tokens, number, _more(job))
+    return start, _budget(model, needed, start.size, options.max_tokens, number, job.spare)
 
 
 def _encode(model: Model, job: Job, options: Options, number: int, least: int = 1) -> ReadImages:
@@ -267,13 +274,6 @@ def _encode(model: Model, job: Job, options: Options, number: int, least: int = 
             f"{', or give smaller images' if held else ''}"
         )
     return ReadImages(ids, held)
-
-
-def _more(job: Job) -> int:
-    """Number of tokens that the default budget has beyond the shortest output, with free text that may come first."""
-    guide = None if job.guide_cache is None else job.guide_cache.guide
-    most = job.frame.most if isinstance(job.frame, Sentence) else DEFAULT_TOKENS
-    return most + (guide.free_tokens if isinstance(guide, AfterGuide) else 0)
 
 
 def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int, more: int) -> int:

@@ -308,7 +308,7 @@ class Sampler:
         best = best_tokens(logits, stacked, most) if most else []
         for place, (i, (score, raw)) in enumerate(zip(scored, pairs, strict=True)):
             sequence, token = reading.texts[i], tokens[i]
-            if sequence.request.diagnostics:
+            if sequence.request.options.diagnostics:
                 try:
                     sequence.traces += traces(
                         logits[place : place + 1],
@@ -421,7 +421,7 @@ class Sampler:
                 return
             allowed = guide_cache.allowed(sequence.state)
             if allowed.ends or sequence.left == 0:
-                if sequence.request.diagnostics:
+                if sequence.request.options.diagnostics:
                     return
                 sequence.overruled |= sequence.request.overruled(sequence.tokens, -1, ends=sequence.left > 0)
                 sequence.finish = "complete"

@@ -16,7 +16,8 @@ from ...tokenizers_adapter import Vocabulary
 from ..importance import Drawn
 from ..memory.tables import BlockTable
 from ..models.generation_config import NOTHING, Suppressed
-from ..models.protocol import BEGIN, Model
+from ..models.protocol import BEGIN
+from ..options import Options
 from ..scores import Ranked, TokenScore, Trace
 from ..search import Beam, Sample, Search, Target
 from ..search.protocol import Hypothesis
@@ -27,7 +28,7 @@ from .draft_history import DraftHistory
 from .frames import Frame, Sentence
 from .guide_cache import FREE, GuideCache, StateEntry
 from .healing import HealedPrompt
-from .repetition import Controls, full_mask
+from .repetition import full_mask
 
 _NONE = frozenset[str]()
 Text = TypeVar("Text", bound=Hypothesis)
@@ -39,20 +40,16 @@ class Request:
 
     number: the prompt's place among the caller's; sample: which of its samples
     start: the prompt that the model reads, and the constraint
+    options: of the call; search: how the text is found, which they may leave open
     key: of the sequence's random numbers
     bias: what is added to the scores of tokens; suppressed: tokens that are chosen only where nothing else is left
     scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
     best: of how many tokens, the likeliest, they are recorded besides
     forces_end: whether EOS itself, with the probability 1, comes behind the last token of the budget
-    diagnostics: whether traces are too, also of an EOS to which there is no alternative
-    trace: whether the beams of every step are
-    draft: whether guesses of how it goes on are read along, see engine/drafts; or a smaller model that guesses too
     frame: what the answer stands in, of which there is no more in the text than what stands behind it
     learns: whether what is learnt of the prompt's texts is kept for further calls
     prompt_best: the log-probabilities of the prompt's own tokens are recorded, and those of so many of the likeliest in
         each place; None for neither
-    salt: what its prompt and text share their memory by: only with those that have the same one
-    priority: the lower, the sooner it joins, and the later it gives its memory up
     adapter: the number of the model's adapter that reads it, from 1 on; 0 for none
     pools: so many numbers of the prompt's final hidden state are asked for, and no text; 0 where a text is
     """
@@ -64,28 +61,24 @@ class Request:
     key: int
     stop: StopStrings
     stop_ids: frozenset[int]
-    controls: Controls
+    options: Options
     search: Search | Beam | Target
     bias: TokenBias = NO_BIAS
     suppressed: Suppressed = NOTHING
     scores: bool = False
     best: int = 0
-    diagnostics: bool = False
-    trace: bool = False
-    draft: bool | Model = True
     learns: bool = False
     forces_end: bool = False
     frame: Frame | Sentence | None = None
     prompt_best: int | None = None
-    salt: str = ""
-    priority: int = 0
     adapter: int = 0
     pools: int = 0
 
     @property
     def root(self) -> tuple[str, int, tuple[int, ...]] | None:
         """The root of its blocks, apart from equal tokens elsewhere: salt, adapter, and what is read apart, if any."""
-        return (self.salt, self.adapter, self.start.source) if self.salt or self.adapter or self.start.source else None
+        salt, source = self.options.cache_salt or "", self.start.source
+        return (salt, self.adapter, source) if salt or self.adapter or source else None
 
     @property
     def reads_first(self) -> bool:
@@ -102,12 +95,12 @@ class Request:
     @property
     def is_plain(self) -> bool:
         """True if a sequence chooses by the model's own scores, from all that its constraint allows."""
-        return self.controls.are_off and self.bias is NO_BIAS and self.suppressed == NOTHING
+        return self.options.controls.are_off and self.bias is NO_BIAS and self.suppressed == NOTHING
 
     @property
     def is_unwatched(self) -> bool:
         """True if nothing is asked of a sequence but its tokens, and nothing is looked for in its text."""
-        return self.is_plain and not (self.scores or self.diagnostics or self.stop)
+        return self.is_plain and not (self.scores or self.options.diagnostics or self.stop)
 
     @property
     def weighed_at(self) -> float | None:
@@ -120,14 +113,14 @@ class Request:
 
     def is_plain_after(self, made: int) -> bool:
         """`is_plain` from now on, after `made` tokens of output, if the least number of them is reached."""
-        controls = self.controls
+        controls = self.options.controls
         is_free = self.bias is NO_BIAS and self.suppressed == NOTHING
         return is_free and not controls.change_scores and not controls.withholds(made)
 
     @property
     def changes_scores(self) -> bool:
         """True if penalties or biases change the model's scores."""
-        return self.controls.change_scores or bool(self.bias.added)
+        return self.options.controls.change_scores or bool(self.bias.added)
 
     @property
     def is_changed(self) -> bool:
@@ -139,9 +132,9 @@ class Request:
 
         inside: how many of its tokens lie within the prompt's end
         """
-        if self.controls.change_scores:
+        if self.options.controls.change_scores:
             prompt = [token for token in self.start.prompt if token > BEGIN]
-            self.controls.penalise(scores, [*prompt, *tokens[:inside]], tokens[inside:])
+            self.options.controls.penalise(scores, [*prompt, *tokens[:inside]], tokens[inside:])
         if self.bias.added:
             self.bias.add_to(scores, self._biased(state))
 
@@ -161,7 +154,7 @@ class Request:
             ids, is_first = [*self.start.prompt, *tokens], len(tokens) == inside
             everything = full_mask(size) if mask is None else mask
             mask = self.suppressed.narrowed(everything, ids, is_first, self._biased(state))
-        controls = self.controls
+        controls = self.options.controls
         if not controls.withholds(len(tokens)):
             return mask
         ids = [*self.start.prompt, *tokens] if controls.no_repeat_ngram_size else ()
@@ -205,9 +198,9 @@ class Request:
 
     def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
         """The controls that a token breaks after an output so far."""
-        if not self.controls.may_break(len(tokens), ends):
+        if not self.options.controls.may_break(len(tokens), ends):
             return _NONE
-        return self.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
+        return self.options.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
 
     def safe(self, text: bytes | bytearray) -> int:
         """Number of bytes of a text before anything that may yet turn out a stop string or not of the answer."""

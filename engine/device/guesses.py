@@ -57,7 +57,7 @@ class Guesses:
         noted: tokens of the text that its sequence was not told of yet
         record: of the state after all of them. The device is told where guesses lead from there.
         """
-        if not sequence.request.draft:
+        if not sequence.request.options.draft:
             return []
         if sequence.trail is None:
             sequence.trail = DraftHistory([*sequence.request.start.prompt, *sequence.tokens, *noted], self._odds)

@@ -270,9 +270,9 @@ def is_plain(sequence: SequenceState) -> bool:
     """True if nothing is asked of a sequence but its tokens, one after the other."""
     request: Request = sequence.request
     return (
-        not (request.scores or request.diagnostics or request.adapter)
+        not (request.scores or request.options.diagnostics or request.adapter)
         and request.is_plain
-        and isinstance(request.draft, bool)
+        and isinstance(request.options.draft, bool)
         and type(request.search) in _SEARCHES
         and not sequence.is_unread
         and 0 < len(sequence.pending) <= BLOCK

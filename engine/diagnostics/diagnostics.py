@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, overload
@@ -193,9 +193,9 @@ class Diagnostics(Sequence[Step]):
     def _repr_html_(self) -> str:
         return f"<style>{STYLE}</style>{self.to_section()}"
 
-    def __getstate__(self) -> Mapping[str, Any]:
+    def __getstate__(self) -> object:
         """All that is worked out on demand, since the guide stays behind."""
         self.summary  # noqa: B018
         for step in self.steps:
             step.expected  # noqa: B018
-        return self.__dict__
+        return super().__getstate__()

@@ -94,7 +94,7 @@ class Drafter:
         useful = float(len(sequences))
         asking: list[Asking] = []
         for sequence in sequences:
-            made, draft = len(sequence.tokens), sequence.request.draft
+            made, draft = len(sequence.tokens), sequence.request.options.draft
             if sequence.request.scores and draft is True:
                 continue  # log-probabilities are the same numbers again, however wide steps were measured to pay
             if (

@@ -158,6 +158,6 @@ def _trie(weights: Weights, request: Request, walk: Walk) -> PathTrie:
         return PathTrie(walk.first())
     bias = frozenset(request.bias.added.items()), request.bias.banned
     ends = request.stop.strings, request.stop_ids
-    said = weights.state(), request.suppressed, request.controls, bias
+    said = weights.state(), request.suppressed, request.options.controls, bias
     key = (start.prompt, start.source, request.budget, _target(request), said, ends)
     return trie_of(start.guide_cache, key, walk.first())

@@ -15,7 +15,7 @@ from ..memory.tables import BlockTable, Chunk
 from ..memory.weights import kind_of
 from ..sending.origin import Sendable
 from .body.passes import Pass, by_cut, in_passes
-from .body.sources import Source, SourceInputs, SourceStorage
+from .body.sources import EncodedSource, SourceInputs, SourceStorage
 from .generation_config import eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, QuantizedHead, find_head
 from .nearness import check_numbers
@@ -104,7 +104,7 @@ class EncoderDecoderModel(HeadedModel, Sendable):
         """Keys and values of cross-attention for a source of so many tokens."""
         return self._source_bytes * length
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[Source]:
+    def encode(self, sources: Sequence[Sequence[int]]) -> list[EncodedSource]:
         """Run the encoder over sources, and keep what the decoder looks at."""
         from transformers import DynamicCache, EncoderDecoderCache
 
@@ -123,11 +123,12 @@ class EncoderDecoderModel(HeadedModel, Sendable):
             **{self._cache_name: seen},
         )
         layers: list[Any] = seen.cross_attention_cache.layers
-        return [
-            Source([(layer.keys[row, :, :length].clone(), layer.values[row, :, :length].clone()) for layer in layers],
-                   length)
-            for row, length in enumerate(lengths)
-        ]  # fmt: skip
+
+        def encoded(row: int, length: int) -> EncodedSource:
+            several = [(layer.keys[row, :, :length].clone(), layer.values[row, :, :length].clone()) for layer in layers]
+            return EncodedSource(several, length)
+
+        return [encoded(row, length) for row, length in enumerate(lengths)]
 
     def forward(self, chunks: Sequence[Chunk], memory: Memory) -> Tensor:
         """Hidden states [chunks, size] of the last tokens. Texts that begin alike and read as much run together."""

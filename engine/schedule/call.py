@@ -93,7 +93,7 @@ class Call:
     @property
     def priority(self) -> int:
         """That of its requests, which have the same."""
-        return self.requests[0].priority if self.requests else 0
+        return self.requests[0].options.priority if self.requests else 0
 
     @property
     def running(self) -> int:

@@ -413,17 +413,7 @@ class EngineCore:
                 beam_groups.append(work)
             else:
                 populations.append(work)
-        if pooled := [each for each in unread if each.request.pools]:
-            where = [places[id(sequence)] for sequence in pooled]
-            self._sampler.embed(ForwardOutput(self.model, hidden, pooled, where, place_of))
-        sequences += [each for each in unread if not each.request.pools and self._sampler.begin(each)]
-        if sequences:
-            where = [places[id(sequence)] for sequence in sequences]
-            if drafted is None or self._drafter is None:
-                self._sampler.advance(ForwardOutput(self.model, hidden, sequences, where, place_of))
-            else:
-                ahead = drafted.places(sequences, where)
-                self._drafter.advance(ForwardOutput(self.model, hidden, sequences, where, place_of, ahead), drafted)
+        self._advance_sequences(sequences, unread, hidden, places, drafted)
         if beam_groups:
             beam_groups.sort(key=lambda one: len(one.beams))
             where = [places[id(reader)] for one in beam_groups for reader in one.readers]
@@ -436,6 +426,28 @@ class EngineCore:
             read = [reader for reader, _ in owned]
             reading = ForwardOutput(self.model, hidden, read, where, lambda reader: f"prompt {numbers[id(reader)]}")
             self._populations.advance(populations, reading)
+
+    def _advance_sequences(
+        self,
+        sequences: list[SequenceState],
+        unread: list[SequenceState],
+        hidden: Hidden,
+        places: dict[int, int],
+        drafted: Drafted | None,
+    ) -> None:
+        """Continue sequences, those among them that have come to the end of their prompts."""
+        if pooled := [each for each in unread if each.request.pools]:
+            where = [places[id(sequence)] for sequence in pooled]
+            self._sampler.embed(ForwardOutput(self.model, hidden, pooled, where, place_of))
+        sequences += [each for each in unread if not each.request.pools and self._sampler.begin(each)]
+        if not sequences:
+            return
+        where = [places[id(sequence)] for sequence in sequences]
+        if drafted is None or self._drafter is None:
+            self._sampler.advance(ForwardOutput(self.model, hidden, sequences, where, place_of))
+        else:
+            ahead = drafted.places(sequences, where)
+            self._drafter.advance(ForwardOutput(self.model, hidden, sequences, where, place_of, ahead), drafted)
 
     def _fail(self, plan: StepPlan, error: Exception) -> None:
         """Handle a failed step: out of memory it is made again with fewer sequences, else its sequences fail."""

@@ -247,7 +247,7 @@ class Scheduler:
     def _join(self, waiting: Sequence[Call], plan: StepPlan, leaders: Leaders) -> None:
         """Take up requests while there is room for all that they have to read: by priority, and of each those first
         that were preempted. Where there is none for one, those behind it wait too."""
-        priorities = {group.work.request.priority for group in self.preempted}
+        priorities = {group.work.request.options.priority for group in self.preempted}
         for priority in sorted(priorities.union(call.priority for call in waiting)):
             calls = [call for call in waiting if call.priority == priority]
             if not (self._resume(priority, plan, leaders) and self._take_up(calls, plan, leaders)):
@@ -258,7 +258,7 @@ class Scheduler:
         texts = sum(group.width for group in self.running)
         while self.preempted and self._left(self.preempted[0].call, plan):
             group = self.preempted[0]
-            if group.work.request.priority != priority:
+            if group.work.request.options.priority != priority:
                 break
             readers = group.work.readers
             needed = sum(-(-len(reader.pending) // BLOCK) + 1 for reader in readers)
@@ -299,4 +299,4 @@ class Scheduler:
 
 def in_line(group: SequenceGroup) -> tuple[int, int]:
     """The key by which entries are put in line: their priority, and then their arrival."""
-    return group.work.request.priority, group.arrival
+    return group.work.request.options.priority, group.arrival

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 from weakref import WeakValueDictionary
 
 from ...guides.locks import new_lock
 from ...guides.shared import Shared, digest_of
-from .origin import model_of, origin_of
+from .origin import Copied, model_of, origin_of
 from .portable import portable
 
 _ARRIVED: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
@@ -70,13 +70,13 @@ class Description:
     options: what else it was made with, by name
     """
 
-    kind: type
+    kind: type[Described]
     model: Any
     guide: Any
     options: Mapping[str, Any]
 
     @classmethod
-    def of(cls, kind: type, model: Any, guide: Any, options: Mapping[str, Any]) -> Description:
+    def of(cls, kind: type[Described], model: Any, guide: Any, options: Mapping[str, Any]) -> Description:
         """The description to send. Raises OptionError for what cannot be sent."""
         unmade = None if guide is None else UnmadeGuide.of(guide, model.vocabulary)
         given = {name: portable(value, f"{name}= of the generator,") for name, value in options.items()}
@@ -91,30 +91,49 @@ class Description:
         """A generator of this description."""
         model = model_of(self.model)
         guide = self.guide.made(model.vocabulary) if isinstance(self.guide, UnmadeGuide) else self.guide
-        return self.kind(model, guide, **self.options)
+        kind: Any = self.kind
+        return kind(model, guide, **self.options)
 
 
-def arrived(description: Description) -> Any:
-    """The generator of a description in this process, not made yet."""
+class Described(Copied):
+    """The base of what is sent as its description, and made of that in another process when it is first used."""
+
+    _unmade: Description | None = None
+    """The description of one that has arrived and is not made yet."""
+
+    @classmethod
+    def unmade(cls, description: Description) -> Self:
+        """One that is made when the first of its attributes is asked for."""
+        arrived = super().__new__(cls)
+        arrived._unmade = description
+        return arrived
+
+    if not TYPE_CHECKING:  # to which there would be no unknown attributes any more
+
+        def __getattr__(self, name: str) -> Any:
+            """An attribute that is not there yet, since nothing is."""
+            if name.startswith("__"):
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+            with _LOCK:  # unless another thread has made it
+                if self._unmade is not None:
+                    vars(self).update(vars(self._unmade.made()))
+                    del self._unmade
+            return object.__getattribute__(self, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (self._described() if self._unmade is None else self._unmade,)
+
+    def _described(self) -> Description:
+        """The description that another one is made of. Raises OptionError."""
+        raise NotImplementedError
+
+
+def _arrived(description: Description) -> Any:
+    """The one of a description in this process."""
     with _LOCK:
         found: Any = None if description.key is None else _ARRIVED.get(description.key)
         if found is None:
-            kind: Any = description.kind
-            found = object.__new__(kind)
-            found.__dict__[UNMADE] = description
+            found = description.kind.unmade(description)
             if description.key is not None:
                 _ARRIVED[description.key] = found
         return found
-
-
-def make_here(generator: Any) -> None:
-    """Make a generator that has arrived, unless another thread has."""
-    with _LOCK:
-        description = generator.__dict__.get(UNMADE)
-        if description is not None:
-            generator.__dict__.update(description.made().__dict__)
-            del generator.__dict__[UNMADE]
-
-
-UNMADE = "_unmade"
-"""Name under which a generator that has arrived keeps its description until it is made."""

@@ -52,14 +52,14 @@ class Copied:
     """The base of what is copied as Python copies objects, though it is pickled in another way."""
 
     def __copy__(self) -> Self:
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
+        made = super().__new__(type(self))
+        vars(made).update(vars(self))
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        made = object.__new__(type(self))
+        made = super().__new__(type(self))
         memo[id(self)] = made
-        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        vars(made).update(copy.deepcopy(vars(self), memo))
         return made
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.jit.aliases import Longs
 from ..limits import spend
 
 STEPS_PER_ROUND, STEPS_PER_STATE, STEPS_PER_TRANSITION = 2000, 30, 3
 
-Ints = NDArray[np.int64]
 Minimised = tuple[NDArray[np.int32], NDArray[np.bool_]]
 
 
@@ -56,7 +56,7 @@ class _Before:
         self._ends = np.cumsum(np.bincount(targets, minlength=len(transitions)))
         self._counts = np.diff(self._ends, prepend=0)
 
-    def of(self, states: Ints) -> Ints:
+    def of(self, states: Longs) -> Longs:
         """The states that lead to any of these, in order."""
         counts = self._counts[states]
         spend(STEPS_PER_ROUND + STEPS_PER_TRANSITION * int(counts.sum()))
@@ -65,7 +65,7 @@ class _Before:
         return np.unique(self._sources[begins + np.arange(len(begins))])
 
 
-def _reaching(before: _Before, accepting: NDArray[np.bool_]) -> Ints:
+def _reaching(before: _Before, accepting: NDArray[np.bool_]) -> Longs:
     """The states that reach an accepting one, and state 0."""
     alive = accepting.copy()
     fresh = np.flatnonzero(accepting)
@@ -77,7 +77,7 @@ def _reaching(before: _Before, accepting: NDArray[np.bool_]) -> Ints:
     return np.flatnonzero(alive)
 
 
-def _labels(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Ints:
+def _labels(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Longs:
     """A label for each state, equal for states that no text tells apart; from 0 on without gaps."""
     before = _Before(transitions)
     _, found = np.unique(accepting, return_inverse=True)
@@ -104,7 +104,7 @@ def _labels(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Int
     return labels[:-1]
 
 
-def _parts(states: Ints, transitions: NDArray[np.int32], labels: Ints) -> dict[int, list[list[int]]]:
+def _parts(states: Longs, transitions: NDArray[np.int32], labels: Longs) -> dict[int, list[list[int]]]:
     """The given states of each label, in parts whose successors have the same labels."""
     rows = np.concatenate([labels[states, None], labels[transitions[states]]], axis=1)
     spend(STEPS_PER_STATE * len(states) + STEPS_PER_TRANSITION * rows.size)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...checks import brief
 from ...errors import LimitError, OptionError
+from ...kernels.jit.aliases import Ints
 from ...tokenizers_adapter import Vocabulary
 from ..automata.charsets import unicode_class
 from ..automata.last_character import OUTSIDE, WORD, last_character
@@ -19,7 +20,6 @@ from ..limits import spend
 from .machine import ALWAYS, BEFORE_BOUNDARY, Count, GoalMachine
 from .specs import CustomGoal, Goal
 
-Ints = NDArray[np.int32]
 Thread = tuple[int, bool]
 Threads = frozenset[Thread]
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...kernels.jit.aliases import Ints
 from ..free_guide import FreeGuide
 from ..lift.lifted_guide import LiftedGuide
 from ..lift.tables import VocabularyTables
 from ..protocol import DEAD, ByteGuide, tokens_of
-
-Ints = NDArray[np.int32]
 
 
 class Child(Protocol):

@@ -132,13 +132,7 @@ class GoalGuide(StateTableGuide, Drawable):
         found = (goal.automaton for goal in self._goals)
         return tuple(repr(each.goal) for each in found if not each.met[each.read(0, text)])
 
-    def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        state, token = self._joint.check(state), token_of(token, self._vocabulary.size)
-        if state == DEAD or token < 0:
-            return DEAD
-        if token in self._eos:
-            return state if self.is_accepting(state) else DEAD
+    def _advanced(self, state: int, token: int) -> int:
         with self._lock, self._meter:
             child = self.child.advance(self._joint.members[state][0], token)
             return self._after(state, child, b"" if child == DEAD else self._vocabulary.tokens[token] or b"")

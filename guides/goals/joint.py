@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.answers import NEVER
+from ...kernels.jit.aliases import Ints
 from ..given import state_of
 from ..lift.tables import VocabularyTables
 from ..limits import spend
 from ..protocol import DEAD, ByteGuide
 from .children import child_of
 from .tokens import GoalTokens
-
-Ints = NDArray[np.int32]
 
 START = 0
 STATE_BYTES = 250

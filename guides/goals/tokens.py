@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...errors import LanguageError
 from ...kernels.answers import NEVER
+from ...kernels.jit.aliases import Ints
 from ...kernels.jit.calling import call
 from ...kernels.trie.align import shorten
 from ...kernels.trie.preorder import follow_table
@@ -16,8 +17,6 @@ from ...tokenizers_adapter import Vocabulary
 from ..lift.tables import VocabularyTables
 from .automaton import GoalAutomaton, automaton_of
 from .specs import Goal
-
-Ints = NDArray[np.int32]
 
 MAX_ROWS = 128
 MAX_GOALS = 64

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...kernels.chart.copying import FragmentArrays
+from ...kernels.jit.aliases import Ints
 from .spans import Span
-
-Ints = NDArray[np.int32]
 
 
 class Fragment(NamedTuple):

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.answers import NOWHERE
+from ...kernels.jit.aliases import Ints
 from ...kernels.jit.calling import call
 from ...kernels.suffix.sorting import PIECE, argsorted
 from ...kernels.trie.texts import WAY_OUT, grow_tree, lay_tree, share_prefixes
 from ..limits import current, spend
 from .utf8 import ByteFragment
 
-Ints = NDArray[np.int32]
 Places = NDArray[np.int64]
 
 _WINDOW = 8

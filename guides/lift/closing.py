@@ -15,13 +15,12 @@ from ...kernels.chart.cost import state_costs
 from ...kernels.chart.interning import WORDS
 from ...kernels.chart.node_cost import BYTE, NEXT, TOKENS, Costs, settle_nodes
 from ...kernels.chart.shortest_path import nearest, spell
+from ...kernels.jit.aliases import Ints
 from ...kernels.jit.calling import call
 from ...kernels.trie.walk import successors
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend
 from .tables import VocabularyTables
-
-Ints = NDArray[np.int32]
 
 # How many states a search for a way to the end may look at
 MAX_SEARCH = 5_000

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.jit.aliases import Ints
 from ...kernels.jit.calling import call
 from ...kernels.trie.branches import BELOW, Branches, TokenTrie
 from ...kernels.trie.dividing import divide, list_exits, list_staying, mark_way, merge_tails
 from ...kernels.trie.loop_slice import BYTE, DEPTH, IS_EXIT, NEXT, NODE, LoopSlice
-
-Ints = NDArray[np.int32]
 
 # What tokens have behind exits is put together for bytes by which so many leave in all, those of few tokens first; and
 # where there are more exits than that the way to them is not noted.

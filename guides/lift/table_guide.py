@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tokenizers_adapter import Vocabulary
+from ..given import token_of
+from ..protocol import DEAD
 from ..shared import Shared
 from .mask_table import Cache, Mask, MaskTable
 from .tables import VocabularyTables
@@ -56,6 +58,23 @@ class StateTableGuide(TableGuide):
         """`row` of several states, quicker where all have been asked for; see `TableGuide.rows`."""
         found = self._masks.find_all(self._rows, states)
         return super().rows(states) if found is None else found
+
+    def advance(self, state: int, token: int) -> int:
+        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        state, token = self._check(state), token_of(token, self._vocabulary.size)
+        if state == DEAD or token < 0:
+            return DEAD
+        if token in self._eos:
+            return state if self.is_accepting(state) else DEAD
+        return self._advanced(state, token) if self._vocabulary.tokens[token] else DEAD
+
+    def is_accepting(self, state: int) -> bool:
+        """Tell whether the text so far is complete."""
+        raise NotImplementedError
+
+    def _advanced(self, state: int, token: int) -> int:
+        """The state after a token that has bytes, from a state that is not DEAD; for `advance`."""
+        raise NotImplementedError
 
     def _check(self, state: int) -> int:
         """The state, which may be DEAD, as an int. Raises StateError for what is neither."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...checks import any_text_of, brief, items_of, lone_surrogate, one_of
 from ...errors import LanguageError, LimitError, OptionError
+from ...kernels.jit.aliases import Ints
 from ...kernels.suffix.quoting import Quotable, spread_reach
 from ...kernels.suffix.tree import END, build
 from ..given import text_of
@@ -20,7 +21,6 @@ from ..limits import spend, spend_growth
 from .boundaries import Boundary, boundaries_in, code_points, gaps
 
 WhiteSpace = Literal["exact", "collapsed"]
-Ints = NDArray[np.int32]
 Places = NDArray[np.int64]
 
 MAX_BYTES = 1 << 30

@@ -247,6 +247,25 @@ class PythonReader(PatternReader):
 
     def flag_group(self, offset: int) -> None:
         """`(?flags)` for the whole pattern, `(?flags-flags:...)` for a group."""
+        on, off = self.flag_letters(offset)
+        flags = self.flags
+        for letter in on:
+            flags |= _FLAGS[letter]
+        if "u" in on:
+            flags &= ~ASCII
+        for letter in off:
+            flags &= ~_FLAGS[letter]
+        if self.text[self.at - 1] == ":":
+            self.open_group(None, offset, flags)
+            return
+        if self.stack or self.items or self.branches:
+            self.fail("flags for the whole pattern must stand at its start; use (?i:...) for a part", offset)
+        if self.flags & ASCII and "u" in on:
+            self.fail("flags a and u contradict each other", offset)
+        self.flags = flags
+
+    def flag_letters(self, offset: int) -> tuple[str, str]:
+        """The flags that a group turns on and off; moves behind its `:` or `)`."""
         match = re.compile(_FLAG_GROUP).match(self.text, offset + 2)
         on, off = (match.group(1), match.group(2)) if match else ("", None)
         end = match.end() if match else offset + 2
@@ -264,22 +283,8 @@ class PythonReader(PatternReader):
             self.fail("expected flags and then : or ), as in (?i:...) or (?i)", offset)
         if ("a" in on and "u" in on) or set(on) & set(off or ""):
             self.fail("these flags contradict each other", offset)
-        flags = self.flags
-        for letter in on:
-            flags |= _FLAGS[letter]
-        if "u" in on:
-            flags &= ~ASCII
-        for letter in off or "":
-            flags &= ~_FLAGS[letter]
         self.at = end + 1
-        if closing == ":":
-            self.open_group(None, offset, flags)
-            return
-        if self.stack or self.items or self.branches:
-            self.fail("flags for the whole pattern must stand at its start; use (?i:...) for a part", offset)
-        if self.flags & ASCII and "u" in on:
-            self.fail("flags a and u contradict each other", offset)
-        self.flags = flags
+        return on, off or ""
 
     def check_look(self, body: Tree, ahead: bool, offset: int) -> bool:
         """`re` looks behind over a fixed number of characters only."""

@@ -11,7 +11,7 @@ from ...checks import conforms, shown, text_of
 from ...errors import LanguageError, LimitError, OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..explain.expectation import NOTHING, expected
-from ..given import MOST_LEFT, bytes_of, left_of, no_state, state_of, token_of
+from ..given import MOST_LEFT, bytes_of, left_of, no_state, state_of
 from ..lift.table_guide import StateTableGuide
 from ..lift.tables import VocabularyTables
 from ..limits import Limits, Meter, spend
@@ -135,16 +135,8 @@ class ClosedGuide(StateTableGuide):
         child = child.renewed() if getattr(child, "is_worn", False) else child
         return ClosedGuide(child, self.mark, limits=self._meter.limits)
 
-    def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        state, token = self._check(state), token_of(token, self._vocabulary.size)
-        if state == DEAD or token < 0:
-            return DEAD
-        if token in self._eos:
-            return state if self.is_accepting(state) else DEAD
-        data = self._vocabulary.tokens[token]
-        if not data:
-            return DEAD
+    def _advanced(self, state: int, token: int) -> int:
+        data = self._vocabulary.tokens[token] or b""
         child, places = self._parts(state)
         return self._after(child, places, data, DEAD if child == DEAD else self.child.advance(child, token))
 

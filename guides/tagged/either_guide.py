@@ -11,7 +11,7 @@ from ...checks import items_of, shown
 from ...errors import OptionError
 from ...tokenizers_adapter.marked import MarkedVocabulary, with_markers, without_markers
 from ..explain.expectation import NOTHING, expected
-from ..given import bytes_of, left_of, state_of, token_of
+from ..given import bytes_of, left_of, state_of
 from ..lift.table_guide import StateTableGuide
 from ..locks import new_lock
 from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, mask_within
@@ -33,7 +33,8 @@ class EitherGuide(StateTableGuide):
     def __new__(cls, guides: Sequence[Guide]) -> EitherGuide:
         """The guide, one that reads bytes where all of them do."""
         reads = all(isinstance(each, ByteGuide) for each in items_of(guides) or ())
-        return object.__new__(EitherByteGuide if reads else EitherGuide)
+        kind: Any = EitherByteGuide if reads else EitherGuide
+        return super().__new__(kind)
 
     def __init__(self, guides: Sequence[Guide]) -> None:
         given = items_of(guides)
@@ -73,15 +74,7 @@ class EitherGuide(StateTableGuide):
         guides: list[Any] = list(self.guides)
         return EitherGuide([each.renewed() if getattr(each, "is_worn", False) else each for each in guides])
 
-    def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
-        state, token = self._check(state), token_of(token, self._vocabulary.size)
-        if state == DEAD or token < 0:
-            return DEAD
-        if token in self._eos:
-            return state if self.is_accepting(state) else DEAD
-        if not self._vocabulary.tokens[token]:
-            return DEAD
+    def _advanced(self, state: int, token: int) -> int:
         members = zip(self.guides, self._members[state], strict=True)
         return self._number(tuple(DEAD if at == DEAD else guide.advance(at, token) for guide, at in members))
 

@@ -83,7 +83,7 @@ class CalledFunction(EchoBase):
     parsed_arguments: Any = None
 
 
-class ToolCall(EchoBase):
+class MessageToolCall(EchoBase, title="ToolCall"):
     """A call that the model made before."""
 
     id: str
@@ -111,7 +111,7 @@ class ChatMessage(EchoBase, title="Message"):
     role: Role
     content: str | Annotated[list[Part], Field(max_length=4096, fail_fast=True)] | None = None
     name: str | None = None
-    tool_calls: Annotated[list[ToolCall], Field(max_length=1024, fail_fast=True)] | None = None
+    tool_calls: Annotated[list[MessageToolCall], Field(max_length=1024, fail_fast=True)] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None

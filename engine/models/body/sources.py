@@ -14,7 +14,7 @@ from ..blocks.storage import BlockStorage
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class EncodedSource:
     """One prompt: for each layer keys and values [heads, length, head size]."""
 
     layers: list[tuple[Tensor, Tensor]]
@@ -45,9 +45,9 @@ class SourceStorage(BlockStorage):
 
     def __init__(self, blocks: int, layers: int) -> None:
         super().__init__(blocks, layers)
-        self._shown: list[tuple[list[Source], SourceInputs]] = []
+        self._shown: list[tuple[list[EncodedSource], SourceInputs]] = []
 
-    def show(self, groups: Sequence[list[Source]]) -> list[SourceInputs]:
+    def show(self, groups: Sequence[list[EncodedSource]]) -> list[SourceInputs]:
         """For each pass the sources of its rows; what was put together for the same rows last time is used again."""
         before = self._shown
         self._shown = [next((each for each in before if each[0] == sources), None) or (sources, _put_together(sources))
@@ -55,7 +55,7 @@ class SourceStorage(BlockStorage):
         return [shown for _, shown in self._shown]
 
 
-def _put_together(sources: list[Source]) -> SourceInputs:
+def _put_together(sources: list[EncodedSource]) -> SourceInputs:
     count, longest = len(sources), max(source.length for source in sources)
     alone = all(source is sources[0] for source in sources)
     layers: list[Any] = []

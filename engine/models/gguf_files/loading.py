@@ -227,7 +227,7 @@ class _Loader:
             elif type(module) is nn.Linear:
                 pairs = heads.get(leaf) if architecture.in_pairs else None
                 setattr(parent, leaf, self._linear(self._name(names, path), module, pairs))
-            elif module is not embedding and module._parameters:
+            elif module is not embedding and [*module.parameters(recurse=False)]:
                 self._norm(self._name(names, path), module, architecture.added)
 
     def _name(self, names: Any, path: str) -> str:
@@ -241,7 +241,7 @@ class _Loader:
         if self._stays(words):
             return self._quantized_embedding(words, scale)
         empty.weight = self._unpacked(words, words.data)
-        if "embed_scale" in empty._buffers:
+        if "embed_scale" in dict(empty.named_buffers(recurse=False)):
             empty.embed_scale = torch.tensor(scale)
         return empty
 

@@ -133,11 +133,10 @@ def fill(model: Any, weights: QuantizedWeights) -> Any:
         if name is None or weights.tensors[name].shape != tensor.shape:
             raise ValueError(f"{path} has no weights of its size")
         owner, leaf = model.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2]
-        if leaf in owner._parameters:
-            found = parameters.setdefault(name, nn.Parameter(weights.tensors[name], requires_grad=False))
-            owner._parameters[leaf] = found
-        else:
-            owner._buffers[leaf] = weights.tensors[name]
+        found = weights.tensors[name]
+        if isinstance(tensor, nn.Parameter):
+            found = parameters.setdefault(name, nn.Parameter(found, requires_grad=False))
+        setattr(owner, leaf, found)
     return model.eval()
 
 

@@ -281,21 +281,10 @@ def covers(wide: Number, narrow: Number) -> bool:
 
 def _both(a: Number, b: Number) -> Number | None:
     """The intersection of two sets; of two that are not constants the groups are left aside."""
-    if a.values is not None or b.values is not None:
-        few, other = (a, b) if a.values is not None else (b, a)
-        assert few.values is not None
-        if few.notation and other.notation and few.notation != other.notation:
-            return None
-        kept = frozenset(value for value in few.values if contains(other, value))
-        notation = few.notation or other.notation
-        if notation == "integer":
-            kept = frozenset(value for value in kept if value % 1 == 0)
-        texts = few.texts or other.texts
-        if len(kept) < len(texts):
-            texts = frozenset(text for text in texts if Fraction(text) in kept)
-        return Number(values=kept, notation=notation, texts=texts) if kept else None
     if a.notation and b.notation and a.notation != b.notation:
         return None
+    if a.values is not None or b.values is not None:
+        return _listed(a, b) if a.values is not None else _listed(b, a)
     minimum, exclusive_minimum = _tighter(a.minimum, a.exclusive_minimum, b.minimum, b.exclusive_minimum, 1)
     maximum, exclusive_maximum = _tighter(a.maximum, a.exclusive_maximum, b.maximum, b.exclusive_maximum, -1)
     if a.multiple_of is None or b.multiple_of is None:
@@ -315,6 +304,19 @@ def _both(a: Number, b: Number) -> Number | None:
             a.excluded | b.excluded,
         )
     )
+
+
+def _listed(few: Number, other: Number) -> Number | None:
+    """The intersection of constants with other numbers, of notations that go together."""
+    assert few.values is not None
+    kept = frozenset(value for value in few.values if contains(other, value))
+    notation = few.notation or other.notation
+    if notation == "integer":
+        kept = frozenset(value for value in kept if value % 1 == 0)
+    texts = few.texts or other.texts
+    if len(kept) < len(texts):
+        texts = frozenset(text for text in texts if Fraction(text) in kept)
+    return Number(values=kept, notation=notation, texts=texts) if kept else None
 
 
 def _tighter(

@@ -55,23 +55,14 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
     if b is ANY_STRING:
         return a
     if a.values is not None or b.values is not None:
-        few, other = (a, b) if a.values is not None else (b, a)
-        assert few.values is not None
-        if other == String(excluded=other.excluded):
-            kept = few.values - other.excluded
-        else:
-            kept = frozenset(text for text in few.values if language.contains(other, text))
-        return of_values(kept) if kept else None
+        return _listed(a, b, language) if a.values is not None else _listed(b, a, language)
     if a.quote is not None or b.quote is not None:
         return _quoted(a, b)
     if a.patterns & b.not_patterns or a.not_patterns & b.patterns or _begin_apart(a.patterns, b.patterns):
         return None
     if _refutes(a.not_formats, b.formats) or _refutes(b.not_formats, a.formats):
         return None
-    if b.max_length is None or a.max_length is None:
-        max_length = a.max_length if b.max_length is None else b.max_length
-    else:
-        max_length = min(a.max_length, b.max_length)
+    max_length = min((each.max_length for each in (a, b) if each.max_length is not None), default=None)
     min_length = max(a.min_length, b.min_length)
     if max_length is not None and min_length > max_length:
         return None
@@ -86,6 +77,16 @@ def intersect(a: String, b: String, language: StringLanguage) -> String | None:
         a.excluded | b.excluded,
     )
     return _kind(language).within(case, (*a.either, *b.either)) if a.either or b.either else case
+
+
+def _listed(few: String, other: String, language: StringLanguage) -> String | None:
+    """The intersection of strings that are listed with other ones."""
+    assert few.values is not None
+    if other == String(excluded=other.excluded):
+        kept = few.values - other.excluded
+    else:
+        kept = frozenset(text for text in few.values if language.contains(other, text))
+    return of_values(kept) if kept else None
 
 
 def together(cases: Group) -> Group:

@@ -130,26 +130,32 @@ def _parts(schema: CompiledSchema, normal: Normal, strings: StringLowering) -> I
             yield from (both((each, part.formula)) for part in written)
             yield from (both((each, refuse(part.formula))) for part in written if part.max is not None)
     for object_ in normal.objects:
-        for name in object_.properties:
-            yield schema.member(object_, name)
-        if many_rules(object_):
-            yield from (rule.formula for rule in object_.rules)
-            continue
-        for rule in object_.some:
-            named = (name for name in object_.properties if schema.language.contains(rule.names, name))
-            yield from (both((schema.member(object_, name), rule.formula)) for name in named)
-        for names, formula in schema.regions(object_):
-            _check_strings(strings, names)
-            yield formula
-            some = (rule for rule in object_.some if intersect(names, rule.names, schema.language) is not None)
-            yield from (both((formula, rule.formula)) for rule in some)
-        for one in (one for group in object_.either for one in group):
-            yield from (both((schema.member(object_, name), schema.member(one, name))) for name in one.properties)
-            for rule in one.some:
-                _check_strings(strings, rule.names)
-            for rule in one.rules:
-                _check_strings(strings, rule.names)
-                yield rule.formula
+        yield from _of_members(schema, object_, strings)
+
+
+def _of_members(schema: CompiledSchema, object_: Object, strings: StringLowering) -> Iterator[Formula]:
+    """The formulas of an object's members."""
+    both = schema.formulas.all_of
+    for name in object_.properties:
+        yield schema.member(object_, name)
+    if many_rules(object_):
+        yield from (rule.formula for rule in object_.rules)
+        return
+    for rule in object_.some:
+        named = (name for name in object_.properties if schema.language.contains(rule.names, name))
+        yield from (both((schema.member(object_, name), rule.formula)) for name in named)
+    for names, formula in schema.regions(object_):
+        _check_strings(strings, names)
+        yield formula
+        some = (rule for rule in object_.some if intersect(names, rule.names, schema.language) is not None)
+        yield from (both((formula, rule.formula)) for rule in some)
+    for one in (one for group in object_.either for one in group):
+        yield from (both((schema.member(object_, name), schema.member(one, name))) for name in one.properties)
+        for rule in one.some:
+            _check_strings(strings, rule.names)
+        for rule in one.rules:
+            _check_strings(strings, rule.names)
+            yield rule.formula
 
 
 def _check_texts(schema: CompiledSchema, strings: StringLowering, normal: Normal, formula: Formula) -> None:

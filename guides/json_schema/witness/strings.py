@@ -247,6 +247,11 @@ def shortest(case: String) -> ShortPath | None:
                 return None
         elif missing <= 0:
             return path
+    return _first_reached(case)
+
+
+def _first_reached(case: String) -> ShortPath | None:
+    """A shortest member, its characters counted up to the least length."""
     pairs = conditions(case)
     budget = MUCH_WORK + sum(language.work for language, _ in pairs) if len(pairs) > 1 else 2**62
     start: Stage = (0, tuple(0 for _ in pairs))

@@ -207,6 +207,9 @@ def test_answers_to_chats_stand_alone_and_frames_are_kept(model: Any) -> None:
     assert result.prompt == "Red or tree?|"
     expected = by_value(guides.ChoiceGuide(["red", "tree"], VOCABULARY), [*b"Red or tree?|"])
     assert result.fields[""].probability == pytest.approx(expected[result.text], abs=1e-5)
+    asked_before = generate.choice(model, ["red", "tree"])
+    asked_before.run(chat)
+    assert asked_before.run(chat, fields=True) == result
     framed = generate.choice(model, ["red", "re"], frame=("It is ", "!")).run(chat, fields=True)
     expected = by_value(guides.ChoiceGuide(["red!", "re!"], VOCABULARY), [*b"Red or tree?|It is "])
     assert framed.fields[""].value == framed.text

@@ -159,9 +159,12 @@ def test_the_highest_priority_numbers_give_their_memory_up(monkeypatch: pytest.M
     """Though they came first, and none of those that came last."""
     taken: list[int] = []
     give_up = Scheduler._preempt
-    monkeypatch.setattr(
-        Scheduler, "_preempt", lambda self, group: (taken.append(group.work.request.priority), give_up(self, group))
-    )
+
+    def noted(self: Scheduler, group: Any) -> None:
+        taken.append(group.work.request.options.priority)
+        give_up(self, group)
+
+    monkeypatch.setattr(Scheduler, "_preempt", noted)
     model = PagedModel()
     loop = EngineCore(model, 12, SchedulerConfig())
     generator = generate.text(model)
@@ -170,7 +173,7 @@ def test_the_highest_priority_numbers_give_their_memory_up(monkeypatch: pytest.M
         loop.calls.append(Call(requests_of(model, [generator.job(letter)], options), 16))
         loop.step()
     while loop.calls:
-        running = [group.work.request.priority for group in loop._scheduler.running]
+        running = [group.work.request.options.priority for group in loop._scheduler.running]
         assert running == sorted(running)
         loop.step()
         loop.check()
