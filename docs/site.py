@@ -130,6 +130,7 @@ def build_versions(names: list[str]) -> None:
     """Build the site of each tag or branch into a folder of its name. The first of them is the one to show."""
     folder = ROOT / "build" / "versions"
     shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     for name in names:
         tree = ROOT / "build" / "trees" / name
         subprocess.run(["git", "worktree", "add", "--force", "--detach", tree, name], cwd=ROOT, check=True)
