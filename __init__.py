@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from .guides.goals.specs import AllOf, AnyOf, Gap, Ordered, Phrase, Template
     from .guides.limits import Cancellation, Limits
+    from .guides.protocol import Capture
     from .guides.quoting.quotation import Quote
     from .guides.quoting.source import Span
     from .tokenizers_adapter import Vocabulary
@@ -54,6 +55,7 @@ __all__ = [
     "BudgetError",
     "Cancellation",
     "Cancelled",
+    "Capture",
     "ConversionError",
     "Engine",
     "Exact",
@@ -106,6 +108,7 @@ _HOMES = {
     **dict.fromkeys(("AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template"), ".guides.goals.specs"),
     **dict.fromkeys(("SMC", "Beam", "Exact", "Greedy", "Importance", "Sample"), ".engine.search"),
     "Cancellation": ".guides.limits",
+    "Capture": ".guides.protocol",
     "Engine": ".engine.engine",
     "Generation": ".engine.results",
     "Generator": ".engine.generator",

@@ -104,7 +104,7 @@ def regex(
     limits: Limits | None = None,
     **around: Unpack[AroundOptions],
 ) -> Generator[str]:
-    """Text that matches the whole pattern. Value: str.
+    """Text that matches the whole pattern. Value: str. `Generation.captures` has what named groups have read.
 
     flags: of Python's `re`; dialect: "python" or "ecma"; limits: of work and memory, see `Limits`
     after, thinking: a marker such as "</think>", up to which there is free text first, of at most so many tokens, by
@@ -190,6 +190,7 @@ def cfg(
     `pathlib.Path`, or read already; start: the rule that the whole text must match, "start" (Lark) or "root" (GBNF)
     if not given.
     contexts: texts that `quote(name)` in a Lark grammar quotes from, by name; `Generation.spans` has the places
+    `Generation.captures` has what rules with `[capture]` have read.
     limits: of work and memory, see `Limits`
     Raises GrammarError, LanguageError, LimitError.
     """

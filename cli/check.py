@@ -21,7 +21,11 @@ MISMATCH = 1
     "--json", type=click.File(encoding="utf-8"), help="A file with JSON in any layout, for --schema or --pydantic."
 )
 @click.option("--file", "-f", type=click.File(encoding="utf-8"), help="A file with the text; - is standard input.")
-@click.option("--spans", is_flag=True, help="Add the places of quotations, with --schema, --pydantic or --grammar.")
+@click.option(
+    "--spans",
+    is_flag=True,
+    help="Add the places of quotations (--schema, --pydantic or --grammar) and of captures (--grammar or --regex).",
+)
 def check(
     constraint: ConstraintOptions, text: str | None, json: TextIO | None, file: TextIO | None, spans: bool
 ) -> int:
@@ -40,7 +44,7 @@ def check(
     white space, escapes and spelling of numbers do not matter, unless --order, --whitespace, --escapes or --spelling
     say so.
     """
-    from ..guides import CFGGuide, JSONGuide
+    from ..guides import CFGGuide, JSONGuide, RegexGuide
     from ..guides.explain.explain import explain
     from ..tokenizers_adapter import Vocabulary
 
@@ -50,8 +54,8 @@ def check(
         )
     if json is not None and constraint.structure is None:
         raise click.UsageError("--json belongs to --schema or --pydantic, which are missing")
-    if spans and not constraint.may_quote:
-        raise click.UsageError("--spans belongs to --schema, --pydantic or --grammar, which are missing")
+    if spans and not constraint.may_quote and constraint.pattern is None:
+        raise click.UsageError("--spans belongs to --schema, --pydantic, --grammar or --regex, which are missing")
     if (text is not None) + (json is not None) + (file is not None) != 1:
         raise click.UsageError("give the text as --text or as --file, or JSON as --json, one of them")
     if text is None:
@@ -69,6 +73,10 @@ def check(
     if spans and verdict.matches and isinstance(guide, (CFGGuide, JSONGuide)):
         for place, span in guide.spans(text).items():
             click.echo(f"  {place}: {span.text!r}, characters {span.start} to {span.end} of document {span.document}")
+    if spans and verdict.matches and isinstance(guide, (CFGGuide, RegexGuide)):
+        for name, captures in guide.captures(text).items():
+            for each in captures:
+                click.echo(f"  {name}: {each.text!r}, characters {each.start} to {each.end}")
     return 0 if verdict.matches else MISMATCH
 
 

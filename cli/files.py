@@ -30,6 +30,7 @@ RESULT_KEYS = (
     "unmet",
     "span",
     "spans",
+    "captures",
     "unenforced",
     "sample",
     "token_ids",
@@ -234,6 +235,9 @@ def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any])
         result["span"] = dataclasses.asdict(generation.value)
     if generation.spans:
         result["spans"] = {place: dataclasses.asdict(span) for place, span in generation.spans.items()}
+    if generation.captures:
+        captured = generation.captures.items()
+        result["captures"] = {name: [each._asdict() for each in several] for name, several in captured}
     if generation.unenforced:
         result["unenforced"] = dict(generation.unenforced)
     if generation.fields:

@@ -370,8 +370,9 @@ def generate(
 
     Results in --out repeat what a prompt's line has and add "output" and "finish_reason" ("complete",
     "stop" or "length"), "span" with --extract (the text's place), "spans" with the places of
-    quotations under --schema, --pydantic or --grammar, "unmet" with what of --include is missing where
-    --stop cut the text short, "unenforced" with --unenforced allow, whether such keywords hold,
+    quotations under --schema, --pydantic or --grammar, "captures" with what rules with [capture] of
+    --grammar and named groups of --regex have read, and where, "unmet" with what of --include is
+    missing where --stop cut the text short, "unenforced" with --unenforced allow, whether such keywords hold,
     "fields" with --fields, by JSON pointer how likely each value is,
     "thought" and "thought_cut" with --after, what came before and whether --thinking cut it,
     and "sample" if there are several for each prompt. Each is written as soon as it is

@@ -25,7 +25,7 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
         "trellm",
         ["Phrase", "AnyOf", "Ordered", "Template", "Gap", "AllOf"],
     ),
-    ("Results", "", "trellm", ["Generation", "TokenLogprob", "Span", "Quote", "Interrupted"]),
+    ("Results", "", "trellm", ["Generation", "TokenLogprob", "Span", "Capture", "Quote", "Interrupted"]),
     (
         "Diagnostics",
         "`run(..., diagnostics=True)` gives each `Generation` its `Diagnostics`.",

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Generic, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, NamedTuple, Self, TypeVar, Unpack, cast, overload
 
 from ..checks import conforms
 from ..errors import LimitError, OptionError, TrellmError
@@ -16,7 +16,7 @@ from ..guides.goals.specs import Goal
 from ..guides.limits import Limits
 from ..guides.locks import new_lock
 from ..guides.pictures import svg_of
-from ..guides.protocol import Guide, Renewable
+from ..guides.protocol import Capture, Guide, Renewable
 from ..guides.quoting.source import Span
 from ..guides.tagged.after_guide import AfterGuide
 from ..tokenizers_adapter import Vocabulary
@@ -47,6 +47,15 @@ __all__ = ["Convert", "Generator", "run_together", "values_of"]
 KEPT = 8
 T = TypeVar("T")
 Convert = Callable[[str], T]
+
+
+class _Found(NamedTuple):
+    """What a guide says of a text: places of quotations, captures, keywords that were not enforced; what was raised."""
+
+    spans: Mapping[str, Span]
+    captures: Mapping[str, tuple[Capture, ...]]
+    unenforced: Mapping[str, bool | None]
+    error: TrellmError | None
 
 
 class Generator(Described, Generic[T]):
@@ -137,6 +146,9 @@ class Generator(Described, Generic[T]):
         self._after = guide if isinstance(guide, AfterGuide) else None
         self._inner = self._bare(guide)
         self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(self._inner, "spans", None)
+        self._captures: Callable[[str], Mapping[str, tuple[Capture, ...]]] | None = getattr(
+            self._inner, "captures", None
+        )
         self._unenforced_in: Callable[[str], Mapping[str, bool | None]] | None = getattr(
             self._inner, "unenforced_in", None
         )
@@ -374,7 +386,7 @@ class Generator(Described, Generic[T]):
         if thought is not None:
             free, said = thought.free, said if self._frame is None else self._frame.within(said)
         value, error = self._converted(said, sequence)
-        spans, unenforced, fault = self._looked_up(said, sequence)
+        found = self._looked_up(said, sequence)
         drawn = sequence.drawn
         return Generation(
             text=text,
@@ -388,7 +400,8 @@ class Generator(Described, Generic[T]):
             raw_top_logprobs=None if scores is None else scores.raw_top_logprobs,
             prompt_logprobs=PromptToken.several_of(sequence, self.model.vocabulary),
             score=sum(sequence.scores) + sequence.end_score if sequence.score is None and logprobs else sequence.score,
-            spans=spans,
+            spans=found.spans,
+            captures=found.captures,
             overruled=tuple(sorted(sequence.overruled)),
             diagnostics=self._diagnostics(sequence) if options.diagnostics else None,
             unmet=_unmet(sequence),
@@ -400,8 +413,8 @@ class Generator(Described, Generic[T]):
             tokens_read=None if drawn is None else drawn.tokens_read,
             acceptance=None if drawn is None else drawn.acceptance,
             distance=None if drawn is None else drawn.distance,
-            unenforced=unenforced,
-            error=error or fault,
+            unenforced=found.unenforced,
+            error=error or found.error,
             thought=free,
             thought_cut=thought is not None and thought.is_cut,
             read=ReadPrompt(sequence, self.model.vocabulary),
@@ -410,8 +423,8 @@ class Generator(Described, Generic[T]):
     def said(self, result: Generation[Any], text: str, sequence: SequenceState) -> Generation[T]:
         """The result of another generator's sequence, with what this one says of a part of its text."""
         value, error = self._converted(text, sequence)
-        spans, unenforced, fault = self._looked_up(text, sequence)
-        return replace(result, value=value, spans=spans, unenforced=unenforced, error=error or fault)
+        found = self._looked_up(text, sequence)._asdict()
+        return replace(result, value=value, **{**found, "error": error or found["error"]})
 
     def _converted(self, text: str, sequence: SequenceState) -> tuple[T, Exception | None]:
         """The value, or what was raised in place of one: whatever a validator of the caller's raises."""
@@ -420,19 +433,19 @@ class Generator(Described, Generic[T]):
         except Exception as error:
             return cast(T, None), error
 
-    def _looked_up(
-        self, text: str, sequence: SequenceState
-    ) -> tuple[Mapping[str, Span], Mapping[str, bool | None], TrellmError | None]:
-        """Places of a text's quotations, what of its schema was not enforced, and what was raised meanwhile."""
-        spans: Mapping[str, Span] = {}
+    def _looked_up(self, text: str, sequence: SequenceState) -> _Found:
+        """What a guide says of a finished text."""
+        found = _Found({}, {}, {}, None)
         try:
             if self._spans is not None:
-                spans = self._spans(text)
+                found = found._replace(spans=self._spans(text))
+            if self._captures is not None:
+                found = found._replace(captures=self._captures(text))
             if self._unenforced_in is not None and sequence.finish == "complete":
-                return spans, self._unenforced_in(text), None
+                found = found._replace(unenforced=self._unenforced_in(text))
         except TrellmError as error:
-            return spans, {}, error
-        return spans, {}, None
+            return found._replace(error=error)
+        return found
 
     def value_of(self, text: str, sequence: SequenceState) -> T:
         """The value of a finished sequence's text."""

@@ -13,6 +13,7 @@ from .models.protocol import BEGIN, words_behind
 from .stopping import FinishReason
 
 if TYPE_CHECKING:
+    from ..guides.protocol import Capture
     from ..guides.quoting.source import Span
     from ..tokenizers_adapter import Vocabulary
     from .decode.sequence import SequenceState
@@ -183,6 +184,8 @@ class Generation(Generic[T_co]):
         always what it was ranked by, see `Beam`
     spans: where the quoted strings of a JSON value stand, by their JSON pointers, and the quotations of a grammar,
         as "/name/0" for the first from the context `name`; empty if nothing was to be quoted
+    captures: of a grammar with `[capture]`, and of a pattern with named groups, what each name has read, in order, with
+        its place in the text that the constraint is about; empty for a text that was cut short
     overruled: which of no_repeat_ngram_size and min_tokens did not hold, because the constraint left nothing else
     diagnostics: what the constraint did to each token; None unless asked for
     unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
@@ -200,7 +203,7 @@ class Generation(Generic[T_co]):
     unenforced: of keywords of a JSON Schema that were not enforced, by their JSON pointers, whether they hold,
         None where that cannot be told
     thought, thought_cut: of a generator with `after=`, the free text before the marker, and whether its budget
-        ended it; `value`, `spans` and `unenforced` are then of what follows the marker, and `text` has all
+        ended it; `value`, `spans`, `captures` and `unenforced` are then of what follows the marker, and `text` has all
     fields: with `fields=True` how likely each value is, by its JSON pointer, "" for an answer that is one value;
         objects and arrays have those of their members
     error: what was raised when the value was made of the text, by a validator of a type for example; else None
@@ -218,6 +221,7 @@ class Generation(Generic[T_co]):
     prompt_logprobs: tuple[PromptToken, ...] | None = None
     score: float | None = None
     spans: Mapping[str, Span] = field(default_factory=dict[str, "Span"])
+    captures: Mapping[str, tuple[Capture, ...]] = field(default_factory=dict[str, "tuple[Capture, ...]"])
     overruled: tuple[str, ...] = ()
     diagnostics: Diagnostics | None = None
     unmet: tuple[str, ...] = ()
@@ -270,7 +274,7 @@ class Generation(Generic[T_co]):
         parts += [
             f"{name}={value!r}" for name in ("unmet", "overruled", "unenforced") if (value := getattr(self, name))
         ]
-        named = ("spans", "fields", "logprobs", "top_logprobs", "prompt_logprobs", "diagnostics", "trace")
+        named = ("spans", "captures", "fields", "logprobs", "top_logprobs", "prompt_logprobs", "diagnostics", "trace")
         more = [name for name in named if getattr(self, name)]
         return f"<Generation {', '.join(parts)}{'; with ' if more else ''}{', '.join(more)}>"
 

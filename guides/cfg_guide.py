@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, cached_property
@@ -19,16 +20,17 @@ from .grammar.grammar import Part, nullable, reachable, references
 from .grammar.inlining import inlined
 from .grammar.notation import render, render_name
 from .grammar.options import check_options, grammar_text
+from .grammar.pieces import MarkedPieces, Piece
 from .grammar.shortest import shortest_texts
-from .graph.graph import Graph
+from .graph.graph import Graph, Link
 from .graph.later import NamedRule
 from .graph.lowering import Lowering
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import horizon_of
 from .limits import Limits, Meter
 from .pictures import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode, refuse_tokens, shortened
+from .protocol import Capture
 from .quoting.quotation import Context, Quote, fragment_of_quote
-from .quoting.quoted_pieces import QuotedPieces, marks
 from .quoting.source import Span
 
 Syntax = Literal["auto", "lark", "gbnf"]
@@ -97,17 +99,47 @@ class CFGGuide(LiftedGuide, Drawable):
         return graph_of(self.grammar, graph)[1]
 
     @cached_property
-    def _quotations(self) -> QuotedPieces | None:
-        quotes = _quotes_of(self.grammar)
-        return QuotedPieces(quotes, *graph_of(self.grammar, marked=True)) if quotes else None
+    def _marked(self) -> MarkedPieces:
+        grammar = self.grammar
+        return MarkedPieces(grammar, [*_quotes_of(grammar), *grammar.captures], graph_of, self._meter.limits)
+
+    def _pieces(self, data: bytes) -> list[Piece]:
+        """The quotations and captures of a text; none of what is no text of the grammar."""
+        return self._marked.read(data) if self.is_accepting(self.read(self.start, data)) else []
 
     def spans(self, text: str) -> dict[str, Span]:
         """The places of the quotations in a text of this guide: "/name/0" is the first from the context `name`.
 
-        Where the text can be read in several ways, quotations begin as early and are as long as they can be. Empty
-        for what is no text of the grammar, as one that was cut short.
+        Where the text can be read in several ways, quotations and captures begin as early and are as long as they can
+        be. Empty for what is no text of the grammar, as one that was cut short. Raises LimitError.
         """
-        return {} if self._quotations is None else self._quotations.spans(text)
+        quotes = _quotes_of(self.grammar)
+        counts: Counter[str] = Counter()
+        found: dict[str, Span] = {}
+        data = text.encode(errors="replace")
+        for rule, begin, end in self._pieces(data) if quotes else ():
+            if rule in quotes:
+                name = rule.removeprefix("quote(").removesuffix(")")
+                span = quotes[rule].span(data[begin:end].decode())
+                assert span is not None
+                found[f"/{name}/{counts[name]}"] = span
+                counts[name] += 1
+        return found
+
+    def captures(self, text: str) -> dict[str, tuple[Capture, ...]]:
+        """The texts of the rules with `[capture]` in a text of this guide, by the names of the captures, in order.
+
+        The text is read as for `spans`; what is ignored behind a rule is not captured. Raises LimitError.
+        """
+        names = self.grammar.captures
+        found: dict[str, list[Capture]] = {}
+        data = text.encode(errors="replace")
+        for rule, begin, end in self._pieces(data) if names else ():
+            if rule in names:
+                before, inside = data[:begin].decode(), data[begin:end].decode()
+                capture = Capture(inside, len(before), len(before) + len(inside))
+                found.setdefault(names[rule], []).append(capture)
+        return {name: tuple(several) for name, several in found.items()}
 
     def __repr__(self) -> str:
         return f"CFGGuide({self.grammar!r})"
@@ -173,30 +205,18 @@ def automaton_of(grammar: Grammar, horizon: int = HORIZON) -> ChartAutomaton:
     return ChartAutomaton(lambda: graph_of(grammar), horizon=horizon)
 
 
-def graph_of(grammar: Grammar, graph: Graph | None = None, *, marked: bool = False) -> tuple[Graph, int]:
-    """A checked grammar in a graph, a new one if none is given, and its start.
-
-    marked: with marks around quotations, see `marks`
-    """
+def graph_of(grammar: Grammar, graph: Graph | None = None) -> tuple[Graph, int]:
+    """A checked grammar in a graph, a new one if none is given, and its start."""
     rules = without_ambiguity(inlined(grammar))
     graph = Graph() if graph is None else graph
     parts = grammar.parts
-    order = list(_quotes_of(grammar))
     empty = cache(lambda: nullable(rules))
     starts: dict[str, int] = {}
     written = grammar.lines or grammar.rules
 
-    def define_part(name: str, part: Part) -> None:
-        if not isinstance(part, Quote):
-            graph.define(starts[name], links=((CALL, part.lower_into(graph), graph.final()),))
-            return
-        before, after = marks(order.index(name)) if marked and name in order else (b"", b"")
-        entry = graph.instantiate(fragment_of_quote(part, False), graph.literal(after, graph.final()))
-        graph.define(starts[name], links=((EPSILON, graph.literal(before, entry), 0),))
-
     def define(name: str) -> None:
         if name in parts:
-            define_part(name, parts[name])
+            graph.define(starts[name], links=(_link_to(parts[name], graph),))
         else:
             lowering.body(starts[name], rules[name])
 
@@ -207,8 +227,14 @@ def graph_of(grammar: Grammar, graph: Graph | None = None, *, marked: bool = Fal
                 graph.names[start] = _Rule(name)
         return starts[name]
 
-    around = sum(map(len, marks(0))) if marked else 0
-    shortest = shortest_texts(rules, {name: _fewest(part) + around * (name in order) for name, part in parts.items()})
+    shortest = shortest_texts(rules, {name: _fewest(part) for name, part in parts.items()})
     names = {id(rules[name]): render_name(name) for name in rules if name in written}
     lowering = Lowering(graph, resolve, lambda name: name in empty(), names)
     return graph, resolve(grammar.start)
+
+
+def _link_to(part: Part, graph: Graph) -> Link:
+    """The link from the start of a rule to what it reads."""
+    if isinstance(part, Quote):
+        return EPSILON, graph.instantiate(fragment_of_quote(part, False), graph.final()), 0
+    return CALL, part.lower_into(graph), graph.final()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,14 @@ from .given import left_of
 from .lift.mask_table import MaskTable
 
 Mask = NDArray[np.uint32]
+
+
+class Capture(NamedTuple):
+    """A part of a text that a constraint has a name for: `text[start:end]` of it, counted in characters."""
+
+    text: str
+    start: int
+    end: int
 
 
 @runtime_checkable

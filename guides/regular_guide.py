@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -28,7 +29,9 @@ from .lift.tables import VocabularyTables, horizon_of
 from .limits import Limits, Meter
 from .pictures import MAX_PICTURED, Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
-from .regex import parse
+from .protocol import Capture
+from .regex import named_groups, parse
+from .regex.groups import NamedGroups
 from .regex.pattern import flags_of
 from .syntax import Flat, Node, flattened, unflattened
 
@@ -127,6 +130,22 @@ class RegexGuide(RegularGuide):
             super().__init__(node, vocabulary)
             identity = {"pattern": self.pattern, "flags": self.flags, "dialect": dialect}
             self._made_of = {**identity, "vocabulary": vocabulary, "limits": limits}
+
+    @cached_property
+    def _groups(self) -> NamedGroups | None:
+        return named_groups(self.pattern, self.flags, self.dialect)
+
+    def captures(self, text: str) -> dict[str, tuple[Capture, ...]]:
+        """The texts of named groups in a text of this guide, by their names, each turn of a repeat, in order.
+
+        The text is read as `re` reads it: of several ways the first one that it tries. Empty for what does not match,
+        as a text that was cut short. Raises LimitError.
+        """
+        found: dict[str, list[Capture]] = {}
+        with Meter(self._meter.limits):
+            for name, begin, end in () if self._groups is None else self._groups.read(text):
+                found.setdefault(name, []).append(Capture(text[begin:end], begin, end))
+        return {name: tuple(several) for name, several in found.items()}
 
     def __repr__(self) -> str:
         return f"RegexGuide({self.pattern!r}, flags={self.flags}, dialect={self.dialect!r})"

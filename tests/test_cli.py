@@ -450,6 +450,21 @@ class TestExtraction:
         text = Path(report).read_text(encoding="utf-8")
         assert text[span["start"] : span["end"]] == span["text"] == json.loads(result["output"])["size"]
 
+    def test_captures_of_grammars_and_patterns(
+        self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        grammar = tmp_path / "a.lark"
+        grammar.write_text('start: "v" number "." number\nnumber[capture="part"]: /[0-9]+/')
+        assert main(["check", "--grammar", str(grammar), "-t", "v1.20", "--spans"]) == 0
+        said = ["  part: '1', characters 1 to 2", "  part: '20', characters 3 to 5"]
+        assert capsys.readouterr().out.splitlines()[1:] == said
+        assert main(["check", "-r", "(?P<year>[0-9]{4}).*", "-t", "1999!", "--spans"]) == 0
+        assert capsys.readouterr().out.splitlines()[1:] == ["  year: '1999', characters 0 to 4"]
+        command = ["generate", "-m", model, "-p", "Version: ", "-r", "v(?P<part>[0-9]{2})"]
+        assert main([*command, "--out", str(tmp_path / "out")]) == 0
+        (result,) = lines(tmp_path / "out")
+        assert result["captures"] == {"part": [{"text": result["output"][1:], "start": 1, "end": 3}]}
+
     def test_contexts_are_for_lark(self, report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         grammar = tmp_path / "a.gbnf"
         grammar.write_text('root ::= "a"')
@@ -461,7 +476,7 @@ class TestExtraction:
     def test_contexts_have_names(self, report: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert "write NAME=FILE" in refused(capsys, "check", "-r", "a", "--context", report, "-t", "a")
         assert "--context belongs to" in refused(capsys, "check", "-r", "a", "--context", f"a={report}", "-t", "a")
-        assert "--spans belongs to" in refused(capsys, "check", "-r", "a", "--spans", "-t", "a")
+        assert "--spans belongs to" in refused(capsys, "check", "--choice", "a", "--spans", "-t", "a")
 
     def test_an_empty_file(self, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "empty").touch()

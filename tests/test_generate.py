@@ -157,8 +157,8 @@ def test_limits_are_those_of_the_guide(guide: str, make: Any, model: Any, monkey
 def test_public_names_are_those_that_are_documented() -> None:
     assert set(trellm.__all__) == {
         "AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template", "Span",
-        "Beam", "BudgetError", "Cancellation", "Cancelled", "ConversionError", "Engine", "Exact", "Generation",
-        "Generator", "Image", "ImageError", "ImageLimits", "Importance", "SMC", "SamplingError",
+        "Beam", "BudgetError", "Cancellation", "Cancelled", "Capture", "ConversionError", "Engine", "Exact",
+        "Generation", "Generator", "Image", "ImageError", "ImageLimits", "Importance", "SMC", "SamplingError",
         "GrammarError", "Greedy", "GuideFileError", "Interrupted", "Limits", "StateError",
         "LanguageError", "LimitError", "ModelError", "OptionError", "PatternError", "Quote", "Sample", "SchemaError",
         "TextSyntaxError", "TokenLogprob", "TrellmError", "Vocabulary", "VocabularyError", "generate", "guides",

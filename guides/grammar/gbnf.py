@@ -3,8 +3,8 @@
 White space, line ends included, only separates words: a rule goes on until the next `name ::=`. From ISO
 14977 come `=` for `::=`, an optional `;` after a rule, optional commas in a sequence, strings in single
 quotes and `(* comments *)`. Brackets mean what they mean in GBNF: `[...]` is a set of characters, `{m,n}`
-repeats. From XGrammar's EBNF come its macros, its escapes, names with points, and `(= ...)` at the end of a rule, what
-it expects after it, which changes nothing.
+repeats. From XGrammar's EBNF come its macros, its escapes, names with points, captures, and `(= ...)` at the end of a
+rule, what it expects after it, which changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..syntax import Chars, Literal, Node, Reference, Repeat
 from .combine import characters, choice, is_character, series
 from .grammar import Grammar, Part, check
 from .macros import MACROS, MacroCall, Value, Word
-from .options import NO_TOKENS, REFUSED_ATTRIBUTES, check_options, grammar_text, refused_attribute
+from .options import NO_CAPTURE_NAME, NO_TOKENS, REFUSED_ATTRIBUTES, check_options, grammar_text, refused_attribute
 
 _PATTERN = re.compile(
     r"""
@@ -39,6 +39,7 @@ _CODES = r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|"
 _ESCAPE = re.compile(_CODES + r"([ntrbfave0/?\\\"'\[\]-]))")
 _ESCAPE_IN_SET = re.compile(_CODES + r"([ntrbfave0/?\\\"'\[\]^$.*+(){}|-]))")
 _CONTROLS = {"n": 10, "t": 9, "r": 13, "b": 8, "f": 12, "a": 7, "v": 11, "e": 27, "0": 0}
+_CAPTURE = re.compile(r'\[\s*+capture\s*+(?:=\s*+"([^"\\]++)"\s*+)?\]')
 _POINTED = re.compile(r"[\w.-]+")
 _MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 _DIGITS = 9
@@ -70,7 +71,7 @@ def parse_gbnf(text: str, start: str = "root", *, max_rules: int = 100_000, max_
     for name in parser.references:
         if name.text not in parser.rules:
             raise GrammarError(f"the rule {name.text!r} is not defined", text, name.offset)
-    grammar = Grammar(parser.rules, start, parser.lines, text, parts=parser.parts)
+    grammar = Grammar(parser.rules, start, parser.lines, text, parts=parser.parts, captures=parser.captures)
     check(grammar)
     return grammar
 
@@ -106,12 +107,12 @@ class _Parser:
         self.max_depth = max_depth
         self.tokens = _tokenize(text)
         self.at = 0
-        pairs = zip(self.tokens, self.tokens[1:], strict=False)
-        self.defined = {token.text for token, after in pairs if after.kind == "define"}
+        self.defined = {token.text for at, token in enumerate(self.tokens) if self.begins_rule(at)}
         self.parts: dict[str, Part] = {}
         self.newlines = [i for i, character in enumerate(text) if character == "\n"]
         self.rules: dict[str, Node] = {}
         self.lines: dict[str, int] = {}
+        self.captures: dict[str, str] = {}
         self.references: list[_Token] = []
 
     @property
@@ -134,7 +135,8 @@ class _Parser:
         if name.kind != "name":
             self.fail("a rule such as 'name ::= ...'")
         self.at += 1
-        self.refuse_attributes()
+        if self.token.kind == "set":
+            self.captures[name.text] = self.capture(name.text)
         if self.token.kind != "define":
             self.fail(f"'::=' after {name.text!r}")
         self.at += 1
@@ -174,12 +176,18 @@ class _Parser:
             else:
                 group.items.append(self.repeated(self.atom(owner, group)))
 
-    def refuse_attributes(self) -> None:
-        """Raise GrammarError for what XGrammar has in brackets behind the name of a rule."""
-        if self.token.kind == "set":
-            for name in REFUSED_ATTRIBUTES:
-                if name in self.token.text:
-                    raise GrammarError(refused_attribute(name), self.text, self.token.offset)
+    def capture(self, rule: str) -> str:
+        """The name in `[capture="name"]`, or the rule's in `[capture]`; other attributes of XGrammar are refused."""
+        token = self.token
+        self.at += 1
+        match = _CAPTURE.fullmatch(token.text)
+        if match is not None:
+            return match[1] or rule
+        for name in REFUSED_ATTRIBUTES:
+            if name in token.text:
+                raise GrammarError(refused_attribute(name), self.text, token.offset)
+        reason = NO_CAPTURE_NAME if "capture" in token.text else f"{token.text} is no attribute; rules have [capture]"
+        raise GrammarError(reason, self.text, token.offset)
 
     def expected(self, group: _Group) -> None:
         """Skip what is said to come after a rule, `(= ...)` at its end: it changes no texts."""
@@ -252,15 +260,20 @@ class _Parser:
         if self.mark(";"):
             self.at += 1
             return True
-        token = self.token
-        return token.kind == "end" or (token.kind == "name" and self.tokens[self.at + 1].kind == "define")
+        return self.token.kind == "end" or self.begins_rule(self.at)
+
+    def begins_rule(self, at: int) -> bool:
+        """Tell whether a definition, `name ::=` or `name[...] ::=`, begins at a word."""
+        if self.tokens[at].kind != "name":
+            return False
+        return self.tokens[at + 1 + (self.tokens[at + 1].kind == "set")].kind == "define"
 
     def atom(self, owner: str, group: _Group) -> Node:
         token = self.token
         self.at += 1
         if token.kind == "name" and token.text in MACROS and token.text not in self.defined and self.mark("("):
             return self.call(token)
-        if token.kind == "name" and self.token.kind != "define":
+        if token.kind == "name" and not self.begins_rule(self.at - 1):
             self.references.append(token)
             return Reference(token.text)
         if token.kind == "string":

@@ -42,6 +42,7 @@ class Grammar:
     source: the text that the grammar was read from; empty if it was built by a program
     terminals: rules that refer, if at all, to other terminals only, without recursion (a regular language)
     parts: quotations and JSON values, by the names of further rules, which have no body here
+    captures: names under which what some rules have read is reported, by these rules
     """
 
     rules: dict[str, Node]
@@ -50,6 +51,7 @@ class Grammar:
     source: str = ""
     terminals: frozenset[str] = frozenset()
     parts: dict[str, Part] = field(default_factory=dict[str, Part])
+    captures: dict[str, str] = field(default_factory=dict[str, str])
 
     def __str__(self) -> str:
         return render_rules(self.rules)
@@ -61,8 +63,8 @@ class Grammar:
 def check(grammar: Grammar) -> list[str]:
     """Raise for what makes a grammar unusable; return the names of the rules that `start` never reaches.
 
-    GrammarError: the start rule or a rule that is referred to is not defined, or a literal of a grammar that a program
-    built has bytes that are no whole characters.
+    GrammarError: the start rule or a rule that is referred to is not defined, a literal of a grammar that a program
+    built has bytes that are no whole characters, or a captured rule may begin with itself.
     LanguageError: a rule in use can never finish, because each of its alternatives needs that rule, or
     another such, once more; in particular the start rule, which leaves no text at all.
     """
@@ -83,7 +85,54 @@ def check(grammar: Grammar) -> list[str]:
     endless = [name for name in grammar.rules if name in reached and name not in finishing]
     if endless:
         raise LanguageError(_endless_message(grammar, endless))
+    _check_captures(grammar)
     return [name for name in grammar.rules if name not in reached]
+
+
+def _check_captures(grammar: Grammar) -> None:
+    """Raise GrammarError for captures of no rule, and of rules that may begin with themselves, endlessly often."""
+    empty = nullable(grammar.rules) if grammar.captures else set[str]()
+    for rule in grammar.captures:
+        if rule not in grammar.rules:
+            raise GrammarError(f"there is no rule {rule!r} to be captured", *_place(grammar, None))
+        begun = set(_beginnings(grammar.rules[rule], empty))
+        todo = list(begun)
+        while todo:
+            name = todo.pop()
+            new = set(_beginnings(grammar.rules.get(name, EMPTY), empty)) - begun
+            begun |= new
+            todo += new
+        if rule in begun:
+            reason = f"the rule {rule!r} captures what it has read, and may begin with itself; capture a rule around it"
+            raise GrammarError(reason, *_place(grammar, rule))
+
+
+def _beginnings(node: Node, empty: set[str]) -> Iterator[str]:
+    """The rules whose texts a text of the node may begin with; empty: the rules that the empty text matches."""
+    todo = [node]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, Reference):
+            yield item.name
+        elif isinstance(item, Sequence):
+            first = next((at for at, one in enumerate(item.items) if not _is_nullable(one, empty)), len(item.items))
+            todo += item.items[: first + 1]
+        else:
+            todo += children(item)
+
+
+def _is_nullable(node: Node, empty: set[str]) -> bool:
+    match node:
+        case Reference(name):
+            return name in empty
+        case Sequence(items):
+            return all(_is_nullable(item, empty) for item in items)
+        case Alternation(items):
+            return any(_is_nullable(item, empty) for item in items)
+        case Repeat(item, least):
+            return least == 0 or _is_nullable(item, empty)
+        case _:
+            return _leaf_is_nullable(node)
 
 
 def references(node: Node) -> Iterator[str]:

@@ -12,10 +12,9 @@ NO_TOKENS = (
     "special tokens are not supported: a grammar is about text, of which they are no part; let them stand around it, "
     "as the markers of a TaggedGuide"
 )
-_NO_CAPTURE = "what a rule has read is not reported; leave it out, and find it in the text that was generated"
+NO_CAPTURE_NAME = "the name of a capture is a text in double quotes, not empty, without backslashes or a suffix"
 REFUSED_ATTRIBUTES = {
-    "capture": _NO_CAPTURE,
-    "stop_capture": _NO_CAPTURE,
+    "stop_capture": "what a rule stops at is written by the rule that uses it; let a rule with [capture] be that text",
     "max_tokens": "a rule is about text, whatever tokens spell it; bound its characters, as in [^\\n]{1,200}",
     "temperature": "how tokens are chosen is no part of a grammar; give Sample(temperature=...) for the whole text",
 }

@@ -1,5 +1,5 @@
 """Regular expressions, read into the syntax that all constraints share."""
 
-from .pattern import parse
+from .pattern import named_groups, parse
 
-__all__ = ["parse"]
+__all__ = ["named_groups", "parse"]

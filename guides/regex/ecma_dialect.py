@@ -190,7 +190,9 @@ class EcmaReader(PatternReader):
         flags = self.flags
         if on or off is not None:
             flags = self.modifiers(on, off or "", offset)
-        self.open_group(_LOOKS.get(match.group(1)), offset, flags)
+        self.open_group(_LOOKS.get(match.group(1)), offset, flags, name=name)
+        if name is not None:
+            self.names.setdefault(name, offset)
 
     def modifiers(self, on: str, off: str, offset: int) -> int:
         """The flags inside `(?on-off:...)`."""

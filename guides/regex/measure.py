@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Repeat, Sequence
-from .tree import Concat, Either, LookaroundLoop, Tree
+from .tree import Concat, Either, FirstWay, Group, LookaroundLoop, Tree
 
 ENDLESS = 2**60
 STEPS_PER_NODE = 50
@@ -47,4 +47,6 @@ def _lengths(tree: Tree, known: Known) -> Span:
         low, high = lengths(tree.item, known)
         most = 0 if high == 0 else ENDLESS if tree.max is None else min(high * tree.max, ENDLESS)
         return min(low * tree.min, ENDLESS), most
+    if isinstance(tree, (Group, FirstWay)):
+        return lengths(tree.item, known)
     return 0, 0

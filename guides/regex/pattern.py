@@ -11,6 +11,7 @@ from ...errors import LimitError, OptionError, PatternError
 from ..given import text_of
 from ..syntax import Node
 from .ecma_dialect import EcmaReader
+from .groups import NamedGroups
 from .python_dialect import PythonReader
 from .reader import PatternReader
 from .resolve import resolve
@@ -63,6 +64,13 @@ def parse(
         raise LimitError(
             "the pattern nests groups deeper than what is left of Python's stack here; write it with fewer levels"
         ) from None
+
+
+def named_groups(pattern: str, flags: int, dialect: Dialect) -> NamedGroups | None:
+    """The named groups of a pattern that `parse` takes; None if it has none."""
+    reader = _READERS[dialect](pattern, flags & ~int(re.U), keeps_groups=True)
+    tree = reader.read()
+    return NamedGroups(tree, reader.lazy) if reader.names else None
 
 
 def flags_of(flags: Any) -> int:

@@ -233,7 +233,7 @@ class PythonReader(PatternReader):
         if name in self.names:
             self.fail(f"there is a group named {name!r} already", offset + 4)
         self.at = close + 1
-        self.open_group(None, offset, self.flags)
+        self.open_group(None, offset, self.flags, name=name)
         self.names[name] = offset
 
     def refuse_irregular(self, rest: str, offset: int) -> None:

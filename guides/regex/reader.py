@@ -12,7 +12,20 @@ from ..limits import spend
 from ..syntax import Chars, Literal, Ranges, Repeat
 from .atomic import Atomic, Lazy
 from .casing import Folding, cases_of, ignoring_case
-from .tree import LINE_START, TEXT_START, LookaroundLoop, Tree, character, chars, concat, either, look, repeat
+from .tree import (
+    LINE_START,
+    TEXT_START,
+    FirstWay,
+    Group,
+    LookaroundLoop,
+    Tree,
+    character,
+    chars,
+    concat,
+    either,
+    look,
+    repeat,
+)
 
 IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = (int(flag) for flag in (re.I, re.M, re.S, re.X, re.A))
 MAX_DEPTH = 100
@@ -44,6 +57,7 @@ class OpenGroup(NamedTuple):
     atomic: bool
     offset: int
     names: int
+    name: str | None
 
 
 class PatternReader(ABC):
@@ -53,8 +67,10 @@ class PatternReader(ABC):
     """Whether the dialect has atomic groups and possessive repeats."""
     counts_form: ClassVar[str] = r"\{(?:([0-9]+)|([0-9]*),([0-9]*))\}"
 
-    def __init__(self, text: str, flags: int) -> None:
+    def __init__(self, text: str, flags: int, keeps_groups: bool = False) -> None:
+        """keeps_groups: whether named and atomic groups stay what they are in the tree, see `groups`"""
         self.text = text
+        self.keeps_groups = keeps_groups
         self.at: int = 0
         self.flags = flags
         self.counts_pattern = re.compile(self.counts_form)
@@ -201,14 +217,23 @@ class PatternReader(ABC):
 
     # Groups and alternatives
 
-    def open_group(self, look: tuple[bool, bool] | None, offset: int, flags: int, *, atomic: bool = False) -> None:
+    def open_group(
+        self,
+        look: tuple[bool, bool] | None,
+        offset: int,
+        flags: int,
+        *,
+        atomic: bool = False,
+        name: str | None = None,
+    ) -> None:
         """Begins a group or a look-around whose contents start here."""
         if len(self.stack) == MAX_DEPTH:
             raise LimitError(
                 f"the pattern nests groups deeper than {MAX_DEPTH} levels (at offset {offset}); this limit "
                 "is fixed, so write the pattern with fewer levels"
             )
-        self.stack.append(OpenGroup(self.items, self.branches, self.flags, look, atomic, offset, len(self.names)))
+        names = len(self.names)
+        self.stack.append(OpenGroup(self.items, self.branches, self.flags, look, atomic, offset, names, name))
         self.items, self.branches, self.flags = [], [], flags
         self.before = NOTHING_BEFORE
 
@@ -229,10 +254,11 @@ class PatternReader(ABC):
         frame = self.stack.pop()
         self.items, self.branches, self.flags = frame.items, frame.branches, frame.flags
         if frame.look is None:
-            tree = Atomic(self.lazy).group(tree) if frame.atomic else tree
-            self.push(tree)
+            if frame.atomic:
+                tree = FirstWay(tree) if self.keeps_groups else Atomic(self.lazy).group(tree)
+            self.push(Group(frame.name, tree) if self.keeps_groups and frame.name is not None else tree)
             if len(self.known_groups) < MAX_KNOWN and len(self.names) == frame.names:
-                self.known_groups[self.text[frame.offset : self.at], self.flags] = tree
+                self.known_groups[self.text[frame.offset : self.at], self.flags] = self.items[-1]
             return
         ahead, negative = frame.look
         if self.check_look(tree, ahead, frame.offset):
@@ -301,7 +327,10 @@ class PatternReader(ABC):
         if following == "+":
             if not self.has_atomic:
                 self.fail("possessive quantifiers are not supported: ECMA-262 has none", self.at)
-            item = Atomic(self.lazy).possessive(self.items[-1], low, high)
+            if self.keeps_groups:
+                item = FirstWay(repeat(FirstWay(self.items[-1]), low, high))
+            else:
+                item = Atomic(self.lazy).possessive(self.items[-1], low, high)
         elif following == "?" and isinstance(item, (Repeat, LookaroundLoop)) and item is not self.items[-1]:
             self.lazy[id(item)] = item
         self.at = end + (following in ("?", "+"))

@@ -46,7 +46,22 @@ class LookaroundLoop:
     max: int | None
 
 
-Looking = Look | Concat | Either | LookaroundLoop
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The item, of which it is asked what it has read; only in trees that are read for their groups."""
+
+    name: str
+    item: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class FirstWay:
+    """An atomic group as it stands: the item, by the first way there is; only in trees that are read for groups."""
+
+    item: Tree
+
+
+Looking = Look | Concat | Either | LookaroundLoop | Group | FirstWay
 Tree = Node | Looking
 
 ANY = Chars(ALL)

@@ -303,12 +303,14 @@ def head_of(begun: GenerationRequest, kind: str) -> dict[str, Any]:
 
 
 def extension_of(result: Generation[Any]) -> dict[str, Any]:
-    """The field `trellm` of a text, if there is one: places of quotations, what did not hold, and the trace."""
+    """The field `trellm` of a text, if there is one: quotations, captures, what did not hold, and the trace."""
     said: dict[str, Any] = {}
     if isinstance(result.value, Span):
         said["span"] = _span(result.value)
     if result.spans:
         said["spans"] = {name: _span(span) for name, span in result.spans.items()}
+    if result.captures:
+        said["captures"] = {name: [each._asdict() for each in several] for name, several in result.captures.items()}
     if result.unenforced:
         said["unenforced"] = dict(result.unenforced)
     if result.overruled:

@@ -154,6 +154,19 @@ def test_quoted_strings_beside_tools_have_their_places(server: Running) -> None:
     assert json.loads(answer["message"]["content"])["who"] == "Brela Stonkard paid."[span["start"] : span["end"]]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_captures_are_in_the_answer(server: Running, stream: bool) -> None:
+    grammar = 'start: "size " number " mm"\nnumber[capture]: /[0-9]{1,3}/'
+    body = {"model": "small", "prompt": "How large? ", "guided_grammar": grammar}
+    if stream:
+        choices = [each["choices"][0] for each in server.events("/v1/completions", body)]
+    else:
+        choices = server.post("/v1/completions", body).json()["choices"]
+    text = "".join(choice["text"] for choice in choices)
+    (captured,) = (choice["trellm"]["captures"]["number"] for choice in choices if "trellm" in choice)
+    assert captured == [{"text": text[5:-3], "start": 5, "end": len(text) - 3}]
+
+
 def test_a_chat_goes_on_behind_a_call(server: Running) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "M"}'}}
     messages = [

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, cast
 
 from ....errors import GrammarError, LimitError
 from ...limits import spend
-from ..options import REFUSED_ATTRIBUTES, refused_attribute
+from ..options import NO_CAPTURE_NAME, REFUSED_ATTRIBUTES, refused_attribute
 from .lexer import Token, tokenize
 from .syntax import (
     Alternatives,
@@ -45,7 +45,7 @@ _KINDS = {
     "end": "the end of the grammar",
     **{directive: repr(directive) for directive in ("%json", "%regex", "%llguidance")},
 }
-_ENDINGS = ("lazy", "suffix", "stop")
+_ATTRIBUTES = ("lazy", "suffix", "stop", "capture")
 # Options of llguidance, and the value under which they leave the language as it is; None: any
 _OPTIONS: dict[str, Any] = {
     "no_forcing": None,
@@ -195,31 +195,44 @@ class _Parser:
         if self.mark("."):
             self.at += 1
             self.take("number", "a priority (a whole number) after '.'")
-        ending = self.attributes() if self.mark("[") and not name.is_terminal else None
+        ending, capture = self.attributes(name) if self.mark("[") and not name.is_terminal else (None, None)
         self.skip(":", f"':' after {name.name!r}")
         body = self.expansions(repr(name.name), terminal=name.is_terminal or ending is not None)
-        return Definition(name, tuple(parameters), body, how, ending)
+        return Definition(name, tuple(parameters), body, how, ending, capture)
 
-    def attributes(self) -> Ending | None:
-        """The text in brackets behind the name of a rule."""
+    def attributes(self, name: Name) -> tuple[Ending | None, str | None]:
+        """The text in brackets behind the name of a rule: where it ends, and what its text is captured as."""
         found: Ending | None = None
+        capture: str | None = None
         while not self.mark("]"):
             self.at += 1  # the bracket, or a comma
-            token = self.take("rule", f"an attribute: {', '.join(_ENDINGS)}")
+            token = self.take("rule", f"an attribute: {', '.join(_ATTRIBUTES)}")
             if token.text in REFUSED_ATTRIBUTES:
                 raise GrammarError(refused_attribute(token.text), self.text, token.offset)
-            if token.text not in _ENDINGS or found is not None:
-                reason = f"{token.text!r} is no attribute" if found is None else "a rule ends in one way"
-                raise GrammarError(f"{reason}; give one of {', '.join(_ENDINGS)}", self.text, token.offset)
-            mark: Value | None = None
-            if token.text != "lazy":
-                self.skip("=", f"'=' and a text or a terminal after {token.text!r}")
-                mark = self.value(1)
-            found = Ending(token.text, mark, token.offset)
+            if token.text not in _ATTRIBUTES or (capture if token.text == "capture" else found) is not None:
+                is_known = token.text in _ATTRIBUTES
+                reason = "a rule ends in one way, with one capture" if is_known else f"{token.text!r} is no attribute"
+                raise GrammarError(f"{reason}; give one of {', '.join(_ATTRIBUTES)}", self.text, token.offset)
+            if token.text == "capture":
+                capture = self.capture_name() if self.mark("=") else name.name
+            else:
+                mark: Value | None = None
+                if token.text != "lazy":
+                    self.skip("=", f"'=' and a text or a terminal after {token.text!r}")
+                    mark = self.value(1)
+                found = Ending(token.text, mark, token.offset)
             if not self.mark(",", "]"):
                 self.fail("',' or ']'")
         self.at += 1
-        return found
+        return found, capture
+
+    def capture_name(self) -> str:
+        """The name of a capture, behind `=`."""
+        self.at += 1
+        text = self.take("string", "the name of the capture in double quotes").text
+        if text.endswith("i") or "\\" in text or text == '""':
+            raise GrammarError(NO_CAPTURE_NAME, self.text, self.tokens[self.at - 1].offset)
+        return text[1:-1]
 
     def name(self) -> Name:
         token = self.next()

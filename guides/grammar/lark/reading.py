@@ -69,6 +69,7 @@ class _Builder:
         self.newlines = [match.start() for match in re.finditer("\n", text)]
         self.rules: dict[str, Node] = {}
         self.lines: dict[str, int] = {}
+        self.captures: dict[str, str] = {}
 
     def build(self, start: str) -> Grammar:
         pending = self.templates.pending
@@ -88,7 +89,8 @@ class _Builder:
             self.rules[BEGIN] = Sequence((Reference(IGNORED), body))
             terminals.add(IGNORED)
             start = BEGIN
-        return Grammar(self.rules, start, self.lines, self.text, frozenset(terminals), self.terminals.parts)
+        terminals_of = frozenset(terminals)
+        return Grammar(self.rules, start, self.lines, self.text, terminals_of, self.terminals.parts, self.captures)
 
     def add(self, name: str, definition: Definition, body: Node) -> None:
         if len(self.rules) >= self.max_rules:
@@ -98,6 +100,8 @@ class _Builder:
             )
         spend(STEPS_PER_RULE)
         self.rules[name] = body
+        if definition.capture is not None:
+            self.captures[name] = definition.capture
         self.lines[name] = bisect_left(self.newlines, definition.name.offset) + 1
 
     def body(self, definition: Definition, arguments: Arguments) -> Node:

@@ -147,13 +147,14 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """`name{parameters}[ending]: body`; how says whether it defines, overrides or extends."""
+    """`name{parameters}[ending, capture]: body`; how says whether it defines, overrides or extends."""
 
     name: Name
     parameters: tuple[Name, ...]
     body: Expression
     how: str
     ending: Ending | None = None
+    capture: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,161 @@
+"""Pieces of a text that a grammar tells apart, quotations and captures, by marks around them.
+
+The marks hold bytes that no UTF-8 has. A text is read by the automaton of the marked grammar, depth first over where
+marks are put in; a state that has failed at some place is not tried there again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from ..chart.automaton import DEAD, ChartAutomaton
+from ..graph.graph import Graph
+from ..limits import Limits, Meter, spend
+from ..locks import new_lock
+from ..syntax import Literal, Node, Reference, Sequence
+from .grammar import Grammar
+from .lark.reading import IGNORED
+
+# Of work, to try the ways on from a place
+STEPS_PER_PLACE = 1_000
+_OPEN = b"\xfe"
+_CLOSE = b"\xff"
+
+
+class Piece(NamedTuple):
+    """A text of a rule within another text, from byte `begin` to byte `end`."""
+
+    rule: str
+    begin: int
+    end: int
+
+
+class MarkedPieces:
+    """Finds the texts of some rules, or parts, in a text of a grammar.
+
+    lower: makes the graph of a grammar, and its start
+    """
+
+    def __init__(
+        self,
+        grammar: Grammar,
+        names: list[str],
+        lower: Callable[[Grammar], tuple[Graph, int]],
+        limits: Limits | None,
+    ) -> None:
+        self._names = names
+        self._marks = [(number, _mark(number)) for number in range(len(names))]
+        self._grammar = grammar
+        self._lower = lower
+        self._limits = limits
+        self._graphs: dict[str | None, tuple[Graph, int]] = {}
+        self._lock = new_lock()
+
+    def read(self, data: bytes) -> list[Piece]:
+        """The pieces of a text in the order in which they begin; empty if the text is none of the grammar.
+
+        Where it can be read in several ways, pieces begin as early and are as long as they can be. What the grammar
+        ignores behind a captured rule is not in its piece. Raises LimitError.
+        """
+        with self._lock, Meter(self._limits):
+            try:
+                pieces = [Piece(self._names[number], begin, end) for number, begin, end in self._found(data)]
+                captured: dict[str, str] = self._grammar.captures if IGNORED in self._grammar.rules else {}
+                return [self._without_ignored(piece, data) if piece.rule in captured else piece for piece in pieces]
+            except BaseException:
+                self._graphs.clear()  # one may have been left in the middle of a change
+                raise
+
+    def _automaton(self, rule: str | None) -> ChartAutomaton:
+        """The automaton of a rule, or of the marked grammar; with a chart of its own, which would go on growing."""
+        if rule not in self._graphs:
+            grammar = self._grammar
+            self._graphs[rule] = self._lower(
+                _marked(grammar, self._names) if rule is None else replace(grammar, start=rule)
+            )
+        return ChartAutomaton(*self._graphs[rule])
+
+    def _found(self, data: bytes) -> list[tuple[int, int, int]]:
+        automaton = self._automaton(None)
+        todo: list[tuple[int, int, _Trail | None]] = [(0, automaton.start, None)]
+        failed: set[tuple[int, int]] = set()
+        while todo:
+            spend(STEPS_PER_PLACE)
+            place, state, trail = todo.pop()
+            if place == len(data) and automaton.is_accepting(state):
+                return _closed(trail)
+            if (place, state) not in failed:
+                failed.add((place, state))
+                todo += reversed(list(self._after(automaton, data, place, state, trail)))
+        return []
+
+    def _after(
+        self, automaton: ChartAutomaton, data: bytes, place: int, state: int, trail: _Trail | None
+    ) -> Iterator[tuple[int, int, _Trail | None]]:
+        """The ways on from a place: a piece begins, a byte is read, a piece ends."""
+        for number, mark in self._marks:
+            after = automaton.read(state, mark)
+            if after != DEAD:
+                yield place, after, _Trail(number, place, trail)
+        if place < len(data):
+            after = automaton.read(state, data[place : place + 1])
+            if after != DEAD:
+                yield place + 1, after, trail
+        after = automaton.read(state, _CLOSE)
+        if after != DEAD:
+            yield place, after, _Trail(None, place, trail)
+
+    def _without_ignored(self, piece: Piece, data: bytes) -> Piece:
+        """The shortest beginning of a piece that is a text of its rule, behind which the rest is ignored."""
+        automaton, ignored = self._automaton(piece.rule), self._automaton(IGNORED)
+        state = automaton.start
+        for end in range(piece.begin, piece.end):
+            spend(STEPS_PER_PLACE)
+            if automaton.is_accepting(state) and ignored.is_accepting(
+                ignored.read(ignored.start, data[end : piece.end])
+            ):
+                return piece._replace(end=end)
+            state = automaton.read(state, data[end : end + 1])
+        return piece
+
+
+class _Trail(NamedTuple):
+    """The marks so far, the last first. number: of the rule that begins there; None where the last open one ends."""
+
+    number: int | None
+    place: int
+    before: _Trail | None
+
+
+def _closed(trail: _Trail | None) -> list[tuple[int, int, int]]:
+    """The pieces between marks: number, begin, end."""
+    found: list[tuple[int, int, int]] = []
+    ends: list[int] = []
+    while trail is not None:
+        if trail.number is None:
+            ends.append(trail.place)
+        else:
+            found.append((trail.number, trail.place, ends.pop()))
+        trail = trail.before
+    return found[::-1]
+
+
+def _mark(number: int) -> bytes:
+    """The bytes before the texts of one rule; of the same length for each."""
+    return _OPEN + number.to_bytes(4, "big")
+
+
+def _marked(grammar: Grammar, names: list[str]) -> Grammar:
+    """The grammar with marks around the texts of some rules and parts."""
+    rules, parts = dict(grammar.rules), dict(grammar.parts)
+    for number, name in enumerate(names):
+        inside: Node
+        if name in parts:
+            inside = Reference(f"{name} inside")  # no name that can be written has a space
+            parts[inside.name] = parts.pop(name)
+        else:
+            inside = rules[name]
+        rules[name] = Sequence((Literal(_mark(number)), inside, Literal(_CLOSE)))
+    return replace(grammar, rules=rules, parts=parts)

@@ -1,0 +1,232 @@
+"""Texts of the named groups of a pattern, in a text that it matches as a whole.
+
+`re` tries the ways through a pattern in an order, and the first one that comes to the end of the text says what its
+groups have read. Here no way is given up again: for each part of the pattern the places are worked out from which it
+leads to where the rest can follow, as the bits of a number, one for each place in the text. So the first way is walked
+without a wrong turn, in time that grows with the text and the pattern alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from ...errors import LimitError
+from ..automata.charsets import LAST
+from ..limits import spend, spend_growth
+from ..syntax import Alternation, Chars, Literal, Ranges, Repeat, Sequence
+from .atomic import Lazy
+from .measure import lengths
+from .tree import Concat, Either, FirstWay, Group, Look, LookaroundLoop, Tree
+
+# Of work, for a part of a pattern that is looked at, besides what the places of the text take
+STEPS_PER_PART = 100
+
+
+class GroupText(NamedTuple):
+    """What a group has read: `text[begin:end]`."""
+
+    name: str
+    begin: int
+    end: int
+
+
+class NamedGroups(NamedTuple):
+    """A pattern as it is read for its groups. lazy: the repeats that try fewer turns first"""
+
+    tree: Tree
+    lazy: Lazy
+
+    def read(self, text: str) -> list[GroupText]:
+        """What the groups read in a text, in the order in which they end; nothing if the pattern does not match it.
+
+        Raises LimitError.
+        """
+        ways = _Ways(text, self.lazy)
+        try:
+            if ways.before(self.tree, 1 << len(text)) & 1:
+                ways.walk(self.tree, 0, 1 << len(text))
+        except RecursionError:
+            raise LimitError("the pattern nests groups deeper than what is left of Python's stack here") from None
+        return ways.found
+
+
+class _Turns(NamedTuple):
+    """The places from which a repeat leads on: after so many turns that it may still have, and that it must."""
+
+    optional: list[int]
+    needed: list[int]
+
+
+class _Ways:
+    """The ways through trees in one text; sets of places are numbers, bit n for the place before character n."""
+
+    def __init__(self, text: str, lazy: Lazy) -> None:
+        self.text = text
+        self.lazy = lazy
+        self.found: list[GroupText] = []
+        self._everywhere = (1 << len(text) + 1) - 1
+        self._characters: dict[str, int] = {}
+        for place, character in enumerate(text):
+            self._characters[character] = self._characters.get(character, 0) | 1 << place
+        self._known: dict[tuple[int, int, bool], int] = {}
+        self._turns_known: dict[tuple[int, int, bool], _Turns] = {}
+        self._leaves: dict[int, int] = {}
+        self._ends: dict[int, dict[int, int]] = {}
+        self._held = 0
+
+    def before(self, tree: Tree, ends: int) -> int:
+        """The places from which the tree leads to one of these."""
+        return self._reach(tree, ends, True)
+
+    def walk(self, tree: Tree, place: int, ends: int) -> int:
+        """The end of the first way from a place to one of these, one of which there is; its groups are in `found`."""
+        spend(STEPS_PER_PART)
+        match tree:
+            case Chars():
+                return place + 1
+            case Literal(data):
+                return place + len(data.decode())
+            case Sequence(items) | Concat(items):
+                targets = [ends]
+                for item in reversed(items[1:]):
+                    targets.append(self.before(item, targets[-1]))
+                for item in items:
+                    place = self.walk(item, place, targets.pop())
+                return place
+            case Alternation(items) | Either(items):
+                return self.walk(next(item for item in items if self.before(item, ends) >> place & 1), place, ends)
+            case Repeat() | LookaroundLoop():
+                return self._walk_turns(tree, place, ends)
+            case Look(body, ahead, negative):
+                if not negative:
+                    begins = 1 << place if ahead else self.before(body, 1 << place)
+                    self.walk(body, (begins & -begins).bit_length() - 1, self._everywhere if ahead else 1 << place)
+                return place
+            case Group(name, item):
+                end = self.walk(item, place, ends)
+                self.found.append(GroupText(name, place, end))
+                return end
+            case FirstWay(item):
+                return self.walk(item, place, self._everywhere)
+            case _:
+                raise AssertionError(f"{tree!r} is no part of a pattern")
+
+    def _walk_turns(self, tree: Repeat | LookaroundLoop, place: int, ends: int) -> int:
+        turns, may_be_empty = self._turns(tree, ends, True), lengths(tree.item)[0] == 0
+        done = 0
+        while done != tree.max:
+            if done < tree.min:
+                target = turns.needed[min(tree.min - done, len(turns.needed)) - 1]
+            else:
+                left = len(turns.optional) if tree.max is None else tree.max - done
+                target = turns.optional[min(left, len(turns.optional)) - 1]
+                if may_be_empty:  # a turn that reads nothing is the last one
+                    target = target & ~(1 << place) | ends & 1 << place
+                is_over = id(tree) in self.lazy and ends >> place & 1
+                if is_over or not self.before(tree.item, target) >> place & 1:
+                    return place
+            end = self.walk(tree.item, place, target)
+            if end == place and done >= tree.min:
+                return place
+            place = end
+            done += 1
+        return place
+
+    def _turns(self, tree: Repeat | LookaroundLoop, places: int, back: bool) -> _Turns:
+        key = id(tree), places, back
+        if key not in self._turns_known:
+            left = None if tree.max is None else tree.max - tree.min
+            optional, new = [places], places
+            while new and left != 0:
+                new = self._reach(tree.item, new, back) & ~optional[-1]
+                optional.append(optional[-1] | new)
+                if left is None:
+                    optional = optional[-1:]  # there are always as many turns left
+                else:
+                    left -= 1
+                self._hold(left is not None)
+            needed = optional[-1:]
+            while len(needed) <= tree.min and needed[-1:] != needed[-2:-1]:
+                needed.append(self._reach(tree.item, needed[-1], back))
+                self._hold(1)
+            self._turns_known[key] = _Turns(optional, needed)
+        return self._turns_known[key]
+
+    def _reach(self, tree: Tree, places: int, back: bool) -> int:
+        """The places from which the tree leads to one of these, or to which it leads from one of these."""
+        spend(STEPS_PER_PART + (len(self.text) >> 6))
+        match tree:
+            case Chars(ranges):
+                return self._moved(places, self._leaf(tree, ranges), 1, back)
+            case Literal(data):
+                return self._moved(places, self._leaf(tree, data.decode()), len(data.decode()), back)
+            case Look():
+                return places & self._holding(tree)
+            case Group(_, item):
+                return self._reach(item, places, back)
+            case _:
+                key = id(tree), places, back
+                if key not in self._known:
+                    self._known[key] = self._reach_through(tree, places, back)
+                    self._hold(2)
+                return self._known[key]
+
+    def _reach_through(self, tree: Tree, places: int, back: bool) -> int:
+        match tree:
+            case Sequence(items) | Concat(items):
+                for item in reversed(items) if back else items:
+                    places = self._reach(item, places, back)
+                return places
+            case Alternation(items) | Either(items):
+                found = 0
+                for item in items:
+                    found |= self._reach(item, places, back)
+                return found
+            case Repeat() | LookaroundLoop():
+                return self._turns(tree, places, back).needed[-1]
+            case FirstWay():
+                ends = self._first_ends(tree)
+                ways = ((begin, end) if back else (end, begin) for begin, end in ends.items())
+                return sum(1 << place for place in {one for one, other in ways if places >> other & 1})
+            case _:
+                raise AssertionError(f"{tree!r} is no part of a pattern")
+
+    def _moved(self, places: int, begins: int, length: int, back: bool) -> int:
+        return places >> length & begins if back else (places & begins) << length
+
+    def _leaf(self, tree: Tree, what: Ranges | str) -> int:
+        """The places where a character of a set, or a text, begins."""
+        if id(tree) not in self._leaves:
+            if isinstance(what, str):
+                found = self._everywhere
+                for at, character in enumerate(what):
+                    found &= self._characters.get(character, 0) >> at
+            else:
+                found = 0
+                for character, places in self._characters.items():
+                    spend(STEPS_PER_PART)
+                    at = bisect_right(what, (ord(character), LAST)) - 1
+                    found |= places if at >= 0 and ord(character) <= what[at][1] else 0
+            self._leaves[id(tree)] = found
+            self._hold(1)
+        return self._leaves[id(tree)]
+
+    def _holding(self, look: Look) -> int:
+        """The places where a condition holds."""
+        holding = self._reach(look.body, self._everywhere, look.ahead)
+        return self._everywhere & ~holding if look.negative else holding
+
+    def _first_ends(self, tree: FirstWay) -> dict[int, int]:
+        """The end of the first way from each place that has one."""
+        if id(tree) not in self._ends:
+            begins, before = self.before(tree.item, self._everywhere), len(self.found)
+            places = [place for place in range(len(self.text) + 1) if begins >> place & 1]
+            self._ends[id(tree)] = {place: self.walk(tree.item, place, self._everywhere) for place in places}
+            del self.found[before:]
+        return self._ends[id(tree)]
+
+    def _hold(self, count: int) -> None:
+        """Note that so many sets of places are kept. Raises LimitError where all of them take too much memory."""
+        self._held += count * (len(self.text) >> 3)
+        spend_growth(0, self._held)
