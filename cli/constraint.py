@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 import click
 
 from .files import json_of, read_file
-from .flags import NumberType, TextType, with_options
+from .flags import NumberType, TextType, WhitespaceType, with_options
 
 if TYPE_CHECKING:
     from ..engine.formats import Natural
@@ -358,8 +358,8 @@ _OPTIONS = (
     click.option("--order", type=click.Choice(["schema", "any"]), help="The order of an object's members."),
     click.option(
         "--whitespace",
-        type=click.Choice(["flexible", "compact", "pretty", "any"]),
-        help="The white space in JSON.",
+        type=WhitespaceType(["flexible", "compact", "pretty", "any"]),
+        help="The white space in JSON; a number for any, up to so many characters between two tokens.",
     ),
     click.option(
         "--escapes",

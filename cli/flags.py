@@ -183,6 +183,16 @@ class BiasType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
         return TextType().convert(text, param, ctx), number
 
 
+class WhitespaceType(click.Choice):  # pyright: ignore[reportMissingTypeArgument]
+    """A kind of white space by its name, or the most characters of it as a number."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The name or the number. Fails for anything else."""
+        if str(value).isdecimal() and len(str(value)) < 5:
+            return int(value)
+        return super().convert(value, param, ctx)  # pyright: ignore[reportUnknownVariableType]
+
+
 class TextType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument]
     """A text that UTF-8 can encode: what a terminal passes need not be one."""
 

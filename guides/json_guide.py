@@ -77,7 +77,8 @@ class JSONGuide(LiftedGuide, Drawable):
     order: "any" (nothing in the language is refused), or "schema" (members in the order of the schema, others
     after them), which `generate.json` asks for
     whitespace: "flexible" (a space after colons and commas, and lines indented by spaces or tabs, as json.dumps writes
-    them with any indent), "compact", "pretty" (as json.dumps(indent=indent) writes) or "any", without bound
+    them with any indent), "compact", "pretty" (as json.dumps(indent=indent) writes), "any", without bound, or a
+    number, any up to so many characters between two tokens and none around the value
     escapes: "canonical" (as json.dumps(ensure_ascii=False) escapes) or "any"
     spelling: of numbers, "any" that JSON allows, or "plain" as people write them, which `generate.json` asks for
     resources: further schemas by URI; nothing is ever fetched

@@ -261,7 +261,7 @@ class TestSchemas:
         file = tmp_path / "schema.json"
         file.write_text(json.dumps({"properties": {"a": lists}}))
         assert "(at #/properties/a/uniqueItems)" in refused(capsys, "check", "--schema", str(file), "-t", "1")
-        branches = [{"contains": {"const": number}} for number in range(12)]
+        branches = [{"contains": {"const": number}, "minItems": 1} for number in range(13)]
         file.write_text(json.dumps({"items": {"unevaluatedItems": False, "anyOf": branches}}))
         assert "(at #/items)" in refused(capsys, "explain", "--schema", str(file))
         assert "(at #/items)" in refused(capsys, "explain", "--schema", str(file), "--keywords")
@@ -272,6 +272,13 @@ class TestSchemas:
         assert json.loads(capsys.readouterr().out)["id"] >= 1
         assert main([*command, "--pydantic", "datetime:date"]) == 0
         assert re.fullmatch(r'"\d{4}-\d{2}-\d{2}"\n', capsys.readouterr().out)
+        spaced = ["check", "--schema", schema, "--whitespace", "2"]
+        assert main([*spaced, "-t", '{ \t"id"\n:1}']) == 0
+        assert main([*spaced, "-t", '{   "id":1}']) == 1
+        capsys.readouterr()
+        assert "'x5000' is not one of" in refused(
+            capsys, "check", "--schema", schema, "--whitespace", "x5000", "-t", "1"
+        )
 
     @pytest.mark.parametrize(
         ("arguments", "said"),

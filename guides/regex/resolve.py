@@ -16,7 +16,20 @@ from ..limits import spend
 from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from .lookaround import without_looking
 from .measure import ENDLESS, STEPS_PER_NODE, lengths
-from .tree import Concat, Either, Look, LookaroundLoop, Looking, Tree, concat, either, repeat
+from .tree import (
+    NO_GROUPS,
+    Concat,
+    Either,
+    FirstWay,
+    Group,
+    Look,
+    LookaroundLoop,
+    Looking,
+    Tree,
+    concat,
+    either,
+    repeat,
+)
 
 
 class Side(NamedTuple):
@@ -195,6 +208,7 @@ class _Lowering:
             return _plain(concat(parts))
         if isinstance(tree, (Look, LookaroundLoop)):
             return self._automaton(tree)
+        assert not isinstance(tree, (Group, FirstWay)), NO_GROUPS
         return tree
 
     def _automaton(self, tree: Tree) -> Node:

@@ -64,6 +64,7 @@ class FirstWay:
 Looking = Look | Concat | Either | LookaroundLoop | Group | FirstWay
 Tree = Node | Looking
 
+NO_GROUPS = "a tree that is read for its groups becomes no automaton"
 ANY = Chars(ALL)
 ANY_TEXT = Repeat(ANY, 0, None)
 TEXT_START = Look(ANY, ahead=False, negative=True)

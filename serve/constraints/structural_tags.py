@@ -16,6 +16,7 @@ from ...checks import brief, items_of, lone_surrogate, shown, text_of
 from ...engine.models.protocol import Model
 from ...errors import OptionError, TrellmError
 from ...guides import CFGGuide, JSONGuide, RegexGuide, TaggedGuide
+from ...guides.json_schema.lower.form import MOST_BETWEEN, Whitespace
 from ...guides.limits import Limits
 from ...guides.protocol import Guide
 from ...guides.tagged.composed_guide import ComposedGuide, check_guide
@@ -90,6 +91,12 @@ def _flag(value: Any, at: FormatPlace) -> bool:
 def _whole(value: Any, at: FormatPlace) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise at.error(f"a whole number, not {shown(value)}")
+    return value
+
+
+def _blanks(value: Any, at: FormatPlace) -> int:
+    if not 0 <= _whole(value, at) <= MOST_BETWEEN:
+        raise at.error(f"0 to {MOST_BETWEEN:,} characters of white space, not {shown(value)}")
     return value
 
 
@@ -170,7 +177,7 @@ class FormatReader:
         tags = {"tags": _listed(self._tag_parts), "at_least_one": _NO, "stop_after_first": _NO}
         excluded = {"exclude_tokens": _listed(self._token_id, 0)}
         schema, content = {"json_schema": _schema, "excludes": _TEXTS}, _given
-        blanks = {"any_order": _NO, "max_whitespace_cnt": _optional(_whole)}
+        written = {"any_order": _NO, "max_whitespace_cnt": _optional(_blanks)}
         loop = {"loop": _optional(_flag, True)}
         in_text = {"max_tokens": _refused("a guide counts characters; give max_chars"), "max_chars": _optional(_whole)}
         in_tokens = {"max_tokens": _refused("a guide counts characters; give any_text with max_chars")}
@@ -178,7 +185,7 @@ class FormatReader:
         # Each type: what makes a piece of it, with its place, the ends, and these fields.
         self._kinds: dict[str, tuple[Callable[..., Piece], dict[str, ReadField]]] = {
             "const_string": (self._const, {"value": _text}),
-            "json_schema": (self._json, {**schema, "style": _optional(_given, "json"), **blanks}),
+            "json_schema": (self._json, {**schema, "style": _optional(_given, "json"), **written}),
             "qwen_xml_parameter": (partial(self._json, style="qwen_xml"), schema),
             "any_text": (self._any, {"excludes": _TEXTS, **in_text}),
             "any_tokens": (self._any, {**excluded, **in_tokens}),
@@ -245,8 +252,9 @@ class FormatReader:
         any_order: bool = False,
         max_whitespace_cnt: int | None = None,
     ) -> Piece:
+        blanks: Whitespace = "flexible" if max_whitespace_cnt is None else max_whitespace_cnt
         if style == "json":
-            order, blanks = "any" if any_order else "schema", "compact" if max_whitespace_cnt == 0 else "flexible"
+            order = "any" if any_order else "schema"
             make = partial(JSONGuide, order=order, spelling="plain", whitespace=blanks, limits=self._limits)
             if excludes:
                 make = partial(make, resources={_ASKED: json_schema})
@@ -258,16 +266,18 @@ class FormatReader:
             raise at.error(f"the style {brief(style)} is not supported; there are {known}", "style")
         if excludes:
             raise at.error("not supported with the styles of parameters; say in a pattern what strings are", "excludes")
-        ways = tuple(self._parameters(at, json_schema, each, any_order) for each in several)
+        ways = tuple(self._parameters(at, json_schema, each, any_order, blanks) for each in several)
         return _before(OneOf(ways), ends)
 
-    def _parameters(self, at: FormatPlace, schema: Any, form: Parameters, any_order: bool) -> Piece:
+    def _parameters(
+        self, at: FormatPlace, schema: Any, form: Parameters, any_order: bool, whitespace: Whitespace
+    ) -> Piece:
         if not isinstance(schema, dict) or schema.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
             raise at.error('parameters are an object, {"type": "object", ...}', "json_schema")
         tool = Tool("parameters", {**cast("dict[str, Any]", schema), "type": "object"}, True, "json_schema")
         spelling = Spelling(STYLE_TOKENS, self._tokenizer, self._vocabulary)
         try:
-            return plain_arguments(tool, form, spelling, self._limits, any_order=any_order).piece
+            return plain_arguments(tool, form, spelling, self._limits, any_order=any_order, whitespace=whitespace).piece
         except ToolError as error:
             raise at.error(error.reason, *error.pointer.split("/")) from error
 

@@ -470,7 +470,9 @@ class JsonField(RequestBase):
     """Spellings of JSON; unenforced: "allow" keywords that cannot be enforced, which are looked at in the end."""
 
     order: Literal["schema", "any"] = "schema"
-    whitespace: Literal["flexible", "compact", "pretty", "any"] = "flexible"
+    whitespace: Literal["flexible", "compact", "pretty", "any"] | Annotated[int, Field(strict=True, ge=0, le=1000)] = (
+        "flexible"
+    )
     escapes: Literal["canonical", "any"] = "canonical"
     spelling: Literal["plain", "any"] = "plain"
     unenforced: Literal["refuse", "allow"] = "refuse"

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from ...errors import LanguageError, LimitError, OptionError, SchemaError
 from ...guides import JSONGuide
-from ...guides.json_guide import meaning_of
+from ...guides.json_guide import Whitespace, meaning_of
 from ...guides.json_schema import Form, Spacing
 from ...guides.json_schema.algebra.cases import ANY_STRING, Normal, String
 from ...guides.json_schema.automata.conjunction import table_of
@@ -84,10 +84,16 @@ def json_arguments(tool: Tool, vocabulary: Vocabulary, limits: Limits | None) ->
 
 
 def plain_arguments(
-    tool: Tool, form: Parameters, spelling: Spelling, limits: Limits | None, *, any_order: bool = False
+    tool: Tool,
+    form: Parameters,
+    spelling: Spelling,
+    limits: Limits | None,
+    *,
+    any_order: bool = False,
+    whitespace: Whitespace = "flexible",
 ) -> CallArguments:
     """Arguments as parameters that are written one by one, in the order of the schema or in any. Raises ToolError."""
-    reader = _Values(tool, form, spelling, limits, any_order)
+    reader = _Values(tool, form, spelling, limits, any_order, whitespace)
     piece, values = reader.members(tool.parameters, "")
     return CallArguments(Inner(ComposedGuide(piece, spelling.vocabulary, limits=limits)), values)
 
@@ -108,8 +114,15 @@ class _Values:
     """Spellings of the values of a tool's parameters, and of what is in them where a form writes that one by one."""
 
     def __init__(
-        self, tool: Tool, form: Parameters, spelling: Spelling, limits: Limits | None, any_order: bool
+        self,
+        tool: Tool,
+        form: Parameters,
+        spelling: Spelling,
+        limits: Limits | None,
+        any_order: bool,
+        whitespace: Whitespace,
     ) -> None:
+        self._whitespace: Whitespace = whitespace
         self._root = _followed(tool.parameters)
         self._tool, self._spelling = replace(tool, parameters=self._root), spelling
         self._form, self._limits, self._any_order = _with_token(form, spelling), limits, any_order
@@ -231,7 +244,8 @@ class _Values:
             yield InOrder((self._head(lead, form.behind_list), items if least else perhaps(items), *end))
 
     def _json(self, schema: dict[str, Any], path: str) -> JSONGuide:
-        return _json_guide(self._tool, schema, self._spelling.vocabulary, self._limits, self._resources(schema), path)
+        resources, vocabulary = self._resources(schema), self._spelling.vocabulary
+        return _json_guide(self._tool, schema, vocabulary, self._limits, resources, path, self._whitespace)
 
     def _meaning(self, schema: dict[str, Any], path: str) -> Normal:
         unenforced = "refuse" if self._tool.strict else "allow"
@@ -274,6 +288,7 @@ def _json_guide(
     limits: Limits | None,
     resources: Mapping[str, Any] | None = None,
     path: str = "",
+    whitespace: Whitespace = "flexible",
 ) -> JSONGuide:
     """The guide of a schema. Raises ToolError."""
     with _placed(tool, path):
@@ -282,13 +297,14 @@ def _json_guide(
             vocabulary,
             order=WRITTEN.order,
             spelling=WRITTEN.spelling,
+            whitespace=whitespace,
             resources=resources,
             unenforced="refuse" if tool.strict else "allow",
             limits=limits,
         )
         if not tool.strict and getattr(guide, "refuses_lowering", ""):
             plain = {uri: _without_unique(value) for uri, value in (resources or {}).items()}
-            return _json_guide(tool, _without_unique(schema), vocabulary, limits, plain, path)
+            return _json_guide(tool, _without_unique(schema), vocabulary, limits, plain, path, whitespace)
         check_guide(guide)
         return guide
 

@@ -110,6 +110,7 @@ FEW = {
     "_free_string": "none",
     "_free_text": "none",
     "_line": "how far lines may be indented",
+    "_up_to": "how much white space there may be, up to 1,000",
     "_source_of": "classes of modules",
     "_trial_stream": "the GPUs of a machine",
     "_triton": "none",

@@ -12,13 +12,17 @@ from ....errors import OptionError
 from ...syntax import Alternation, Chars, Literal, Node, Repeat, Sequence
 from ..automata.spelling import Escapes
 
-Whitespace = OneOf["flexible", "compact", "pretty", "any"]
-_KINDS = get_args(Whitespace)
+_Kind = OneOf["flexible", "compact", "pretty", "any"]
+Whitespace = _Kind | int
+_KINDS = get_args(_Kind)
 
+MOST_BETWEEN = 1_000
+"""The greatest bound on white space between two tokens that can be asked for."""
 MOST_SPACES, MOST_TABS = 128, 32
 """How far a line is indented at most: 32 levels by 4 spaces or by a tab each."""
 
-_ANY = Repeat(Chars(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20))), 0, None)
+_BLANK = Chars(((0x09, 0x0A), (0x0D, 0x0D), (0x20, 0x20)))
+_ANY = Repeat(_BLANK, 0, None)
 _INDENTED = Alternation((Repeat(Literal(b" "), 0, MOST_SPACES), Repeat(Literal(b"\t"), 1, MOST_TABS)))
 _LINE = Sequence((Repeat(Literal(b"\r"), 0, 1), Literal(b"\n"), _INDENTED))
 _NONE = Literal(b"")
@@ -33,6 +37,11 @@ def _line(blanks: int) -> Node:
     return Literal(b"\n" + b" " * blanks)
 
 
+@lru_cache(maxsize=MOST_BETWEEN + 1)
+def _up_to(most: int) -> Node:
+    return Repeat(_BLANK, 0, most) if most else _NONE
+
+
 @dataclass(frozen=True, slots=True)
 class Spacing:
     """White space between tokens.
@@ -40,14 +49,17 @@ class Spacing:
     whitespace: "flexible" allows what json.dumps writes with any indent and its usual separators: one space after a
     colon or comma, and one line break wherever a line may end, indented by spaces or by tabs, at most MOST_SPACES
     or MOST_TABS; "compact" allows none; "pretty" wants exactly what json.dumps(indent=indent) writes; "any" allows
-    all of JSON's, without bound.
+    all of JSON's, without bound; a number up to so many characters of it between two tokens, none around the value.
     """
 
     whitespace: Whitespace = "flexible"
     indent: int = 2
 
     def __post_init__(self) -> None:
-        one_of(self.whitespace, "whitespace", _KINDS)
+        if type(self.whitespace) is not int:
+            one_of(self.whitespace, "whitespace", _KINDS)
+        elif not 0 <= self.whitespace <= MOST_BETWEEN:
+            raise OptionError(f"whitespace={self.whitespace}: 0 to {MOST_BETWEEN:,} characters between two tokens")
         indent = cast(object, self.indent)
         if not isinstance(indent, int) or isinstance(indent, bool) or not 0 <= indent <= 16:
             raise OptionError(f"indent must be 0 to 16 blanks, not {brief(indent)}")
@@ -56,8 +68,8 @@ class Spacing:
     def rules(self) -> tuple[Node, ...]:
         """The nodes among those below that are more than a fixed text or one that may be left out."""
         match self.whitespace:
-            case "any":
-                return (_ANY,)
+            case "any" | int():
+                return (self._free(),)
             case "flexible":
                 return (_PERHAPS_LINE, _PERHAPS_EITHER)
             case _:
@@ -68,25 +80,27 @@ class Spacing:
         """Tell whether white space differs from one depth of nesting to another."""
         return self.whitespace == "pretty"
 
+    def _free(self) -> Node:
+        """All white space of JSON, as much as may stand between two tokens; none where its places are prescribed."""
+        return _up_to(self.whitespace) if isinstance(self.whitespace, int) else self.around()
+
     def before_colon(self) -> Node:
         """Between a member's name and the colon."""
-        return _ANY if self.whitespace == "any" else _NONE
+        return self._free()
 
     def after_colon(self) -> Node:
         """Between the colon and the value."""
         match self.whitespace:
-            case "any":
-                return _ANY
-            case "compact":
-                return _NONE
             case "pretty":
                 return _ONE
             case "flexible":
                 return _PERHAPS
+            case _:
+                return self._free()
 
     def before_comma(self) -> Node:
         """Between an item and the comma after it."""
-        return _ANY if self.whitespace == "any" else _NONE
+        return self._free()
 
     def after_comma(self, depth: int) -> Node:
         """Between a comma and the next item, in a container at `depth`."""
@@ -97,14 +111,12 @@ class Spacing:
     def inside(self, depth: int) -> Node:
         """After an opening bracket, before the first item."""
         match self.whitespace:
-            case "any":
-                return _ANY
-            case "compact":
-                return _NONE
             case "pretty":
                 return _line(self.indent * (depth + 1))
             case "flexible":
                 return _PERHAPS_LINE
+            case _:
+                return self._free()
 
     def at_end(self, depth: int) -> Node:
         """Before the closing bracket of a container with items."""
@@ -116,7 +128,7 @@ class Spacing:
 
     def when_empty(self) -> Node:
         """Between the brackets of a container without items."""
-        return _ANY if self.whitespace == "any" else _NONE
+        return self._free()
 
     def around(self) -> Node:
         """Before and after the whole value."""

@@ -129,7 +129,7 @@ class SchemaLowering:
         """The entry of white space before `target`; one rule for each of `Spacing.rules`, copied at the first."""
         if isinstance(space, Text):
             return self.graph.literal(space.data, target)
-        if isinstance(space, Repeat) and space.max == 1:
+        if isinstance(space, Repeat) and space.max == 1 and isinstance(space.item, Text):
             return self.graph.node(links=((EPSILON, self.gap(space.item, target), 0), (EPSILON, target, 0)))
         return self.graph.node(links=((CALL, self.space_rule(space), target),))
 

@@ -220,6 +220,73 @@ def test_free_text_of_a_length_without_some_texts() -> None:
         assert read(guide, f"<a>{text}</a>") == wanted, text
 
 
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_white_space_up_to_a_number_of_characters(peer: Any, most: int) -> None:
+    found, compiler = peer
+    schema = {
+        "properties": {
+            "a": {"type": "integer"},
+            "b": {"type": "array", "items": {"type": "integer"}},
+            "c": {"type": "object"},
+        },
+        "required": ["a", "b", "c"],
+    }
+    form = tag(
+        "<a>", {"type": "json_schema", "json_schema": {"type": "object", **schema}, "max_whitespace_cnt": most}, "</a>"
+    )
+    theirs = compiler.compile_structural_tag(json.dumps({"type": "structural_tag", "format": form}))
+    ours, random = guide_of(form), Random(most)
+    parts = [
+        "<a>",
+        "{",
+        '"a"',
+        ":",
+        "1",
+        ",",
+        '"b"',
+        ":",
+        "[",
+        "1",
+        ",",
+        "2",
+        "]",
+        ",",
+        '"c"',
+        ":",
+        "{",
+        "}",
+        "}",
+        "</a>",
+    ]
+    accepted = 0
+    for _ in range(150):
+        spaces = ["".join(random.choice(" \n\t\r") for _ in range(random.choice([0, 0, 0, 1, most]))) for _ in parts]
+        if random.random() < 0.3:
+            spaces[random.randrange(len(parts))] = " " * (most + 1)
+        if random.random() < 0.8:
+            spaces[0] = spaces[-2] = spaces[-1] = ""
+        text = "".join(part + space for part, space in zip(parts, spaces, strict=True))
+        matcher = found.GrammarMatcher(theirs)
+        both = [
+            read(ours, text),
+            all(matcher.accept_token(byte) for byte in text.encode()) and matcher.accept_token(256),
+        ]
+        assert both[0] == both[1], (text, both)
+        accepted += both[0]
+    assert 20 < accepted < 130
+
+
+def test_white_space_in_parameters_and_none_at_all() -> None:
+    asked = {"type": "json_schema", "json_schema": {"properties": {"a": {"type": "array"}}, "required": ["a"]}}
+    guide = guide_of({**asked, "style": "qwen_xml", "max_whitespace_cnt": 3})
+    assert read(guide, "<parameter=a>[1 \t\n,  2]</parameter>")
+    assert not read(guide, "<parameter=a>[1,    2]</parameter>")
+    guide = guide_of({**asked, "max_whitespace_cnt": 0})
+    assert read(guide, '{"a":[1,2]}') and not read(guide, '{"a":[1, 2]}')
+    with pytest.raises(FormatError, match="0 to 1,000 characters of white space, not -1"):
+        guide_of({**asked, "max_whitespace_cnt": -1})
+
+
 def test_json_without_some_texts() -> None:
     schema = {
         "$defs": {"t": {"type": ["string", "array", "object"], "items": {"$ref": "#/$defs/t"}}},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trellm.errors import OptionError
 from trellm.guides import JSONGuide
 
 from ..test_guide_suite import BYTES, reads
@@ -65,3 +66,25 @@ def test_no_blank_goes_on_without_end(byte: bytes) -> None:
             if state < 0:
                 break
         assert state < 0
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_a_bound_on_white_space_between_tokens(most: int) -> None:
+    guide = JSONGuide(True, BYTES, whitespace=most)
+    parts = ["[", "1", ",", '{"a"', ":", "2", ",", '"b"', ":", "{", "}", "}", ",", "[", "]", "]"]
+    for count in (most, most + 1):
+        for at in range(len(parts) - 1):
+            blanks = "\n\t \r"[:count]
+            assert reads(guide, "".join([*parts[: at + 1], blanks, *parts[at + 1 :]])) == (count == most), at
+    whole = (" " * most).join(parts)
+    assert reads(guide, whole)
+    if most:
+        assert not reads(guide, f" {whole}") and not reads(guide, f"{whole} ")
+
+
+def test_bounds_that_are_none() -> None:
+    for bound in (-1, 1_001):
+        with pytest.raises(OptionError, match="0 to 1,000 characters between two tokens"):
+            JSONGuide(True, BYTES, whitespace=bound)
+    with pytest.raises(OptionError, match="whitespace=True"):
+        JSONGuide(True, BYTES, whitespace=True)
