@@ -6,14 +6,15 @@ hold that evaluate it. That is a formula for each name, and for each stretch of 
 would be 2^n. Only what a name's pattern, or an item's own value, decides takes an alternative for each set of the
 branches that evaluate by it: all of these hold, and what none of them has evaluated satisfies the schema. If others
 hold as well, more is evaluated and less is asked, so that the alternatives that assume those, too, take such values in.
+A branch that asks for nothing but an item by `contains` holds as soon as it evaluates one, and takes no alternative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from ....errors import LimitError
 from ...limits import spend
@@ -88,7 +89,8 @@ def formula_of(place: ScopedSchema, reader: SchemaReader) -> Formula:
     if place.has("unevaluatedProperties"):
         parts += _members(place, reader, found)
     if place.has("unevaluatedItems"):
-        parts.append(_items(place, reader, found))
+        # First: alternatives that assume branches meet the `anyOf` of these, and are not multiplied by it.
+        parts.insert(0, _items(place, reader, found))
     return reader.formulas.all_of(parts)
 
 
@@ -159,12 +161,15 @@ def _evaluations(place: ScopedSchema, reader: SchemaReader, condition: Formula, 
         yield Evaluation(condition, _own(place))
         inner += [(place.inner(schema), condition) for schema in place.keyword("allOf", ())]
         for keyword in ("anyOf", "oneOf"):
-            branches = [place.inner(schema) for schema in place.keyword(keyword, ())]
-            inner += [(branch, both((condition, branch))) for branch in branches]
+            for schema in place.keyword(keyword, ()):
+                branch = place.inner(schema)
+                inner.append((branch, condition if _holds_with(schema) else both((condition, branch))))
         if place.has("if"):
-            holds = place.inner(place.keyword("if"))
+            asked = place.keyword("if")
+            holds = place.inner(asked)
             met, unmet = both((condition, holds)), both((condition, refuse(holds)))
-            inner += [(holds, met), (place.inner(place.keyword("then", True)), met)]
+            inner.append((holds, condition if _holds_with(asked) else met))
+            inner.append((place.inner(place.keyword("then", True)), met))
             inner.append((place.inner(place.keyword("else", True)), unmet))
         for name, schema in place.keyword("dependentSchemas", {}).items():
             having = place.formulas.plain(Normal(objects=(requiring((name,)),)))
@@ -172,6 +177,12 @@ def _evaluations(place: ScopedSchema, reader: SchemaReader, condition: Formula, 
     for formula, holding in inner:
         if formula.kind == "schema":
             yield from _evaluations(reader.place(formula), reader, holding, depth + 1)
+
+
+def _holds_with(schema: Any) -> bool:
+    """Tell whether a schema holds of all arrays with an item that it evaluates: it only asks for such an item."""
+    asked: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    return "contains" in asked and asked.keys() <= {"contains", "minContains"} and asked.get("minContains", 1) in (0, 1)
 
 
 def _own(place: ScopedSchema) -> Evaluated:

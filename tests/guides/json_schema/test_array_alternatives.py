@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from trellm.guides import JSONGuide, laws
 from trellm.guides.json_schema import CompiledSchema
+from trellm.guides.limits import Limits
 
 from .test_guide_suite import BYTES, reads
 
@@ -107,3 +109,30 @@ def test_what_follows_is_not_counted() -> None:
         assert [len(case.contains) for case in arrays] == ([] if counted is None else [counted])
     nested = CompiledSchema({**small, "contains": between(2, 4), "allOf": [{"contains": between(1, 5)}]})
     assert [len(case.contains) for case in nested.normal(nested.root).arrays] == [1]
+
+
+@pytest.mark.parametrize(
+    ("count", "beside", "work"), [(8, {"minItems": 1}, 45), (30, {}, 30), (30, {"minContains": 0}, 30)]
+)
+def test_branches_that_evaluate_items_by_their_values(count: int, beside: dict[str, Any], work: int) -> None:
+    """Each set of branches that ask for more than an item is an alternative, not multiplied by the branches."""
+    schema = {
+        "anyOf": [{"contains": {"const": i}, **beside} for i in range(count)],
+        "unevaluatedItems": {"type": "string"},
+    }
+    guide = JSONGuide(schema, BYTES, whitespace="compact", limits=Limits(work=work * 10**6))
+    validator = Draft202012Validator({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
+    for items in (list(items) for size in range(4) for items in product([0, 3, 7, "a", None], repeat=size)):
+        assert reads(guide, json.dumps(items, separators=(",", ":"))) == validator.is_valid(items), items
+
+
+def test_conditions_that_evaluate_items_by_their_values() -> None:
+    condition: dict[str, Any] = {"if": {"contains": {"const": 1}}, "then": {"contains": {"const": 2}}}
+    schema = {
+        "oneOf": [{"contains": {"const": 3}, "minContains": 2}, {"contains": {"type": "null"}}, condition],
+        "unevaluatedItems": {"type": "string"},
+    }
+    guide = JSONGuide(schema, BYTES, whitespace="compact")
+    validator = Draft202012Validator({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
+    for items in (list(items) for size in range(5) for items in product([1, 2, 3, "a", None], repeat=size)):
+        assert reads(guide, json.dumps(items, separators=(",", ":"))) == validator.is_valid(items), items
