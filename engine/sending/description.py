@@ -133,7 +133,7 @@ def _arrived(description: Description) -> Any:
     with _LOCK:
         found: Any = None if description.key is None else _ARRIVED.get(description.key)
         if found is None:
-            found = description.kind._arriving(description)
+            found = description.kind._arriving(description)  # pyright: ignore[reportPrivateUsage]
             if description.key is not None:
                 _ARRIVED[description.key] = found
         return found
