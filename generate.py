@@ -72,12 +72,9 @@ class JSONOptions(AroundOptions, total=False):
     limits: Limits | None
 
 
-class QuoteOptions(TypedDict, total=False):
+class QuoteOptions(AroundOptions, total=False):
     """Types of the options of `extract` that do not change what type its values have."""
 
-    after: str | int | None
-    thinking: int | None
-    frame: Around | FrameOption | None
     boundary: Boundary
     min_chars: int
     max_chars: int | None
@@ -247,9 +244,7 @@ def extract(
     spans: int = 1,
     order: Literal["document", "score"] = "document",
     limits: Limits | None = None,
-    after: str | int | None = None,
-    thinking: int | None = None,
-    frame: Around | FrameOption | None = "auto",
+    **around: Unpack[AroundOptions],
 ) -> Generator[Any]:
     """A piece of a context, letter for letter, with its place. Value: Span. after, thinking: see `regex`.
 
@@ -285,7 +280,7 @@ def extract(
         none_text=none_text,
         limits=limits,
     )
-    return Extractor(model, guide, spans, order, limits, After.of(after, thinking), frame_of(frame))
+    return Extractor(model, guide, spans, order, limits, **_around(around))
 
 
 @overload

@@ -394,6 +394,10 @@ def generate(
         options["draft"] = load_model(decoding.draft, loading)
     is_plain = asking.prompt is not None and recording.out is None
     load = partial(_loaded, name, loading, memory)
+    if is_plain and searching.samples == 1 and recording.diagnose is None:
+        with ending():
+            _print_stream(_generator(load(), constraint, chatting, describe), asked[0].given, options)
+        return 0
     options |= recording.options()
     resumed = Resumed.of(asked, recording.out if recording.resume else None, searching.samples)
     if recording.resume:

@@ -154,7 +154,8 @@ def options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
         return [known[name] for name in models.FileOptions.__annotations__]
     if not hasattr(home, kind):  # those of `generate`, where nothing is what is not given
         names = getattr(import_module("trellm.generate"), kind).__annotations__
-        return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names]
+        known = {"frame": "auto"}
+        return [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=known.get(name)) for name in names]
     defaults = inspect.signature(home.Options).parameters
     return [defaults[name] for name in getattr(home, kind).__annotations__]
 

@@ -265,7 +265,7 @@ class _RestGuide(SubstringGuide):
     def __init__(self, whole: SubstringGuide, quotable: Quotable, taken: tuple[Occurrence, ...]) -> None:
         self.source = whole.source
         self._meter = whole._meter
-        self._prepare(whole._vocabulary, quotable, whole._needed)
+        self._prepare(whole.vocabulary, quotable, whole._needed)
         self._made_of = {**(whole._made_of or {}), "taken": taken}
 
     def _made_as(self) -> type[SubstringGuide]:

@@ -102,7 +102,7 @@ class Described(Copied):
     """The description of one that has arrived and is not made yet."""
 
     @classmethod
-    def unmade(cls, description: Description) -> Self:
+    def _arriving(cls, description: Description) -> Self:
         """One that is made when the first of its attributes is asked for."""
         arrived = super().__new__(cls)
         arrived._unmade = description
@@ -133,7 +133,7 @@ def _arrived(description: Description) -> Any:
     with _LOCK:
         found: Any = None if description.key is None else _ARRIVED.get(description.key)
         if found is None:
-            found = description.kind.unmade(description)
+            found = description.kind._arriving(description)  # pyright: ignore[reportPrivateUsage]
             if description.key is not None:
                 _ARRIVED[description.key] = found
         return found
