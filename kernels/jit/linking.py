@@ -10,6 +10,10 @@ kinds instead:
 
 What Numba loads from the disk has to find the symbols it refers to, because LLVM ends the process where one is missing.
 So it is kept with a list of those kernels (Numba calls that reload_init), and is loaded after them.
+
+Before Numba loads anything it makes ready what compiling needs: it imports what it knows of Python and NumPy, and
+compiles the counting of references. Kernels on the disk have that in them, but for some functions in C; so they are
+loaded without it, and it is made ready when a first kernel is compiled.
 """
 # Numba says little of the types of what is inside it.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false, reportMissingTypeStubs=false
@@ -20,10 +24,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 import llvmlite.binding as llvm
 from numba.core import types
+from numba.core.caching import Cache
+from numba.core.runtime import nrt
+
+_helpers: dict[str, int] = cast("Any", nrt)._nrt.c_helpers
+for _name, _place in _helpers.items():  # as Numba's runtime itself calls them
+    llvm.add_symbol(_name if _name.startswith("_") else f"NRT_{_name}", _place)
 
 
 def make_wide(kernel: Any) -> None:
@@ -60,7 +70,7 @@ def make_inner(kernel: Any) -> None:
 
 def make_shared(kernel: Any, from_python: bool) -> None:
     """Have a dispatcher's compiled code referred to by its callers. It may be called from Python `from_python`."""
-    compile_or_load, load, add = kernel.compile, kernel._cache.load_overload, kernel.add_overload
+    compile_or_load, load, add = kernel.compile, _loader_of(kernel._cache), kernel.add_overload
 
     def add_overload(result: Any) -> None:
         # What Numba keeps on disk to copy into callers. It is also where a later process learns what is defined.
@@ -89,6 +99,16 @@ def make_shared(kernel: Any, from_python: bool) -> None:
     kernel.add_overload, kernel.compile, kernel._cache.load_overload = add_overload, compile, load_overload
     if not from_python:
         _interpret(kernel)
+
+
+def _loader_of(cache: Any) -> Callable[[Any, Any], Any]:
+    """`Cache.load_overload` without making ready what compiling needs."""
+
+    def load(signature: Any, context: Any) -> Any:
+        with cache._guard_against_spurious_io_errors():
+            return cache._load_overload(signature, context)
+
+    return load if isinstance(cache, Cache) else cache.load_overload
 
 
 class _OutOfDateError(Exception):

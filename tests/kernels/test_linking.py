@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,13 @@ def first(values):
 def second(values):
     return -one_more(values)
 
+@njit
+def doubled(values):
+    made = np.empty(values.size, np.int64)
+    for i in range(values.size):
+        made[i] = twice(values[i])
+    return made
+
 def compiled(kernel):
     return sum(kernel.stats.cache_misses.values())
 
@@ -102,18 +110,30 @@ if __name__ == "__main__":
 """
 
 
+def python(folder: Path, *arguments: str) -> str:
+    """What a process prints that keeps kernels in a folder."""
+    settings = {"NUMBA_CACHE_DIR": str(folder), "NUMBA_DISABLE_JIT": "0", "TRELLM_PORTABLE_KERNELS": ""}
+    environment, command = {**os.environ, **settings}, [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_what_compiling_needs_is_not_loaded_for_kernels_from_the_disk(tmp_path: Path) -> None:
+    """Nor for those that make arrays; a kernel that is not there is compiled in the same process."""
+    (tmp_path / "kernels_here.py").write_text(KERNELS)
+    show = "print('numba.np.linalg' in sys.modules, here.doubled(np.arange(3)), 'numba.np.linalg' in sys.modules)"
+    code = f"import sys, numpy as np, kernels_here as here; {show}"
+    assert python(tmp_path, "-c", code) == "False [0 2 4] True\n"
+    assert python(tmp_path, "-c", code) == "False [0 2 4] False\n"
+    assert python(tmp_path, "-c", f"{code}; print(here.first(np.arange(4)))") == "False [0 2 4] False\n25\n"
+
+
 @pytest.mark.slow
 def test_kernels_find_each_other_when_they_come_from_the_disk(tmp_path: Path) -> None:
     (tmp_path / "kernels_here.py").write_text(KERNELS)
-
-    def run(*names: str) -> str:
-        command = [sys.executable, "kernels_here.py", *names]
-        settings = {"NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "0", "TRELLM_PORTABLE_KERNELS": ""}
-        environment = {**os.environ, **settings}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
+    run = partial(python, tmp_path, "kernels_here.py")
     assert run("twice") == "[0 2 4 6] 0\n", "kernels for other kernels are functions for Python"
     assert run("total", "first") == "12 0\n25 1\n"
     assert run("first", "second") == "25 0\n-13 1\n"
