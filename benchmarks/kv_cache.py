@@ -1,8 +1,8 @@
-"""Keys and values in float16 beside those in the type of the model, of a GGUF file on a CPU.
+"""Keys and values in float16 and int8 beside those in the type of the model, of a GGUF file on a CPU.
 
     python benchmarks/kv_cache.py FILE TEXT [--threads 1] [--contexts 100 1000 4000] [--rounds 9] [--save]
 
-A text of so many tokens is read, and then single tokens behind it, by turns with either: tokens a second are medians
+A text of so many tokens is read, and then single tokens behind it, by turns with each: tokens a second are medians
 of rounds of 8 tokens, by the clock on the wall; so are those of prompts of 512 tokens. Then stretches of the text are
 read, for the perplexity of their tokens and how far logits are apart. Activations of 8 bits magnify the smallest
 difference, so the same is told of float32 beside itself, with the first norm's weights changed in their last bits.
@@ -24,7 +24,7 @@ from torch.nn.functional import cross_entropy
 from trellm import models
 from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
 
-KINDS = ("auto", "float16")
+KINDS = ("auto", "float16", "int8")
 PACKAGES = ("trellm", "gguf", "torch", "numba")
 STEPS, PROMPT, STRETCH, STRETCHES = 8, 512, 512, 8
 
@@ -122,7 +122,7 @@ def changed(path: str) -> Any:
     """The model in float32, but for the last bits of the first norm's weights."""
     model: Any = models.gguf(path)
     with torch.no_grad():
-        model.model.model.layers[0].input_layernorm.weight.mul_(1 + 1e-6)
+        model.model.weights.layers[0].before.weight.mul_(1 + 1e-6)
     return model
 
 

@@ -72,8 +72,8 @@ def transformers(
     weights: "q8" or "q4" quantizes linear layers, embedding and head as GGUF files have them, for kernels of ours on a
         CPU, and saves them in the user's cache, from where they are mapped the next time. Of a loaded model, too, of
         which nothing is saved. docs/models.md has more. Needs the package gguf
-    kv_cache_dtype: "float16" keeps keys and values so where a model runs in float32 on a CPU: a text takes half the
-        memory. "auto" keeps them in the type of the model. Of a loaded model, too
+    kv_cache_dtype: "float16" or "int8" keeps keys and values so where a model runs in float32 on a CPU: a text takes
+        half or about a quarter of the memory. "auto" keeps them in the type of the model. Of a loaded model, too
 
     A loaded model may be wrapped by PEFT, its adapter in the layers, or spread by accelerate; or be a pipeline of
     transformers, which has its tokenizer.

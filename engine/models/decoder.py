@@ -46,7 +46,7 @@ class DecoderModel(HeadedModel, Sendable):
     tokenizer: of an image-text model, its processor, without which no images are read
     vision: the part that reads images; None without
     cache: False computes every step from the whole text, which works for any decoder.
-    kv_cache_dtype: "float16" keeps keys and values so, for float32 on a CPU; "auto" in the type of the states
+    kv_cache_dtype: "float16" or "int8" keeps keys and values so, for float32 on a CPU; "auto" in the type of the states
     adapters: of LoRA, each text with its own: folders or names on the Hub by their names; afterwards the names
     state_bytes: what recurrent layers keep of a text
     embedding_size: of the final hidden states; 0 where the head is not apart, so that the body gives logits
@@ -259,7 +259,7 @@ class DecoderModel(HeadedModel, Sendable):
         said, place = str(kind).removeprefix("torch."), "several devices" if self._spread else self.device
         if not self._cached:
             raise OptionError(f"{asked} keeps nothing with cache=False; leave one of the two options out")
-        if kind in (torch.float16, torch.bfloat16):
+        if name == "float16" and kind in (torch.float16, torch.bfloat16):
             raise OptionError(f"{asked} is in {said}, and so are its keys and values, in 16 bits; leave the option out")
         if self._spread or (self.device.type, kind) != ("cpu", torch.float32):
             raise OptionError(

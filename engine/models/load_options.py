@@ -18,7 +18,7 @@ from ..downloads.cache import pulled_file
 DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
 _SHORT = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp64": "float64"}
 WEIGHTS = ("q8", "q4")
-KV_CACHE_DTYPES = ("auto", "float16")
+KV_CACHE_DTYPES = ("auto", "float16", "int8")
 _SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 

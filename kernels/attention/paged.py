@@ -2,8 +2,8 @@
 
 Nothing is gathered: a kernel reads keys and values where they lie, once for all query heads that share them. Scores go
 to a scratch row, so that exponentials are taken of many numbers at once. Under float32 keys and values may be in
-float16, see halves.py. The idea of blocks: W. Kwon et al., Efficient Memory Management for Large Language Model Serving
-with PagedAttention (2023).
+fewer bits, see stored.py. The idea of blocks: W. Kwon et al., Efficient Memory Management for Large Language Model
+Serving with PagedAttention (2023).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..jit.arrays import Arrays, Vector
 from ..jit.prefetch import LINE, prefetch
 from ..jit.vectors import VECTOR
 from ..jit.wide import inner_njit, njit
-from .halves import Stored, kept, near_block
+from .stored import Stored, keep, near_block
 from .tiles import mix_values, score_keys
 
 Reals = NDArray[np.floating[Any]]
@@ -48,13 +48,12 @@ class AttentionRows(Arrays):
 
 @njit
 def write_blocks(stored: Stored, new: Reals, slots: Ints) -> None:
-    """Put new[t] [heads, size] into stored [blocks, heads, BLOCK, size], at place slots[t] counted in tokens."""
+    """Put new[t] [heads, size] into stored [blocks, heads, BLOCK, row length], at place slots[t] counted in tokens."""
     room = stored.shape[2]
     for token in range(slots.size):
         block, place = slots[token] // room, slots[token] % room
         for head in range(stored.shape[1]):
-            for i in range(stored.shape[3]):
-                stored[block, head, place, i] = kept(new[token, head, i], stored)
+            keep(stored[block, head, place], new[token, head])
 
 
 @njit(fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
@@ -78,7 +77,7 @@ def attend_blocks(
     lo, hi: which heads of keys of which rows, where head h of row r counts as r * heads + h
 
     out, queries: [tokens, query heads, size], of values and of keys
-    keys, values: [blocks, heads, BLOCK, size]
+    keys, values: [blocks, heads, BLOCK, row length], where a row has the numbers of `size` as stored.py says
     window, chunk: how many tokens back a token looks, itself counted, or to the start of its chunk; 0 for any number
     sinks: [query heads], or none: a score beside those of the tokens, whose weight goes nowhere
     settings: the scale of scores and their soft cap, 0 for none
@@ -139,7 +138,7 @@ def score(
 
     first, group: the head of keys of the first queries, and how many queries share one
     """
-    room, size, lanes = keys.shape[2], keys.shape[3], VECTOR // scores.itemsize
+    room, size, lanes = keys.shape[2], queries.shape[1], VECTOR // scores.itemsize
     for index in range(begin // room, (end - 1) // room + 1):
         low, high = max(begin - index * room, 0), min(end - index * room, room)
         at = index * room - begin
@@ -249,7 +248,7 @@ def mix(
     near: Stored,
 ) -> None:
     """results[h] = the sum of weights[h, t - begin] * value of token t. first, group: as `score` has them"""
-    room, size, lanes = values.shape[2], values.shape[3], VECTOR // weights.itemsize
+    room, size, lanes = values.shape[2], results.shape[1], VECTOR // weights.itemsize
     for number in range(results.shape[0]):
         for i in range(size):
             results[number, i] = 0

@@ -16,9 +16,9 @@ from ..decoder.products import to_columns, to_rows, wide
 from ..jit.aliases import Int, Ints
 from ..jit.vectors import VECTOR
 from ..jit.wide import inner_njit, njit
-from .halves import Stored, loaded
 from .paged import cap_scores, first_seen
 from .softmax import weigh
+from .stored import Stored, load
 
 Reals = NDArray[np.floating[Any]]
 
@@ -44,12 +44,12 @@ def attend_panels(
     """Attention of tokens that lie at `start` ... of a text, each to the tokens of the text up to itself.
 
     out, queries: [tokens, query heads, size], of values and of keys
-    keys, values: [blocks, heads, BLOCK, size]
+    keys, values: [blocks, heads, BLOCK, row length]
     blocks: [n] where the text lies; what no token looks at is not read
     window, chunk, sinks, settings: as `attend_blocks` has them
     """
     lanes = 2 * VECTOR // queries.itemsize
-    heads, size, depth, kind = keys.shape[1], keys.shape[3], values.shape[3], queries.dtype
+    heads, size, depth, kind = keys.shape[1], queries.shape[2], out.shape[2], queries.dtype
     count = queries.shape[0] * (queries.shape[1] // heads)
     turned, mixed = np.empty((_TILES, size, lanes), kind), np.empty((_TILES, depth, lanes), kind)
     tops, totals = np.empty((_TILES, lanes), kind), np.empty((_TILES, lanes), kind)
@@ -128,11 +128,8 @@ def load_panel(
     room = keys.shape[2]
     for j in range(seen):
         block, place = blocks[(at + j) // room], (at + j) % room
-        key, value = keys[block, head, place], values[block, head, place]
-        for i in range(key.size):
-            own[j, i] = loaded(key[i])
-        for i in range(value.size):
-            beside[j, i] = loaded(value[i])
+        load(own[j], keys[block, head, place])
+        load(beside[j], values[block, head, place])
     for j in range(seen, _PANEL):
         for i in range(beside.shape[1]):
             beside[j, i] = 0

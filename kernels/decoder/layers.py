@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attention.halves import Stored, kept
 from ..attention.paged import exponential
+from ..attention.stored import Stored, keep
 from ..jit.aliases import Float, Int, Ints
 from ..jit.wide import inner_njit, njit
 from .products import FAST, multiply
@@ -48,7 +48,7 @@ def begin_layer(
     """Norm, product of queries, keys and values, norms of heads, rotation; keys and values go to their slots.
 
     queries: [n, heads, size], written
-    keys, values: [blocks, heads, places, size], written where `slots` [n] says, -1 for nowhere
+    keys, values: [blocks, heads, places, row length], written where `slots` [n] says, -1 for nowhere
     residual: [n, hidden]
     cos, sin: [n, size / 2], or [n, 0] where heads are not turned
     norm, norm_bias, eps: weights of the norm, its bias if it has one, and what is added to mean squares or variances
@@ -197,23 +197,23 @@ def place_heads(
         part = product[(heads + head) * size : (heads + head + 1) * size]
         if key_norm.size > 0:
             scale_by_root(part, part, key_norm, eps)
-        rotate(keys[slot // room, head, slot % room], part, cos, sin)
-        value = values[slot // room, head, slot % room]
-        for i in range(size):
-            value[i] = kept(product[(heads + stored + head) * size + i], value)
+        rotate(part, part, cos, sin)
+        keep(keys[slot // room, head, slot % room], part)
+        first = (heads + stored + head) * size
+        keep(values[slot // room, head, slot % room], product[first : first + size])
 
 
 @inner_njit
-def rotate(out: Stored, part: Reals, cos: Reals, sin: Reals) -> None:
-    """The halves of a head turned against each other; the head as it is where there are no angles."""
+def rotate(out: Reals, part: Reals, cos: Reals, sin: Reals) -> None:
+    """The halves of a head turned against each other; the head as it is where there are no angles. They may be one."""
     half = cos.size
     if half == 0:
         for i in range(part.size):
-            out[i] = kept(part[i], out)
+            out[i] = part[i]
     for i in range(half):
         left, right = part[i], part[half + i]
-        out[i] = kept(left * cos[i] - right * sin[i], out)
-        out[half + i] = kept(right * cos[i] + left * sin[i], out)
+        out[i] = left * cos[i] - right * sin[i]
+        out[half + i] = right * cos[i] + left * sin[i]
 
 
 @inner_njit

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attention.halves import Stored
 from ..attention.paged import AttentionRows, attend_blocks
 from ..attention.panels import attend_panels
+from ..attention.stored import Stored
 from ..jit.addresses import array_at
 from ..jit.aliases import Float, Int, Ints
 from ..jit.arrays import Arrays, Table, Vector

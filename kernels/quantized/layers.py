@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..attention.halves import Stored
 from ..attention.paged import attend_blocks
+from ..attention.stored import Stored
 from ..decoder.layers import add, bend, gate, normalise, place_heads
 from ..decoder.products import FAST
 from ..decoder.stacks import Texts, stored_at

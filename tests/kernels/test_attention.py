@@ -9,15 +9,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.kernels.attention.halves import room_near
 from trellm.kernels.attention.paged import AttentionRows, attend_blocks, write_blocks
 from trellm.kernels.attention.panels import attend_panels
 from trellm.kernels.attention.reference import attention
+from trellm.kernels.attention.stored import room_near, row_length
 
 BLOCK = 16
-TOLERANCES = {np.float64: 1e-12, np.float32: 2e-5, np.float16: 2e-5}
-"""By the type of keys and values; with those in float16 all else is in float32."""
+TOLERANCES = {np.float64: 1e-12, np.float32: 2e-5, np.float16: 2e-5, np.int8: 2e-5}
+"""By the type of keys and values; with those in float16 and int8 all else is in float32."""
 LENGTHS = (1, 2, 15, 16, 17, 31, 32, 33, 47, 100)
+
+
+def read(stored: Any) -> Any:
+    """What is stored in rows: their numbers, or those times the scale behind them."""
+    if stored.dtype == np.int8:
+        return stored[..., :-4] * np.frombuffer(stored[..., -4:].tobytes(), np.float32).reshape(*stored.shape[:3], 1)
+    return stored.view(np.float16) if stored.dtype == np.uint16 else stored
 
 
 class Case:
@@ -29,19 +36,20 @@ class Case:
         order = random.permutation(sum(counts) + 3).astype(np.int32)
         self.tables = [order[sum(counts[:row]) : sum(counts[: row + 1])] for row in range(len(rows))]
         self.rows = rows
-        stored, kind = (np.uint16, np.float32) if kind is np.float16 else (kind, kind)
-        nan = np.float16(np.nan).view(np.uint16) if stored is np.uint16 else np.nan
+        stored: Any = np.uint16 if kind is np.float16 else kind
+        kind = np.float32 if kind in (np.float16, np.int8) else kind
+        nan = {np.uint16: np.float16(np.nan).view(np.uint16), np.int8: -1}.get(stored, np.nan)
         tokens = sum(width for _, width in rows)
         self.queries = random.standard_normal((tokens, heads[0], sizes[0])).astype(kind)
-        self.keys = np.full((len(order), heads[1], BLOCK, sizes[0]), nan, stored)
-        self.values = np.full((len(order), heads[1], BLOCK, sizes[1]), nan, stored)
+        self.keys = np.full((len(order), heads[1], BLOCK, row_length(sizes[0], stored)), nan, stored)
+        self.values = np.full((len(order), heads[1], BLOCK, row_length(sizes[1], stored)), nan, stored)
         for table, (start, width) in zip(self.tables, rows, strict=True):
             at = np.arange(start + width, dtype=np.int32)
             slots = table[at // BLOCK] * np.int32(BLOCK) + at % BLOCK
             write_blocks(self.keys, random.standard_normal((len(at), heads[1], sizes[0])).astype(kind), slots)
             write_blocks(self.values, random.standard_normal((len(at), heads[1], sizes[1])).astype(kind), slots)
         self.sinks = random.standard_normal(heads[0]).astype(kind)
-        self.kind = kind
+        self.kind, self.depth = kind, sizes[1]
 
     def freed(self, window: int) -> Case:
         """The same, but blocks that no token looks at are -1."""
@@ -56,7 +64,7 @@ class Case:
         widths, starts = (np.array([row[i] for row in self.rows], np.int32) for i in (1, 0))
         blocks = np.concatenate([np.empty(0, np.int32), *self.tables])
         rows = AttentionRows(blocks, tables, firsts, widths, starts)
-        out = np.full((*self.queries.shape[:2], self.values.shape[3]), np.nan, self.kind)
+        out = np.full((*self.queries.shape[:2], self.depth), np.nan, self.kind)
         scratch = np.empty(
             (self.queries.shape[1], max([start + width for start, width in self.rows], default=0)), self.kind
         )
@@ -69,7 +77,7 @@ class Case:
 
     def by_panels(self, window: int, chunk: int, cap: float, with_sinks: bool) -> Any:
         """What the kernel for long chunks answers, a row at a time."""
-        out = np.full((*self.queries.shape[:2], self.values.shape[3]), np.nan, self.kind)
+        out = np.full((*self.queries.shape[:2], self.depth), np.nan, self.kind)
         sinks, how = self.sinks if with_sinks else self.sinks[:0], np.array([0.3, cap], self.kind)
         first = 0
         for table, (start, width) in zip(self.tables, self.rows, strict=True):
@@ -82,8 +90,8 @@ class Case:
 
     def expected(self, window: int, chunk: int, cap: float, with_sinks: bool) -> Any:
         keys, values = (
-            (each.view(np.float16) if each.dtype == np.uint16 else each).astype(np.float64)
-            for each in (self.keys, self.values)
+            read(each)[..., :size].astype(np.float64)
+            for each, size in ((self.keys, self.queries.shape[2]), (self.values, self.depth))
         )
         places = [(table, start + step) for table, (start, width) in zip(self.tables, self.rows, strict=True)
                   for step in range(width)]  # fmt: skip
@@ -93,7 +101,7 @@ class Case:
                       chunk=chunk, cap=cap, sinks=sinks)
             for query, (table, place) in zip(self.queries, places, strict=True)
         ]  # fmt: skip
-        return np.array(found).reshape(len(places), self.queries.shape[1], self.values.shape[3])
+        return np.array(found).reshape(len(places), self.queries.shape[1], self.depth)
 
 
 @pytest.mark.parametrize("kind", TOLERANCES)

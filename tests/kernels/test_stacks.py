@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.kernels.attention.halves import room_near
-from trellm.kernels.attention.paged import AttentionRows, attend_blocks
+from trellm.kernels.attention.paged import AttentionRows, attend_blocks, write_blocks
 from trellm.kernels.attention.panels import attend_panels
+from trellm.kernels.attention.stored import room_near
 from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from trellm.kernels.decoder.products import lanes_of, room_of
 from trellm.kernels.decoder.stacks import Stack, Texts, read_layers
@@ -29,15 +29,22 @@ class Step:
 
     def __init__(self, kind: Any, shapes: list[tuple[int, ...]], keys: int, short: bool, long: bool) -> None:
         draw, stored = np.random.default_rng(0), kind
-        kind = np.float32 if kind is np.float16 else kind  # of all but keys and values
+        kind = np.float32 if kind in (np.float16, np.int8) else kind  # of all but keys and values
         self.short, self.long = rows_of(SHORT, short), rows_of(LONG, long)
         tokens = 33 if long else 4
         self.residual = draw.standard_normal((tokens, HIDDEN)).astype(kind)
         self.layers = [[(draw.standard_normal(s) * 0.3).astype(kind) for s in shapes] for _ in range(LAYERS)]
         self.eps = draw.random((LAYERS, 3)) * 1e-3
-        self.stored = draw.standard_normal((LAYERS, 2, BLOCKS, keys, PLACES, SIZE)).astype(stored)
+        numbers = draw.standard_normal((LAYERS, 2, BLOCKS, keys, PLACES, SIZE))
+        self.stored: Any = numbers.astype(stored)
         if stored is np.float16:
             self.stored = self.stored.view(np.uint16)
+        if stored is np.int8:
+            self.stored = np.zeros((*numbers.shape[:-1], SIZE + 4), np.int8)
+            write_blocks(
+                self.stored.reshape(-1, 1, PLACES, SIZE + 4), numbers.astype(kind).reshape(-1, 1, SIZE),
+                np.arange(numbers.size // SIZE, dtype=np.int32),
+            )  # fmt: skip
         (self.near,) = room_near(self.stored[0])
         self.slots = draw.permutation(BLOCKS * PLACES)[:tokens].astype(np.int32)
         turns = draw.random((tokens, SIZE // 2))
@@ -86,7 +93,7 @@ def same(kind: Any, shapes: list[tuple[int, ...]], keys: int, which: str, read: 
 
 
 TEXTS = pytest.mark.parametrize("which", ["short", "long", "both"])
-KINDS = pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16])
+KINDS = pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16, np.int8])
 
 
 @TEXTS

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from ....kernels.attention.halves import room_near
 from ....kernels.attention.paged import attend_blocks
 from ....kernels.attention.panels import attend_panels
+from ....kernels.attention.stored import room_near
 from ....kernels.decoder.plain import Heads
 from ...memory.tables import BLOCK
 from ...scores import as_list
@@ -54,7 +54,7 @@ def attend(
         they are read if they are not given
     """
     queries = new[0]
-    out = queries.new_empty(*queries.shape[:2], layer.values.shape[3])
+    out = queries.new_empty(*queries.shape[:2], layer.sizes[1])
     if isinstance(step, DeviceStep):
         by_rows = attend_rows if has_kernels(queries.device) else _row_by_row
         by_rows(out, queries, step.rows, layer, reach, scoring)
@@ -92,7 +92,7 @@ def _mutually(
     """Tokens of a step that look at one another, and at those before them, by torch."""
     chunk = bisect_right(step.firsts, first) - 1
     ahead = step.starts[chunk] - step.firsts[chunk]
-    keys, values = (part[:, :, : last + ahead].to(queries) for part in step.gather([chunk]).of_layer(layer))
+    keys, values = (part[:, :, : last + ahead] for part in step.gather([chunk]).of_layer(layer))
     columns = torch.arange(last + ahead, device=queries.device)
     begin = columns[first + ahead :, None] - (reach.window or last + ahead)
     mixed = _masked(queries[first:last].transpose(0, 1)[None], keys, values, (columns > begin)[None, None], scoring)

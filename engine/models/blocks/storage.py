@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ....errors import OptionError
 from ....kernels.attention.paged import write_blocks
+from ....kernels.attention.stored import row_length, widened_rows
 from ...memory.tables import BLOCK, FREED, BlockTable
 from .devices import has_kernels
 
@@ -20,16 +21,18 @@ IN_PLACE = {torch.float32, torch.float64}
 
 
 class LayerBlocks:
-    """One layer's keys and values: [blocks, heads, BLOCK, head size], whose sizes need not be the same.
+    """One layer's keys and values: [blocks, heads, BLOCK, row length], whose sizes need not be the same.
 
     kept: the type in which they are kept, if it is not that of the states, which `dtype` is once there is room
-    arrays: the same as NumPy arrays, where kernels read them in place; float16 as uint16; else None
+    sizes: of keys and of values
+    arrays: keys and values as NumPy arrays, where kernels read them in place, as stored.py says; else None
     """
 
     def __init__(self, blocks: int, kept: torch.dtype | None = None) -> None:
         self.blocks = blocks
         self.kept = kept
         self.dtype: torch.dtype | None = None
+        self.sizes = 0, 0
         self.keys = torch.empty(0)
         self.values = torch.empty(0)
         self.arrays: tuple[NDArray[Any], NDArray[Any]] | None = None
@@ -65,7 +68,7 @@ class LayerBlocks:
                 f"kv_cache_dtype: some keys and values are in {kind} on {keys.device}, and only those in float32 on a "
                 "CPU can be kept in another type; leave the option out"
             )
-        self.dtype = keys.dtype
+        self.dtype, self.sizes = keys.dtype, (keys.shape[2], values.shape[2])
         self.keys = _zeros(self.blocks, keys, self.kept or keys.dtype)
         self.values = _zeros(self.blocks, values, self.kept or values.dtype)
         if in_place:
@@ -73,7 +76,10 @@ class LayerBlocks:
 
     def read(self, rows: Gathered | RightAligned) -> tuple[Tensor, Tensor]:
         """The keys and values [rows, heads, longest, size] of whole texts; zeros where there is none."""
-        return rows.of(self.keys), rows.of(self.values)
+        keys, values = rows.of(self.keys), rows.of(self.values)
+        if self.kept is None:
+            return keys, values
+        return _widened(keys, self.sizes[0]), _widened(values, self.sizes[1])
 
 
 class BlockStorage:
@@ -202,17 +208,22 @@ def _rows(entries: Tensor) -> Tensor:
 
 
 def _zeros(blocks: int, like: Tensor, kind: torch.dtype) -> Tensor:
-    """[blocks, heads, BLOCK, size] of a type, for entries such as `like` [tokens, heads, size].
+    """[blocks, heads, BLOCK, row length] of a type, for entries such as `like` [tokens, heads, size].
 
     On a CPU memory is reserved, and taken by and by as blocks are first written.
     """
-    shape = (blocks, like.shape[1], BLOCK, like.shape[2])
     if like.device.type != "cpu":
-        return like.new_zeros(shape, dtype=kind)
-    kinds: dict[int, Any] = {2: np.int16, 4: np.int32, 8: np.int64}
+        return like.new_zeros((blocks, like.shape[1], BLOCK, like.shape[2]), dtype=kind)
+    kinds: dict[int, Any] = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+    shape = blocks, like.shape[1], BLOCK, row_length(like.shape[2], kinds[kind.itemsize])
     return torch.as_tensor(np.zeros(shape, kinds[kind.itemsize])).view(kind)
 
 
 def _array(stored: Tensor) -> NDArray[Any]:
     """Keys or values as kernels take them."""
     return stored.numpy().view(np.uint16) if stored.dtype == torch.float16 else stored.numpy()
+
+
+def _widened(stored: Tensor, size: int) -> Tensor:
+    """Keys or values [..., size] of rows that are kept in fewer bits."""
+    return torch.as_tensor(widened_rows(_array(stored))[..., :size])

@@ -10,13 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ....kernels.attention.halves import Stored, room_near
 from ....kernels.attention.paged import AttentionRows
+from ....kernels.attention.stored import Stored, room_near
 from ....kernels.decoder.layers import begin_layer, end_layer, normalise_rows
 from ....kernels.decoder.plain import Heads
 from ....kernels.decoder.products import lanes_of, room_of
 from ....kernels.decoder.stacks import Stack, Texts, read_layers
-from ...memory.tables import BLOCK
 from ..blocks.attention import is_undivided
 from ..blocks.step import PackedStep
 from ..blocks.storage import IN_PLACE, LayerBlocks
@@ -167,10 +166,9 @@ def texts_of(
     for layer in step.layers:
         layer.allocate(none, none)
     stored = [(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in step.layers]
-    shape = step.layers[0].blocks, heads.keys, BLOCK, heads.size
-    texts = Texts(np.array(stored, np.int64), np.array(shape, np.int64), step.limits, short, long)
     arrays = step.layers[0].arrays
     assert arrays is not None
+    texts = Texts(np.array(stored, np.int64), np.array(arrays[0].shape, np.int64), step.limits, short, long)
     return texts, room_near(arrays, threads)
 
 

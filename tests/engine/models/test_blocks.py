@@ -28,6 +28,11 @@ ROWS = {"bloom": "aligned", "gpt_neo": "aligned", "mpt": "aligned", "gptj": "pad
 NOT_EXACT = {"gemma2", "gpt_oss", "llama4", "deepseek_v2", "deepseek_v3", "bloom", "gpt_neo", "gptj", "mpt"}
 
 
+def _nothing(stored: torch.Tensor) -> float:
+    """NaN, of which in int8 the bytes of a scale are made."""
+    return torch.nan if stored.is_floating_point() else -1
+
+
 class Blocks:
     """Blocks handed out in random order; those that come back are filled with NaN."""
 
@@ -51,8 +56,8 @@ class Blocks:
             self.free.append(block)
             for layer in self.memory.layers:
                 if layer.keys.numel():
-                    layer.keys[block] = torch.nan
-                    layer.values[block] = torch.nan
+                    layer.keys[block] = _nothing(layer.keys)
+                    layer.values[block] = _nothing(layer.values)
 
     def grow(self, table: BlockTable, tokens: int) -> None:
         while len(table.blocks) * BLOCK < len(table.tokens) + tokens:

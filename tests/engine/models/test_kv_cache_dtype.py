@@ -1,10 +1,11 @@
-"""Keys and values in float16 under a model in float32: rounded once, and read so by every token."""
+"""Keys and values in float16 and int8 under a model in float32: rounded once, and read so by every token."""
 
 # torch does not say of what its arguments are.
 # pyright: reportUnknownMemberType=false
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,47 +29,71 @@ from .test_blocks import last_state, random_history
 
 TEXT = [int(token) for token in torch.randint(0, 100, (90,), generator=torch.Generator().manual_seed(3))]
 PROMPTS = ["the 12th on", "true", "x", "an 1234567 in the", "the the the the the the"]
+KINDS = pytest.mark.parametrize("kind", ["float16", "int8"])
 OPTION = {"kv_cache_dtype": "float16"}
 
 
-def attend_to_halves(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float, **others: Any
+def to_halves(stored: Tensor) -> Tensor:
+    return stored.half().float()
+
+
+def to_bytes(stored: Tensor) -> Tensor:
+    """Rows of 127 steps up to the largest number of each."""
+    step = stored.abs().amax(-1, keepdim=True) / 127
+    return torch.where(step > 0, (stored / step).round() * step, 0.0)
+
+
+NEAR = {"float16": 1e-2, "int8": 5e-2}
+ROUNDED = {"float16": to_halves, "int8": to_bytes}
+
+
+def attend_to(
+    kind: str,
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scaling: float,
+    **others: Any,
 ) -> tuple[Tensor, None]:
     """Attention of transformers' layers to keys and values that were rounded before."""
-    key, value = key.half().float(), value.half().float()
+    key, value = ROUNDED[kind](key), ROUNDED[kind](value)
     mixed = scaled_dot_product_attention(
         query, key, value, mask, scale=scaling, is_causal=mask is None and query.shape[2] > 1, enable_gqa=True
     )
     return mixed.transpose(1, 2).contiguous(), None
 
 
-for interface, entry in ((AttentionInterface, attend_to_halves), (AttentionMaskInterface, sdpa_mask)):
-    interface.register("halves", entry)
+for each in ROUNDED:
+    AttentionInterface.register(each, partial(attend_to, each))
+    AttentionMaskInterface.register(each, sdpa_mask)
 
 
 @torch.inference_mode()
-def rounded(network: Any, text: list[int]) -> Tensor:
+def rounded(network: Any, text: list[int], kind: str) -> Tensor:
     """What a model makes of a text whose keys and values are rounded, by transformers."""
     before = network.config._attn_implementation
-    network.config._attn_implementation = "halves"
+    network.config._attn_implementation = kind
     try:
         return last_state(network, text)
     finally:
         network.config._attn_implementation = before
 
 
+@KINDS
 @pytest.mark.parametrize("name", ["llama", "mistral", "qwen3", "gpt2", "gemma3", "phi3"])
-def test_any_history_of_texts_is_read_from_rounded_keys_and_values(name: str, tokenizer: Any) -> None:
+def test_any_history_of_texts_is_read_from_rounded_keys_and_values(name: str, kind: str, tokenizer: Any) -> None:
     """Whatever is read at once, begins alike, is copied or goes on: far nearer to what transformers rounds than not."""
     network = build(name)
-    model = DecoderModel(network, tokenizer, **OPTION)
+    model = DecoderModel(network, tokenizer, kv_cache_dtype=kind)
     with torch.inference_mode():
         seen = [(state, text, last_state(network, text)) for state, _, text in random_history(model, 0)]
     assert len(seen) > 20
     far = beside = 0.0
     for state, text, plain in seen:
-        expected = rounded(network, text)
-        torch.testing.assert_close(state, expected, rtol=1e-2, atol=1e-2)
+        expected = rounded(network, text, kind)
+        torch.testing.assert_close(state, expected, rtol=NEAR[kind], atol=NEAR[kind])
         far, beside = far + float((state - expected).abs().mean()), beside + float((plain - expected).abs().mean())
     assert far < 0.2 * beside
 
@@ -87,31 +112,36 @@ def in_parts(model: DecoderModel, text: list[int], width: int) -> Tensor:
     return state
 
 
+@KINDS
 @pytest.mark.parametrize("threads", [1, 2])
-def test_parts_and_threads_change_no_bit(threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of(tmp_path, **OPTION)
+def test_parts_and_threads_change_no_bit(
+    threads: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of(tmp_path, kv_cache_dtype=kind)
     whole = in_parts(model, TEXT, len(TEXT))
     use_threads(monkeypatch, threads)
     for width in (1, 7, 32, len(TEXT)):
         assert torch.equal(in_parts(model, TEXT, width), whole)
 
 
-def test_parts_of_a_text_read_the_same_numbers(tokenizer: Any) -> None:
+@KINDS
+def test_parts_of_a_text_read_the_same_numbers(kind: str, tokenizer: Any) -> None:
     """Of a model that is not quantized: but for sums in another order, a small part of what rounding makes."""
     network = build("llama")
-    plain, halves = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, **OPTION)
-    whole = in_parts(halves, TEXT, len(TEXT))
+    plain, narrow = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, kv_cache_dtype=kind)
+    whole = in_parts(narrow, TEXT, len(TEXT))
     far = (whole - in_parts(plain, TEXT, len(TEXT))).abs().mean()
     assert far > 0
     for width in (1, 7, 32):
-        assert (in_parts(halves, TEXT, width) - whole).abs().mean() < 0.1 * far
+        assert (in_parts(narrow, TEXT, width) - whole).abs().mean() < 0.1 * far
 
 
-def test_the_same_tokens_whatever_else_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@KINDS
+def test_the_same_tokens_whatever_else_runs(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone, together, after a prompt that begins alike, and where memory is short and texts give way."""
     gave_up, give_up = list[Any](), Scheduler._preempt
     monkeypatch.setattr(Scheduler, "_preempt", lambda self, entry: (gave_up.append(entry), give_up(self, entry)))
-    model = model_of(tmp_path, **OPTION)
+    model = model_of(tmp_path, kv_cache_dtype=kind)
     alone = [generate.text(model)(prompt, max_tokens=40, min_tokens=40) for prompt in PROMPTS]
     assert generate.text(model)(PROMPTS, max_tokens=40, min_tokens=40) == alone
     longer = generate.text(model)([prompt + " on" for prompt in PROMPTS], max_tokens=1)
@@ -124,36 +154,44 @@ def test_the_same_tokens_whatever_else_runs(tmp_path: Path, monkeypatch: pytest.
     assert generate.text(model)(PROMPTS, **beams) == [generate.text(model)(prompt, **beams) for prompt in PROMPTS]
 
 
-def test_logits_are_near_those_of_float32(tokenizer: Any) -> None:
+@pytest.mark.parametrize("kind, most", [("float16", 0.01), ("int8", 0.3)])
+def test_logits_are_near_those_of_float32(kind: str, most: float, tokenizer: Any) -> None:
     network = build("llama")
     found, expected = (
         model.logits(in_parts(model, TEXT, 32), [0], None)
-        for model in (DecoderModel(network, tokenizer, **OPTION), DecoderModel(network, tokenizer))
+        for model in (DecoderModel(network, tokenizer, kv_cache_dtype=kind), DecoderModel(network, tokenizer))
     )
-    assert 0 < (found - expected).abs().max() < 0.01 * expected.std()
+    assert 0 < (found - expected).abs().max() < most * expected.std()
 
 
+@KINDS
 @pytest.mark.parametrize("name", ["llama", "gemma2", "deepseek_v3"])
-def test_blocks_take_half_the_memory(name: str, tokenizer: Any) -> None:
+def test_blocks_take_less_memory(name: str, kind: str, tokenizer: Any) -> None:
     network = build(name)
-    plain, halves = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, **OPTION)
-    assert 2 * halves.block_bytes == plain.block_bytes
-    memory: Any = halves.make_memory(5)
+    plain, narrow = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, kv_cache_dtype=kind)
+    memory: Any = narrow.make_memory(5)
     with torch.inference_mode():
         table = BlockTable()
         table.blocks.append(2)
-        halves.forward([Chunk(table, [1, 2, 3])], memory)
-    assert memory.bytes == 5 * halves.block_bytes
-    assert {layer.keys.dtype for layer in memory.layers} == {torch.float16}
+        narrow.forward([Chunk(table, [1, 2, 3])], memory)
+    assert memory.bytes == 5 * narrow.block_bytes
+    assert {layer.keys.dtype for layer in memory.layers} == {getattr(torch, kind)}
+    if kind == "float16":
+        assert 2 * narrow.block_bytes == plain.block_bytes
+    else:  # a byte for each number, and a scale of four for the row of a head, whose numbers are filled up to fours
+        rows = [stored[:1, :, :, 0].numel() for layer in memory.layers for stored in (layer.keys, layer.values)]
+        filled = narrow.block_bytes - 4 * sum(rows) - plain.block_bytes // 4
+        assert 0 <= filled < 4 * sum(rows)
 
 
-def test_layers_that_attend_beside_recurrent_ones(tokenizer: Any) -> None:
+@pytest.mark.parametrize("kind, most", [("float16", 0.01), ("int8", 0.1)])
+def test_layers_that_attend_beside_recurrent_ones(kind: str, most: float, tokenizer: Any) -> None:
     network = build_recurrent("qwen3_5")
-    plain, halves = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, **OPTION)
-    assert (2 * halves.block_bytes, halves.state_bytes) == (plain.block_bytes, plain.state_bytes)
-    whole, parts = (in_parts(halves, TEXT, width) for width in (len(TEXT), 7))
+    plain, narrow = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, kv_cache_dtype=kind)
+    assert 2 * narrow.block_bytes <= plain.block_bytes and narrow.state_bytes == plain.state_bytes
+    whole, parts = (in_parts(narrow, TEXT, width) for width in (len(TEXT), 7))
     far = (whole - in_parts(plain, TEXT, len(TEXT))).abs().mean()
-    assert 0 < far < 0.01 and (parts - whole).abs().mean() < 0.2 * far
+    assert 0 < far < most and (parts - whole).abs().mean() < 0.2 * far
 
 
 def test_what_is_refused(tokenizer: Any) -> None:
@@ -173,8 +211,10 @@ def test_what_is_refused(tokenizer: Any) -> None:
             models.transformers(build("llama", dtype), tokenizer, **OPTION)
     with pytest.raises(OptionError, match="cache=False; leave one of the two"):
         models.transformers(llama, tokenizer, cache=False, **OPTION)
+    with pytest.raises(OptionError, match="'int8': LlamaForCausalLM is in bfloat16 on cpu, and the option"):
+        models.transformers(build("llama", torch.bfloat16), tokenizer, kv_cache_dtype="int8")
     for value in ("fp8", "float32", None, 16):
-        with pytest.raises(OptionError, match=r"kv_cache_dtype=.*: one of 'auto', 'float16'"):
+        with pytest.raises(OptionError, match=r"kv_cache_dtype=.*: one of 'auto', 'float16', 'int8'"):
             models.transformers(llama, tokenizer, kv_cache_dtype=value)  # type: ignore[arg-type]
     config = transformers.T5Config(vocab_size=128, d_model=16, d_kv=4, d_ff=32, num_layers=1, num_heads=2)
     with pytest.raises(OptionError, match="encoder-decoder model, whose keys and values"):

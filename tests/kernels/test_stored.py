@@ -1,4 +1,4 @@
-"""Keys and values in float16: every one of them against NumPy, and what is put into blocks."""
+"""Keys and values in float16 and int8: each as NumPy rounds it, and what is put into blocks."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -14,8 +14,8 @@ import pytest
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
-from trellm.kernels.attention.halves import narrowed, room_near, widened
 from trellm.kernels.attention.paged import AttentionRows, attend_blocks, write_blocks
+from trellm.kernels.attention.stored import narrowed, room_near, row_length, widened, widened_rows
 
 Bits = NDArray[np.uint16]
 ALL: Bits = np.arange(1 << 16, dtype=np.uint16)
@@ -116,7 +116,45 @@ def test_the_smallest_and_the_largest_are_attended_to(size: int) -> None:
     assert np.array_equal(out.ravel(), rounded(value.ravel()).view(np.float16).astype(np.float32))
 
 
-def test_room_is_for_halves_alone() -> None:
+def in_bytes(numbers: NDArray[np.float32]) -> NDArray[np.int8]:
+    """Rows in int8 with their scales, in NumPy."""
+    most = np.abs(numbers).max(-1, keepdims=True)
+    is_usual = (most >= 2.0**-100) & (most < np.inf)
+    with np.errstate(all="ignore"):
+        whole = np.where(is_usual, np.rint(numbers * (np.float32(127) / most)), 0).astype(np.int8)
+    scales = np.where(is_usual, most * np.float32(1 / 127), np.where(most < 1, 0, np.nan)).astype(np.float32)
+    filled = np.zeros((*whole.shape[:-1], -(-whole.shape[-1] // 4) * 4), np.int8)
+    filled[..., : whole.shape[-1]] = whole
+    return np.concatenate([filled, scales.view(np.int8)], -1)
+
+
+@pytest.mark.parametrize("size", [1, 20, 30, 64, 80, 128])
+def test_rows_of_int8_are_the_nearest_multiples_of_their_scale(size: int) -> None:
+    random = np.random.default_rng(size)
+    numbers = random.standard_normal((35, 2, size)).astype(np.float32)
+    numbers[:20] *= (10.0 ** random.integers(-37, 38, (20, 2, 1))).astype(np.float32)
+    numbers[20:24] = random.integers(-127, 128, (4, 2, size)) / np.float32(2)  # ties, where 63.5 is the largest
+    numbers[20:24, :, -1] = 63.5
+    for row, strange in enumerate((np.nan, np.inf, -np.inf, 3e-40, -0.0)):
+        numbers[24 + row] = 1e-39
+        numbers[24 + row, :, size // 2] = strange
+    stored = np.zeros((3, 2, 16, row_length(size, np.int8)), np.int8)
+    slots = random.permutation(48)[:35].astype(np.int32)
+    write_blocks(stored, numbers, slots)
+    found = stored.transpose(0, 2, 1, 3).reshape(48, 2, -1)[slots]
+    expected = in_bytes(numbers)
+    are_nan = np.isnan(np.ascontiguousarray(expected[..., -4:]).view(np.float32))
+    assert np.array_equal(found[..., :-4], expected[..., :-4])
+    assert np.array_equal(found[~are_nan[..., 0]], expected[~are_nan[..., 0]])
+    read = widened_rows(found)[..., :size]
+    assert np.array_equal(np.isnan(read), np.broadcast_to(are_nan, read.shape))
+    usual = ~are_nan & np.isfinite(numbers)
+    step = np.abs(numbers).max(-1, keepdims=True) / 127
+    assert (np.abs(read - numbers) <= 0.50001 * step + 2.0**-100)[usual].all()
+
+
+def test_room_is_for_narrow_numbers_alone() -> None:
     keys, values = np.zeros((2, 3, 16, 20), np.uint16), np.zeros((2, 3, 16, 32), np.uint16)
     assert room_near([keys, values], 3).shape == (3, 2 * 16 * 32)
+    assert room_near([keys.astype(np.int8), values.astype(np.int8)], 3).shape == (3, 4 * 16 * 32)
     assert room_near([keys.astype(np.float32)]).shape == (1, 0)
