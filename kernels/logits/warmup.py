@@ -97,7 +97,7 @@ def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
     rounded = products.RoundedStates.of(1, 32)
     given = matrix.number, matrix.data, matrix.blocks, *rounded.arrays, 1
     none, one, heads, zero = states[0, :0], np.ones(1, np.int32), states[None], np.zeros(1, np.int32)
-    nothing, whole = np.zeros((0, 4), np.int64), np.zeros(7, np.int64)
+    nothing, whole = np.zeros((0, 5), np.int64), np.zeros(7, np.int64)
     stack = layers.QuantizedStack(nothing, whole, nothing, nothing, np.zeros((0, 3)))
     texts = Texts(nothing, whole, nothing, *(AttentionRows(zero, zero, zero, one, zero) for _ in range(2)))
     room = layers.QuantizedRoom(states, states, *rounded.arrays, np.zeros(1, np.int64))

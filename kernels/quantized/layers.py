@@ -35,7 +35,8 @@ BEFORE, AFTER, QUERY_NORM, KEY_NORM = range(4)
 class QuantizedStack(Arrays):
     """The weights of layers that are alike.
 
-    products: [layers * 7, 4] of each product where its weights lie, the number of their format, bytes of a row, blocks
+    products: [layers * 7, 5] of each product where its weights lie, the number of their format, bytes of a row, blocks,
+        and where the order of its rows lies, 0 where that is theirs
     rows: [7] of each product, 0 for none
     biases: [layers, 7] where they lie, 0 for none
     norms: [layers, 8] where weights and biases of the four norms lie, 0 for none
@@ -232,7 +233,8 @@ def multiply_share(
     low, high = tiles * thread // threads * ROWS, min(rows, tiles * (thread + 1) // threads * ROWS)
     multiply_at(
         stack.products[at, 1], address(out) + 4 * column, out.shape[1], stack.products[at, 0], stack.products[at, 2],
-        stack.products[at, 3], address(room.numbers), address(room.scales), address(room.totals), tokens, 0, low, high,
+        stack.products[at, 3], address(room.numbers), address(room.scales), address(room.totals), tokens,
+        stack.products[at, 4], low, high,
     )  # fmt: skip
     if stack.biases[layer, which] != 0:
         bias = array_at(stack.biases[layer, which], (rows,), out)

@@ -25,11 +25,13 @@ class QuantizedMatrix:
     """Weights [rows, width] in a format of GGUF.
 
     kind: the name of their format; data: uint8 [rows, bytes of a row], contiguous
+    order: int64 [rows], which row of the data each is, where they lie in another order
     """
 
     kind: str
     width: int
     data: NDArray[np.uint8]
+    order: NDArray[np.int64] | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> QuantizedMatrix:
         """The same, since weights are never changed: a copied model shares the memory that is mapped."""
@@ -54,6 +56,8 @@ class QuantizedMatrix:
     def multiply(self, out: Reals, states: RoundedStates, ids: NDArray[np.int64] | None, first: int, last: int) -> None:
         """out[:, i] = the products of row ids[i], or of row i where no ids are given, for i in range(first, last)."""
         given = self.number, self.data, self.blocks, *states.arrays, len(out)
+        if self.order is not None:
+            ids = self.order if ids is None else self.order[ids]
         multiply_quantized(out, *given, _ALL if ids is None else ids, first, last)
 
 

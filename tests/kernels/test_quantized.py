@@ -131,6 +131,15 @@ def reference(matrix: QuantizedMatrix, states: Reals) -> Reals:
     return total
 
 
+def test_rows_in_another_order_are_those_rows() -> None:
+    matrix, states = matrix_of("Q4_1", 21, 3), states_of(5, 96)
+    order = np.random.default_rng(0).permutation(21)
+    found = QuantizedMatrix(matrix.kind, matrix.width, matrix.data, order)
+    assert np.array_equal(product(found, states), product(matrix, states)[:, order])
+    ids = np.array([20, 0, 7, 7])
+    assert np.array_equal(product(found, states, ids), product(matrix, states)[:, order[ids]])
+
+
 @pytest.mark.parametrize("blocks", [1, 2, 3])
 @pytest.mark.parametrize("kind", FORMATS)
 def test_equals_the_reference(kind: str, blocks: int) -> None:

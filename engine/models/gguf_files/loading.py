@@ -187,8 +187,8 @@ class _Loader:
     def _matrix(
         self, name: str, rows: int, width: int, has_bias: bool = False, heads: int | None = None
     ) -> tuple[QuantizedMatrix, Tensor | None]:
-        found, data, bias = self._product(name, rows, width, has_bias, heads)
-        return _matrix(found, data), bias
+        found, order, bias = self._product(name, rows, width, has_bias, heads)
+        return _matrix(found, order), bias
 
     def _plain_norm(self, name: str, width: int) -> Norm:
         return Norm(torch.as_tensor(self._reals(f"{name}.weight", (width,))), None)
@@ -247,7 +247,7 @@ class _Loader:
 
     def _quantized_embedding(self, words: GGUFTensor, scale: float) -> QuantizedEmbedding:
         kind = import_module("gguf").GGMLQuantizationType[words.kind]
-        return QuantizedEmbedding(_matrix(words, words.data), partial(self._quants.dequantize, qtype=kind), scale)
+        return QuantizedEmbedding(_matrix(words), partial(self._quants.dequantize, qtype=kind), scale)
 
     def _tied(self, embedding: Any) -> nn.Module:
         """A head of the same weights."""
@@ -261,26 +261,28 @@ class _Loader:
         """A linear layer. heads: as for `_product`"""
         rows, width = empty.out_features, empty.in_features
         needs = "bias" in dict(empty.named_parameters()) or f"{name}.bias" in self._file.tensors
-        found, data, added = self._product(name, rows, width, needs, heads)
+        found, order, added = self._product(name, rows, width, needs, heads)
         if self._stays(found):
-            return QuantizedLinear(_matrix(found, data), added)
+            return QuantizedLinear(_matrix(found, order), added)
         made = nn.Linear(width, rows, bias=False, device="meta")
-        made.weight = self._unpacked(found, data)
+        made.weight = self._unpacked(found, found.data if order is None else found.data[order])
         if added is not None:
             made.bias = nn.Parameter(added, requires_grad=False)
         return made
 
     def _product(
         self, name: str, rows: int, width: int, has_bias: bool, heads: int | None
-    ) -> tuple[GGUFTensor, NDArray[np.uint8], Tensor | None]:
-        """The tensor of a product, its rows and its bias. heads: how many there are whose rows lie in pairs"""
+    ) -> tuple[GGUFTensor, NDArray[np.int64] | None, Tensor | None]:
+        """The tensor of a product, the order of its rows if it is another, and its bias.
+
+        heads: how many there are whose rows lie in pairs
+        """
         found = self._take(f"{name}.weight", (rows, width))
         bias = self._reals(f"{name}.bias", (rows,)) if has_bias else None
-        data = found.data
-        if heads is not None:
-            order = _halves(rows, heads)
-            data, bias = data[order], None if bias is None else bias[order]
-        return found, data, None if bias is None else torch.as_tensor(bias)
+        order = None if heads is None else _halves(rows, heads)
+        if bias is not None and order is not None:
+            bias = bias[order]
+        return found, order, None if bias is None else torch.as_tensor(bias)
 
     def _stays(self, tensor: GGUFTensor) -> bool:
         """True of a tensor that is quantized and is to stay so."""
@@ -360,8 +362,8 @@ def _whole(path: Path) -> Any:
     return load_gguf(path)[0]
 
 
-def _matrix(tensor: GGUFTensor, data: NDArray[np.uint8]) -> QuantizedMatrix:
-    return QuantizedMatrix(tensor.kind, tensor.shape[-1], data)
+def _matrix(tensor: GGUFTensor, order: NDArray[np.int64] | None = None) -> QuantizedMatrix:
+    return QuantizedMatrix(tensor.kind, tensor.shape[-1], tensor.data, order)
 
 
 def _parameter(numbers: NDArray[np.float32]) -> nn.Parameter:

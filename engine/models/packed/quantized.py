@@ -129,10 +129,11 @@ def _norms_of(own: LayerWeights[QuantizedProducts]) -> list[int]:
     return [_address(part) for part in (*own.before, *own.after, heads[0], None, heads[1], None)]
 
 
-def _place_of(matrix: QuantizedMatrix | None) -> tuple[int, int, int, int]:
+def _place_of(matrix: QuantizedMatrix | None) -> tuple[int, int, int, int, int]:
     if matrix is None:
-        return 0, 0, 0, 0
-    return matrix.data.ctypes.data, matrix.number, matrix.data.shape[1], matrix.blocks
+        return 0, 0, 0, 0, 0
+    order = 0 if matrix.order is None else matrix.order.ctypes.data
+    return matrix.data.ctypes.data, matrix.number, matrix.data.shape[1], matrix.blocks, order
 
 
 def _address(tensor: Tensor | None) -> int:

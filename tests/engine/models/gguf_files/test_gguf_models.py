@@ -47,8 +47,10 @@ def test_quantized_weights_give_logits_near_those_of_their_numbers(kind: str, we
     assert (logits(found) - expected).abs().mean() < 0.05 * expected.std()
 
 
-def test_all_products_stay_quantized_and_mapped(tmp_path: Path) -> None:
-    write_model(tmp_path / "m.gguf", "qwen3", network_of("qwen3"), "Q4_0")
+@pytest.mark.parametrize("kind", ["qwen3", "llama-linear"])
+def test_all_products_stay_quantized_and_mapped(kind: str, tmp_path: Path) -> None:
+    """Also those whose rows lie in another order."""
+    write_model(tmp_path / "m.gguf", kind, network_of(kind), "Q4_0")
     found, _ = load_gguf(tmp_path / "m.gguf")
     assert strangeness(found) is None
     assert {type(module) for path, module in found.named_modules() if path.endswith(("_proj", "lm_head"))} == {
