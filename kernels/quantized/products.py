@@ -18,6 +18,8 @@ Reals = NDArray[np.float32]
 _NUMBERS = {name: number for number, name in enumerate(FORMATS)}
 _product = product_of()
 _ALL = np.empty(0, np.int64)
+_EXACT = False
+"""Said to Numba of what has to be done as it stands: else a kernel gets the `fastmath` of its first caller."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,7 @@ def address(array: NDArray[Any]) -> Int:
     return np.int64(array.ctypes.data)
 
 
-@inner_njit
+@inner_njit(fastmath=_EXACT)
 def round_row(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states: Reals, token: Int, width: Int) -> None:
     """A token's states [width] in int8, and of each group of 32 a scale and the sums of its halves times the scale.
 
@@ -113,7 +115,7 @@ def round_states(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states
         round_row(numbers, scales, totals, states[token], token, states.shape[1])
 
 
-@shared_njit(error_model="numpy")
+@shared_njit(error_model="numpy", fastmath=_EXACT)
 def multiply_at(
     number: Int,
     out: Int,

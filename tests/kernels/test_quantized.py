@@ -12,9 +12,10 @@ import pytest
 from gguf import GGMLQuantizationType, quants
 from llvmlite import ir
 from numpy.typing import NDArray
+from trellm.kernels.decoder.products import FAST
 from trellm.kernels.jit.wide import njit
 from trellm.kernels.quantized.formats import FORMATS, GROUP
-from trellm.kernels.quantized.products import QuantizedMatrix, RoundedStates, round_states
+from trellm.kernels.quantized.products import QuantizedMatrix, RoundedStates, round_row, round_states
 from trellm.kernels.quantized.tiles import build_product, product_of
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="these kernels are nothing but what is compiled")
@@ -129,6 +130,23 @@ def reference(matrix: QuantizedMatrix, states: Reals) -> Reals:
             total = fused(sums[..., part], scales[:, group, first] * own[:, group, None], total)
             total = fused(offsets[:, group, first], behind[:, part, None], total)
     return total
+
+
+def test_states_are_rounded_by_callers_that_may_reorder_sums() -> None:
+    """Where round_row is compiled for such a caller first: arrays that cannot be written to are a type of their own."""
+
+    @njit(cache=False, fastmath=FAST)
+    def fill(numbers: Any, scales: Any, totals: Any, states: Any) -> None:
+        for token in range(len(states)):
+            round_row(numbers, scales, totals, states[token], token, states.shape[1])
+
+    states = states_of(6, 96)
+    states.setflags(write=False)
+    room = RoundedStates.of(6, 96)
+    fill(*room.arrays, states)
+    numbers, scales = rounded(states)
+    assert np.array_equal(room.numbers.reshape(numbers.shape), numbers)
+    assert np.array_equal(room.scales.reshape(scales.shape), scales)
 
 
 def test_rows_in_another_order_are_those_rows() -> None:
