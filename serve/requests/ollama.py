@@ -14,6 +14,7 @@ from .chat import ChatRequest, CompletionRequest, check_alone, image_part, trans
 from .fields import ConstraintFields, EchoBase, HintedBase, RequestBase
 
 LATEST = ":latest"
+_ENDLESS = 1e9
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 Images = Annotated[list[str], Field(max_length=4096, fail_fast=True)] | None
@@ -210,15 +211,14 @@ class OllamaGenerate(OllamaBase):
 
 
 def _seconds(given: str | float) -> float | None:
-    """The seconds of a number, or of a duration as Go writes it; None for one below 0, which has no end."""
+    """The seconds of a number, or of a duration as Go writes it; None for one below 0, or of decades: it has no end."""
     if isinstance(given, str):
-        parts = _PART.findall(given)
         if not re.fullmatch(rf"[+-]?(?:{_PART.pattern})+", given):
             said = f'keep_alive={given[:80]!r}: seconds, or a duration such as "5m" or "1h30m"'
             raise ApiError(said, ("keep_alive",))
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-        return None if given.startswith("-") else seconds
-    return None if given < 0 else float(given)
+        sign = -1 if given.startswith("-") else 1
+        given = sign * sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(given))
+    return float(given) if 0 <= given < _ENDLESS else None
 
 
 def _content(text: str, images: list[str] | None) -> str | list[dict[str, Any]]:

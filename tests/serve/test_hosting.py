@@ -256,6 +256,7 @@ def test_ollama_keeps_models_for_a_time() -> None:
         assert asked("b", prompt="ab", keep_alive="1h30m", options={"num_predict": 2})["done"]
         assert listed()["b:latest"] < "9999"
         assert asked("b", keep_alive=-1)["done_reason"] == "load" and listed()["b:latest"] > "9999"
+        assert asked("b", keep_alive=f"{'9' * 400}h")["done_reason"] == "load" and listed()["b:latest"] > "9999"
         assert asked("b", prompt="ab", keep_alive="10ms", options={"num_predict": 2})["done"]
         until(lambda: states(server) == "a")
         assert asked("a", keep_alive="0s")["done_reason"] == "unload"
