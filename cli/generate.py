@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import click
 
 from ..checks import shown
+from ..engine.sending.loading import LoadingOptions
 from ..errors import TrellmError
 from .constraint import ConstraintOptions, constraint_options
 from .ending import Interruption, ending
@@ -30,7 +31,7 @@ from .files import (
     writing,
 )
 from .flags import SizeType, TextType, grouped
-from .models import Loading, load_model, loading_options, threads_option
+from .models import load_model, loading_options, threads_option
 from .search import Searching, search_options
 
 if TYPE_CHECKING:
@@ -350,7 +351,7 @@ def generate(
     decoding: Decoding,
     recording: Recording,
     memory: int | None,
-    loading: Loading,
+    loading: LoadingOptions,
 ) -> int:
     """Generate texts with a model, under the constraint of --regex, --choice, --format, --grammar,
     --schema, --pydantic or --extract, if there is one.
@@ -436,7 +437,7 @@ def _check(options: dict[str, Any]) -> None:
     Options.of(RunOptions, options)
 
 
-def _loaded(name: str | None, loading: Loading, memory: int | None) -> Model:
+def _loaded(name: str | None, loading: LoadingOptions, memory: int | None) -> Model:
     """The named model, or the small one. memory: bytes of its engine"""
     from ..engine.engine import Engine
 

@@ -13,6 +13,7 @@ import click
 from ..engine.downloads.cache import kept, pulled_file
 from ..engine.downloads.hub import cached_models
 from ..engine.downloads.registry import REGISTRY
+from ..engine.sending.loading import LoadingOptions
 from ..errors import OptionError
 from .flags import Command, grouped, in_flags
 
@@ -20,17 +21,8 @@ if TYPE_CHECKING:
     from ..engine.models import Model
 
 ZIP = "ziplm:"
-
-
-@dataclass(frozen=True)
-class Loading:
-    """Options by which a command loads the model that it names, as `models.transformers` has them."""
-
-    device: str | None = None
-    dtype: str | None = None
-    weights: str | None = None
-    kv_cache_dtype: str = "auto"
-    adapters: dict[str, str] | None = None
+SMALL = "small"
+"""The model of the package, where there are several to choose from."""
 
 
 _LOADING = (
@@ -46,10 +38,10 @@ _LOADING = (
         help="float16 keeps keys and values in half the memory, int8 in a quarter, on a CPU. [default: as the model]",
     ),
 )
-loading_options = grouped(Loading, "loading", _LOADING)
+loading_options = grouped(LoadingOptions, "loading", _LOADING)
 
 
-def check_model(name: str | None, loading: Loading) -> None:
+def check_model(name: str | None, loading: LoadingOptions) -> None:
     """Raise UsageError for what no such model can be loaded with, before anything is loaded or begun.
 
     Raises ModelError for a model that has not been pulled.
@@ -82,14 +74,14 @@ def _use_threads(context: click.Context, option: click.Parameter, count: int | N
         torch.set_num_threads(count)
 
 
-def load_model(name: str | None, loading: Loading | None = None) -> Model:
+def load_model(name: str | None, loading: LoadingOptions | None = None) -> Model:
     """`ziplm:FILE`, a name, folder or GGUF file, or None for the small model of the package.
 
     A folder comes before a pulled model of its name, and that before one of the Hub.
     """
     from ..engine import models
 
-    loading = loading or Loading()
+    loading = loading or LoadingOptions()
     check_model(name, loading)
     if name is None:
         try:
@@ -99,13 +91,23 @@ def load_model(name: str | None, loading: Loading | None = None) -> Model:
     if name.startswith(ZIP):
         return _zip_model(name.removeprefix(ZIP))
     try:
-        return models.transformers(name, **asdict(loading))
+        return models.transformers(name, **loading.given)
     except OptionError as error:
         raise click.UsageError(
             f"{in_flags(str(error))}; --model takes a name that `trellm models` lists or the Hugging Face Hub has, a "
             f"folder with a model and its tokenizer, a GGUF file, or {ZIP}FILE; the small model of the package runs "
             "without --model"
         ) from None
+
+
+def known_bytes(name: str | None) -> int | None:
+    """Bytes of the files that a model's weights are in, None where they are not on this machine."""
+    place = None if name is None else Path(os.path.expanduser(name))
+    if place is not None and place.is_dir():
+        return sum(file.stat().st_size for file in [*place.glob("*.safetensors"), *place.glob("*.bin")]) or None
+    if place is not None and place.is_file():
+        return place.stat().st_size
+    return next((each.size for each in _found() if each.name == (name or SMALL)), None)
 
 
 def _zip_model(path: str) -> Model:
@@ -160,7 +162,7 @@ def _found() -> list[ListedModel]:
     size = sum(file.stat().st_size for file in small.iterdir())
     pulled = [(row, place) for row in REGISTRY.values() if (place := kept(row)) is not None]
     return [
-        ListedModel("small", "package", None, size, str(small)),
+        ListedModel(SMALL, "package", None, size, str(small)),
         *(ListedModel(row.name, "pulled", None, row.size, str(place)) for row, place in pulled),
         *(ListedModel(each.name, "hub", each.revision, each.size, str(each.path)) for each in cached_models()),
     ]

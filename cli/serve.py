@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
 import re
+import socket
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..engine.sending.loading import LoadingOptions
+from ..errors import OptionError
 from .ending import ending
 from .flags import NumberType, SizeType
-from .models import ZIP, Loading, check_model, load_model, loading_options, threads_option
+from .models import SMALL, ZIP, check_model, known_bytes, load_model, loading_options, threads_option
 from .warmup import warm
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from ..engine.models import Model
     from ..serve.settings import Settings
 
 LOCAL = ("localhost",)
+LORA_FIELDS = {"name", "path", "base_model_name"}
 SWITCH_SECONDS = 5e-4
 """So long a thread keeps the interpreter where another one wants it."""
 NEEDED = ("starlette", "uvicorn", "httptools", "pydantic", "prometheus_client")
@@ -35,17 +45,63 @@ def _is_local(host: str) -> bool:
         return False
 
 
-def _adapters(given: tuple[str, ...]) -> dict[str, str] | None:
-    """Places of adapters by their names; None for no adapters."""
-    found: dict[str, str] = {}
+@dataclass(frozen=True)
+class NamedModel:
+    """A model of the command line. text: what loads it, None for the small one of the package"""
+
+    name: str
+    text: str | None
+
+    @classmethod
+    def of(cls, given: str) -> NamedModel:
+        """The model of NAME=MODEL, or of MODEL, which is its name then. A path that there is has no name in it."""
+        name, sign, text = given.partition("=")
+        if not sign or given.startswith(ZIP) or os.path.exists(os.path.expanduser(given)):
+            name = text = given
+        if not (name and text):
+            raise click.UsageError(f"{given!r}: a model, or a name and a model, as in chat=Qwen/Qwen3-8B")
+        return cls(name, None if text == SMALL and not os.path.exists(text) else text)
+
+
+def _named(given: tuple[str, ...], name: str | None) -> list[NamedModel]:
+    """The models of the command line. name: of the first"""
+    found = [NamedModel.of(each) for each in given or (SMALL,)]
+    if name is not None and given and found[0].name != given[0]:
+        raise click.UsageError(f"--name {name} and {given[0]}: both name the first model; leave one out")
+    return found if name is None else [replace(found[0], name=name), *found[1:]]
+
+
+def _adapters(given: tuple[str, ...], several: list[NamedModel]) -> dict[str, dict[str, str]]:
+    """Places of adapters by their names, for each model that has some, by its name."""
+    found: dict[str, dict[str, str]] = {}
     for each in given:
-        name, sign, place = each.partition("=")
-        if not (name and sign and place) or name in found:
+        base, name, place = _adapter(each, several)
+        if not (name and place) or any(name in there for there in found.values()):
             raise click.UsageError(
                 f"--lora-modules {each!r}: a name and a place, as in sql=adapters/sql, each name once"
             )
-        found[name] = place
-    return found or None
+        if base not in [model.name for model in several]:
+            raise click.UsageError(f"--lora-modules {each!r}: there is no model {base!r}")
+        found.setdefault(base, {})[name] = place
+    return found
+
+
+def _adapter(given: str, several: list[NamedModel]) -> tuple[str, str, str]:
+    """The model, the name and the place of an adapter, which is NAME=PLACE, or JSON as vLLM has it."""
+    is_json = given.startswith("{")
+    if not is_json and len(several) > 1:
+        example = '{"name": "sql", "path": "adapters/sql", "base_model_name": "chat"}'
+        raise click.UsageError(f"--lora-modules {given!r}: say of which model it is, as in '{example}'")
+    if not is_json:
+        name, _, place = given.partition("=")
+        return several[0].name, name, place
+    try:
+        said: dict[str, Any] = json.loads(given)
+        if not all(isinstance(each, str) for each in said.values()) or said.keys() - LORA_FIELDS:
+            raise ValueError
+        return said.get("base_model_name", several[0].name if len(several) == 1 else ""), said["name"], said["path"]
+    except (ValueError, KeyError):
+        raise click.UsageError(f"--lora-modules {given!r}: texts name, path and base_model_name in JSON") from None
 
 
 def _replicas(context: click.Context, parameter: click.Parameter, given: str | None) -> int | tuple[int, int] | None:
@@ -59,18 +115,22 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 
 
 @click.command()
-@click.argument("model", required=False)
+@click.argument("models", nargs=-1, metavar="[[NAME=]MODEL]...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 for all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any that is free.")
-@click.option("--name", help="What clients call the model. [default: as it was given here]")
+@click.option("--name", help="What clients call the first model. [default: as it was given here]")
 @click.option(
-    "--alias", "aliases", multiple=True, metavar="NAME", help="A further name of the model; repeat the option."
+    "--alias", "aliases", multiple=True, metavar="NAME", help="A further name of the first model; repeat the option."
 )
 @click.option("--memory", type=SizeType(), help="For keys and values, such as 20GB; by default half of what is free.")
+@click.option(
+    "--memory-budget", type=SizeType(), metavar="SIZE", help="For the weights, keys and values of all models in "
+    "memory: the one longest idle is unloaded for another. [default: of several, what is free]",
+)  # fmt: skip
 @loading_options
 @click.option(
-    "--lora-modules", multiple=True, metavar="NAME=PLACE", help="An adapter of LoRA, a folder or a name on the Hub, "
-    "that requests name as their model; repeat the option.",
+    "--lora-modules", multiple=True, metavar="NAME=PLACE | JSON", help="An adapter of LoRA, a folder or a name on the "
+    "Hub, that requests name as their model; of several models JSON says whose it is. Repeat the option.",
 )  # fmt: skip
 @threads_option
 @click.option("--api-key-file", metavar="FILE", help="Every request must have one of the keys in this file.")
@@ -173,12 +233,13 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
 )
 @click.option("--gpus", type=NumberType(0), help="With --ray: GPUs reserved for each replica, such as 1 or 0.5.")
 def serve(
-    model: str | None,
+    models: tuple[str, ...],
     host: str,
     port: int,
     name: str | None,
     memory: int | None,
-    loading: Loading,
+    memory_budget: int | None,
+    loading: LoadingOptions,
     lora_modules: tuple[str, ...],
     api_key_file: str | None,
     hosts: tuple[str, ...],
@@ -198,7 +259,10 @@ def serve(
     \b
         trellm serve
         trellm serve Qwen/Qwen3-8B --memory 20GB --api-key-file keys.txt
+        trellm serve small chat=Qwen/Qwen3-8B code=coder.gguf --memory-budget 24GiB
         trellm serve Qwen/Qwen3-8B --ray --replicas 1-8 --gpus 1
+
+    Of several models the first is loaded at once, and the others when a request names them.
 
     The server answers /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize,
     /health, /metrics and /openapi.json, to this machine alone unless --host says otherwise. docs/serve.md
@@ -206,8 +270,9 @@ def serve(
     """
     try:
         from ..serve.asgi import application
+        from ..serve.hosting.hosted import ServedModel
         from ..serve.media.fetching import ImageFetcher
-        from ..serve.server import listen, run
+        from ..serve.server import listen
         from ..serve.settings import Settings, keys_of
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
@@ -216,11 +281,14 @@ def serve(
     from ..engine.media.image import ImageLimits
     from ..guides.limits import Limits
 
-    loading = replace(loading, adapters=_adapters(lora_modules))
-    check_model(model, loading)
+    several = _named(models, name)
+    adapters = _adapters(lora_modules, several)
+    options = [replace(loading, adapters=adapters.get(each.name)) for each in several]
+    for each, own in zip(several, options, strict=True):
+        check_model(each.text, own)
     given = {"work": max_work, "memory": max_constraint_memory or 256 << 20}
     settings = Settings(
-        name=name or model or "small",
+        name=several[0].name,
         keys=() if api_key_file is None else keys_of(api_key_file),
         hosts=hosts or (LOCAL if _is_local(host) else ()),
         image_limits=ImageLimits(file_bytes=max_image, pixels=max_image_pixels),
@@ -229,31 +297,61 @@ def serve(
         **others,  # options that have the names of settings
     )
     if ray:
+        if len(several) > 1 or memory_budget is not None:
+            raise click.UsageError(
+                "several models and --memory-budget with --ray: its replicas have one model; start a server for each"
+            )
         reserved = 1 if cpus is None else cpus, gpus or 0
-        return _by_ray(model, settings, host, port, replicas or 1, reserved, memory, loading)
+        return _by_ray(several[0].text, settings, host, port, replicas or 1, reserved, memory, options[0])
     if any(each is not None for each in (replicas, cpus, gpus)):
         raise click.UsageError("--replicas, --cpus and --gpus are for replicas of Ray; add --ray")
+    first, *more = [
+        ServedModel(
+            name=each.name,
+            model=partial(_load, each.text, own),
+            adapters=tuple(own.adapters or ()),
+            weight_bytes=known_bytes(each.text),
+        )
+        for each, own in zip(several, options, strict=True)
+    ]
+    app = application(first.model, settings, memory=memory, memory_budget=memory_budget, others=more)
     listening = listen(host, port)
     warm(lambda name, seconds: None)
-    loaded = load_model(model, loading)
-    shown = f"[{host}]" if ":" in host else host
-    click.echo(f"{settings.name} at http://{shown}:{listening.getsockname()[1]}/v1", err=True)
+    with tuned_process():
+        app.state.models.preload()
+        shown = f"[{host}]" if ":" in host else host
+        names = ", ".join(each.name for each in several)
+        click.echo(f"{names} at http://{shown}:{listening.getsockname()[1]}/v1", err=True)
+        return _served(app, settings, listening)
+
+
+def _served(app: Starlette, settings: Settings, listening: socket.socket) -> int:
+    """The exit code, when a signal has ended the server."""
+    from ..serve.server import run
+
     with ending() as end:
         try:
-            with tuned_process():
-                run(application(loaded, settings, memory=memory), settings, listening)
+            run(app, settings, listening)
         except KeyboardInterrupt:  # of either signal, once all that ran is done
             return end.code
     return 0
+
+
+def _load(text: str | None, loading: LoadingOptions) -> Model:
+    """The model. Raises OptionError, which requests are told of, too."""
+    try:
+        return load_model(text, loading)
+    except click.UsageError as error:
+        raise OptionError(error.message) from None
 
 
 @contextmanager
 def tuned_process() -> Generator[None]:
     """A block in which the process does nothing but serve: settings that are the interpreter's, and so the command's.
 
-    The collector leaves out what is there before, the model and the modules: a full collection through them takes up to
-    a second, in which nobody is answered. Threads give the interpreter up sooner than by Python's default, since the
-    engine's asks for it several times a token.
+    The collector leaves out what is there before, the modules: a full collection through them takes up to a second, in
+    which nobody is answered. Models are loaded within, so that it finds those that were unloaded. Threads give the
+    interpreter up sooner than by Python's default, since the engine's asks for it several times a token.
     """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -273,7 +371,7 @@ def _by_ray(
     replicas: int | tuple[int, int],
     reserved: tuple[float, float],
     memory: int | None,
-    loading: Loading,
+    loading: LoadingOptions,
 ) -> int:
     """The same behind Ray Serve, until a signal ends it."""
     from ..serve.ray import deployment, run
@@ -285,7 +383,7 @@ def _by_ray(
     cpus, gpus = reserved
     made = deployment(
         model, settings, replicas=replicas, cpus=cpus, gpus=gpus, memory=memory, queued=settings.texts,
-        **asdict(loading),
+        **loading.given,
     )  # fmt: skip
     click.echo(f"{settings.name} at http://{host}:{port}/v1, as soon as replicas are ready", err=True)
     run(made, host=host, port=port)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -23,6 +23,8 @@ from .endpoints.embeddings import embeddings, rerank
 from .endpoints.responses import kept, responses
 from .errors import INVALID, ApiError, of_any
 from .guard import Guard, write_access_log
+from .hosting.hosted import ServedModel
+from .hosting.manager import ModelManager
 from .openapi import BodyRoute, openapi
 from .requests.anthropic import CountRequest, MessagesRequest
 from .requests.chat import ChatRequest, CompletionRequest
@@ -30,7 +32,6 @@ from .requests.embeddings import EmbeddingRequest, RerankRequest
 from .requests.native import LlamaRequest, SglangRequest
 from .requests.ollama import OllamaChat, OllamaGenerate, OllamaName
 from .requests.responses import ResponsesRequest
-from .service import Service
 from .settings import Settings
 from .telemetry import Metrics
 
@@ -48,8 +49,8 @@ ROUTES = (
     BodyRoute("/rerank", RerankRequest, rerank),
     BodyRoute("/v1/messages", MessagesRequest, anthropic.messages),
     BodyRoute("/v1/messages/count_tokens", CountRequest, anthropic.count),
-    BodyRoute("/api/chat", OllamaChat, ollama.chat),
-    BodyRoute("/api/generate", OllamaGenerate, ollama.generate),
+    BodyRoute("/api/chat", OllamaChat, ollama.chat, ollama.unloaded),
+    BodyRoute("/api/generate", OllamaGenerate, ollama.generate, ollama.unloaded),
     BodyRoute("/api/show", OllamaName, ollama.show),
     Route("/api/tags", ollama.tags, methods=["GET"]),
     Route("/api/ps", ollama.running, methods=["GET"]),
@@ -71,23 +72,35 @@ ROUTES = (
 """The addresses: what is answered where, and the shapes of what is sent there."""
 
 
-def application(model: Model, settings: Settings | None = None, *, memory: int | None = None) -> Starlette:
-    """The server of a model as an ASGI application, for `uvicorn` and others.
+def application(
+    model: Model | Callable[[], Model],
+    settings: Settings | None = None,
+    *,
+    memory: int | None = None,
+    memory_budget: int | None = None,
+    others: Sequence[ServedModel] = (),
+) -> Starlette:
+    """The server of one model, or of several, as an ASGI application, for `uvicorn` and others.
 
-    memory: bytes for keys and values; by default as for `Engine`. Its lifespan starts the engine, and closes it.
+    model: the one that the settings name, or a function that loads it; others: loaded when they are first asked for
+    memory: bytes for keys and values of each model, by default as for `Engine`; memory_budget: bytes of the weights,
+        keys and values of all that are in memory, see `ModelManager`
+    Its lifespan loads the first model, starts its engine, and closes all. Raises OptionError.
     """
     chosen = Settings() if settings is None else settings
     metrics = Metrics()
     if chosen.access_log:
         write_access_log()
+    first = ServedModel(name=chosen.name, model=model, aliases=chosen.aliases)
+    models = ModelManager((first, *others), chosen, metrics, memory, memory_budget)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
-        app.state.service = service = Service(model, chosen, metrics, memory)
+        await models.begin()
         try:
             yield
         finally:
-            service.close()
+            await models.close()
 
     app = Starlette(
         routes=[*ROUTES, openapi(ROUTES)],
@@ -100,6 +113,7 @@ def application(model: Model, settings: Settings | None = None, *, memory: int |
             Exception: _failed,
         },
     )
+    app.state.models = models
     app.router.redirect_slashes = False  # to an address made of what the client says that ours is
     return app
 
@@ -146,5 +160,5 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 def _count(request: Request, error: ApiError) -> None:
-    service: Service = request.app.state.service
-    service.metrics.fail(error)
+    models: ModelManager = request.app.state.models
+    models.metrics.fail(error)

@@ -48,7 +48,7 @@ async def read(request: Request, shape: type[T], most: int) -> T:
             code="unsupported_media_type",
         )
     data = await whole(request, most)
-    request.state.is_large = len(data) >= LARGE
+    request.state.size, request.state.is_large = len(data), len(data) >= LARGE
     asked = await derived(request, partial(parse, data, shape))
     request.state.names = getattr(asked, "names", ())
     return asked
@@ -58,7 +58,7 @@ async def derived(request: Request, make: Callable[[], M]) -> M:
     """Derive a value of a body that was read: of a large one in a thread, so that nobody waits for it."""
     if not request.state.is_large:
         return make()
-    pool: ThreadPoolExecutor = request.app.state.service.reading
+    pool: ThreadPoolExecutor = request.app.state.models.shared.reading
     return await asyncio.get_running_loop().run_in_executor(pool, make)
 
 
@@ -97,6 +97,12 @@ async def whole(request: Request, most: int) -> bytes:
         if size > most:
             raise _too_large(most, more=more)
     return b"".join(parts)
+
+
+def check_size(request: Request, most: int) -> None:
+    """Raise ApiError for a body that was read and is larger than its model takes."""
+    if request.state.size > most:
+        raise _too_large(most, more=False)
 
 
 def _too_large(most: int, *, more: bool) -> ApiError:

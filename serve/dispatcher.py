@@ -11,7 +11,7 @@ from ..engine.decode.sequence import SequenceState
 from ..engine.engine import Engine
 from ..engine.handle import Cursor, News
 from ..errors import Cancelled
-from .telemetry import Metrics
+from .telemetry import ModelMetrics
 
 SHUT_DOWN = "the server is being shut down"
 GATHERED = 1 / 60
@@ -86,7 +86,7 @@ class Dispatcher:
     writing: how many texts are on their way; is_cut: whether all were ended, and those that still enter are
     """
 
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
+    def __init__(self, engine: Engine, metrics: ModelMetrics) -> None:
         self._engine = engine
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()

@@ -31,10 +31,11 @@ from .bodies import derived
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import Arrivals
 from .errors import ApiError, Names, Place, of_any, of_constraint, of_request
+from .hosting.shared import is_large
 from .media.reading import RequestImages
 from .requests.chat import ChatRequest, CompletionRequest
 from .requests.fields import ExtensionFields
-from .service import SHORT, Service, is_large
+from .service import SHORT, Service
 from .telemetry import RequestTrace
 from .tool_calls import AnswerPlan, AnswerReader, ContentDelta, Delta, ParsedMessage
 
@@ -104,7 +105,7 @@ class GenerationRequest:
     @property
     def model_name(self) -> str:
         """The model that answers, or its adapter."""
-        return self.service.settings.name if self.options.adapter is None else self.options.adapter
+        return self.service.name if self.options.adapter is None else self.options.adapter
 
     @property
     def requests(self) -> Sequence[RowRequest]:
@@ -260,7 +261,7 @@ class GenerationRequest:
             if self._is_known(ids):
                 self._enter(ids)
                 return
-        pool = self.service.pool_of(self.prompts)
+        pool = self.service.shared.pool_of(self.prompts)
         entering = asyncio.get_running_loop().run_in_executor(pool, self._enter, ids)
         try:
             await asyncio.shield(entering)
@@ -283,7 +284,7 @@ class GenerationRequest:
                         if self.constraint.kind and (self.asked.stop or self.asked.stop_token_ids):
                             pieces[number] = replace(each, result=self._with_overruled(each.result))
                         self.reasons.append(REASONS[each.result.finish_reason])
-                        metrics.finished.labels(self.reasons[-1]).inc()
+                        metrics.finish(self.reasons[-1])
                         metrics.output_tokens.inc(len(each.result.token_ids))
                         self.output_tokens += len(each.result.token_ids)
                 yield pieces
@@ -399,8 +400,7 @@ async def begin(
     prepare: Callable[[GenerationRequest], Awaitable[Prepared]],
 ) -> GenerationRequest:
     """Check a request of some prompts, resolve it, and let it run. Raises ApiError before anything runs."""
-    service: Service = request.app.state.service
-    service.check(asked.model)
+    service: Service = request.state.service
     if asked.texts > service.settings.choices:
         field = "n" if asked.texts == (asked.n or 1) else "best_of"
         raise ApiError(f"{field}={asked.texts}: up to {service.settings.choices} texts for a prompt", (field,))
@@ -413,12 +413,13 @@ async def begin(
         raise of_constraint(error, ("trellm", "include")) from None
     make = partial(_options, service, asked, constraint)
     # Biases of a whole vocabulary take a tenth of a second, in which nobody else would be answered.
-    options = make() if asked.allowed_token_ids is None else await service.aside(make)
+    options = make() if asked.allowed_token_ids is None else await service.shared.aside(make)
     _ = asked.budget  # which raises ApiError
     kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
     texts = service.admit(prompts * asked.texts, place if prompts > 1 else ("n",))
     key = f"{kind}-{fresh_bits(96):024x}"
-    begun = GenerationRequest(service, asked, constraint, options, place, texts, key, RequestImages(service.images))
+    images = RequestImages(service.shared.images, is_read=service.reads_images)
+    begun = GenerationRequest(service, asked, constraint, options, place, texts, key, images)
     begun.names, begun.trace = getattr(request.state, "names", ()), getattr(request.state, "trace", None)
     try:
         begun.task, several, begun.plan = await prepare(begun)

@@ -115,8 +115,8 @@ class Guard:
 
 def _trace(scope: Scope) -> RequestTrace | None:
     """The trace of a request, where the server sends any: of those for models, not of scrapes and probes."""
-    service = getattr(getattr(scope.get("app"), "state", None), "service", None)
-    tracing: Tracing | None = getattr(service, "tracing", None)
+    models = getattr(getattr(scope.get("app"), "state", None), "models", None)
+    tracing: Tracing | None = getattr(getattr(models, "shared", None), "tracing", None)
     if tracing is None or scope["path"] in UNTRACED:
         return None
     trace = scope.setdefault("state", {})["trace"] = tracing.begin(scope["method"], Headers(scope=scope))

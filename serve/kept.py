@@ -13,23 +13,23 @@ from .errors import ApiError, Place
 class KeptResponses:
     """Responses with the conversations that they are the ends of; the longest unused go where they are too large.
 
-    most: bytes of all of them as JSON; 0 for none; longest: of the conversation of one
+    most: bytes of all of them as JSON; 0 for none
     """
 
-    def __init__(self, most: int, longest: int) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._longest = longest
         self._found: OrderedDict[str, tuple[bytes, bytes]] = OrderedDict()
         self._bytes = 0
         self._lock = Lock()
 
-    def keep(self, response: dict[str, Any], conversation: list[dict[str, Any]]) -> bool:
+    def keep(self, response: dict[str, Any], conversation: list[dict[str, Any]], longest: int) -> bool:
         """Keep a response; False for one that is too large, or whose conversation no request could send.
 
         conversation: its input, with what went before it, and its output, as items of input
+        longest: the most bytes of it
         """
         made = json.dumps(response).encode(), json.dumps(conversation).encode()
-        if _size(made) > self._most or len(made[1]) > self._longest:
+        if _size(made) > self._most or len(made[1]) > longest:
             return False
         with self._lock:
             self._found[response["id"]] = made

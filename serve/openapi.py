@@ -13,11 +13,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from .bodies import read
+from .bodies import check_size, read
 from .endpoints.answers import Answer
+from .endpoints.leasing import leased
+from .hosting.manager import ModelManager
+from .requests.fields import RequestBase
 from .service import Service
 
-T = TypeVar("T", bound=BaseModel)
+T = TypeVar("T", bound=RequestBase)
 _ERROR = {
     "type": "object",
     "properties": {
@@ -38,12 +41,27 @@ _ERROR = {
 
 
 class BodyRoute(Route):
-    """An address whose requests have a body. shape: of the body; answer: gets it checked, with the service"""
+    """An address whose requests have a body.
 
-    def __init__(self, path: str, shape: type[T], answer: Callable[[Request, Service, T], Awaitable[Response]]) -> None:
+    shape: of the body; answer: gets it checked, with the service of the model that it names, once that is loaded
+    without: answers requests that need no model in memory; None for others
+    """
+
+    def __init__(
+        self,
+        path: str,
+        shape: type[T],
+        answer: Callable[[Request, Service, T], Awaitable[Response]],
+        without: Callable[[ModelManager, T], Response | None] = lambda models, asked: None,
+    ) -> None:
         async def endpoint(request: Request) -> Response:
-            service: Service = request.app.state.service
-            return await answer(request, service, await read(request, shape, service.body_bytes))
+            models: ModelManager = request.app.state.models
+            asked = await read(request, shape, models.body_bytes)
+            if (answered := without(models, asked)) is not None:
+                return answered
+            async with leased(request, asked.named_model) as service:
+                check_size(request, service.body_bytes)
+                return await answer(request, service, asked)
 
         endpoint.__doc__ = answer.__doc__
         super().__init__(path, endpoint, methods=["POST"])

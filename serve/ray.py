@@ -75,17 +75,13 @@ def deployment(
     cpus: float = 1,
     gpus: float = 0,
     memory: int | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
-    weights: str | None = None,
-    kv_cache_dtype: str = "auto",
-    adapters: Mapping[str, str] | None = None,
+    **loading: Any,
 ) -> Any:
     """An application of Ray Serve: the server of `trellm.serve.application`, once for each replica, behind doors.
 
     model: a name or folder for transformers, as it is there where replicas run; a model, which is loaded anew there; a
-        function that makes one; by default the small model. device, dtype, weights, kv_cache_dtype, adapters:
-        as of `models.transformers`, of one that is given by name
+        function that makes one; by default the small model. loading: device, dtype, weights, kv_cache_dtype and
+        adapters as of `models.transformers`, of one that is given by name
     replicas: how many, or the least and the most between which Ray chooses by how much there is to do
     in_flight: requests of a replica at once; beyond half of them, on the whole, replicas are added
     queued: requests of a door that may wait for a replica, before 429
@@ -105,7 +101,7 @@ def deployment(
     for name, value in (("cpus", cpus), ("gpus", gpus)):
         if number(value, name, "a number, 0 or above") < 0:
             raise OptionError(f"{name}={value!r}: a number, 0 or above")
-    sent = described(model, device, dtype, weights, kv_cache_dtype, adapters)
+    sent = described(model, **loading)
     serve = ray("ray.serve")
     count: dict[str, Any] = {"num_replicas": least}
     if least != most:

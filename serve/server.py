@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from ..errors import OptionError
 from .connection import Connection
-from .service import Service
+from .hosting.manager import ModelManager
 from .settings import Settings
 
 BACKLOG = 2048
@@ -47,7 +47,7 @@ class Server(uvicorn.Server):
                 timeout_keep_alive=IDLE_SECONDS,
             )
         )
-        self._app = app
+        self._models: ModelManager = app.state.models
         self._drain_seconds = settings.drain_seconds
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -55,24 +55,21 @@ class Server(uvicorn.Server):
 
         Meanwhile whoever comes is told to go elsewhere, and not left before a closed door.
         """
-        service: Service | None = getattr(self._app.state, "service", None)
-        if service is not None:
-            service.is_draining = True
-            asyncio.get_running_loop().call_later(self._drain_seconds, service.cut)
-            running = set(self.server_state.tasks)
-            while running and not (service.is_cut or self.force_exit):
-                _, running = await asyncio.wait(running, timeout=TICK_SECONDS)
+        models = self._models
+        models.is_draining = True
+        asyncio.get_running_loop().call_later(self._drain_seconds, models.cut)
+        running = set(self.server_state.tasks)
+        while running and not (models.is_cut or self.force_exit):
+            _, running = await asyncio.wait(running, timeout=TICK_SECONDS)
         await super().shutdown(sockets)
-        if service is not None and self.force_exit:  # then nothing else has been ended
-            service.cut()
+        if self.force_exit:  # then nothing else has been ended
+            models.cut()
             await asyncio.sleep(TELL_SECONDS)
             await self.lifespan.shutdown()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain; a second Ctrl-C ends at once."""
-        service = getattr(self._app.state, "service", None)
-        if service is not None:
-            service.is_draining = True
+        self._models.is_draining = True
         super().handle_exit(sig, frame)
 
 

@@ -37,6 +37,7 @@ class Settings:
     output_tokens: of a text whose request does not say, as far as the context has room
     limits: of each constraint: work, memory; compile_seconds: how long one may be compiled
     compile_share: of a core, for all constraints that take longer than a moment, while texts are being written
+    loading: requests that may wait for a model to be loaded, over all models, before 429
     compilers: threads that compile; compiling: how many constraints may be compiled or wait for it, before 429
     response_bytes: what responses of /v1/responses may hold that are kept for requests which go on from them; 0: none
     kept_bytes: what compiled constraints may hold until the longest unused are forgotten
@@ -65,6 +66,7 @@ class Settings:
     limits: Limits = field(default_factory=lambda: Limits(memory=256 << 20))
     compile_seconds: float = 10.0
     compile_share: float = 0.2
+    loading: int = 256
     compilers: int = 2
     compiling: int = 64
     response_bytes: int = 64 << 20
@@ -83,7 +85,7 @@ class Settings:
         if self.body_bytes is not None:
             whole(self.body_bytes, "body_bytes", 1, MOST_BYTES)
         whole(self.response_bytes, "response_bytes", 0, MOST_BYTES)
-        for name in ("texts", "choices", "tools", "images", "output_tokens", "compilers", "compiling"):
+        for name in ("texts", "choices", "tools", "images", "output_tokens", "loading", "compilers", "compiling"):
             whole(getattr(self, name), name)
         share = number(self.compile_share, "compile_share", "a number above 0, up to 1")
         if not 0 < share <= 1:
@@ -102,11 +104,6 @@ class Settings:
             raise OptionError(f"fetcher={brief(self.fetcher)}: an ImageFetcher, or None for no images of the web")
         for key in self.keys:
             _check_key(key)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names of the model."""
-        return (self.name, *self.aliases)
 
 
 def keys_of(path: str) -> tuple[str, ...]:

@@ -37,10 +37,11 @@ class _Masks:
 
 
 class Metrics:
-    """Counters and histograms of one server."""
+    """Counters and histograms of one server. Those of models have a label for the model's name, and are had by `of`."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
+        model = ["model_name"]
         self.requests = Counter(
             "trellm_requests", "Requests answered, by path and status", ["path", "status"], registry=registry
         )
@@ -50,25 +51,31 @@ class Metrics:
         self.errors = Counter(
             "trellm_errors", "Requests answered with an error, by its code", ["code"], registry=registry
         )
-        self.running = Gauge("trellm_texts", "Texts on their way", registry=registry)
-        self.waiting = Gauge("trellm_queue", "Texts that have not begun, of those on their way", registry=registry)
+        self.images = Gauge("trellm_image_bytes", "Pixels of requests on their way", registry=registry)
+        self.loaded = Gauge("trellm_model_loaded", "Models that are in memory", model, registry=registry)
+        self.running = Gauge("trellm_texts", "Texts on their way", model, registry=registry)
+        self.waiting = Gauge(
+            "trellm_queue", "Texts that have not begun, of those on their way", model, registry=registry
+        )
         self.memory = Gauge(
             "trellm_memory_bytes",
-            "Keys and values: held by texts on their way, kept for texts to come, and all there is room for",
-            ["state"],
+            "Weights, and keys and values: held by texts on their way, kept for texts to come, all there is room for",
+            [*model, "state"],
             registry=registry,
         )
-        self.constraints = Gauge("trellm_constraints", "Compiled constraints that are kept", registry=registry)
-        self.prompt_tokens = Counter("trellm_prompt_tokens", "Tokens of prompts", registry=registry)
+        self.constraints = Gauge("trellm_constraints", "Compiled constraints that are kept", model, registry=registry)
+        self.prompt_tokens = Counter("trellm_prompt_tokens", "Tokens of prompts", model, registry=registry)
         self.found_tokens = Counter(
             "trellm_prompt_tokens_found",
             "Tokens of prompts that were in memory already, for each text",
+            model,
             registry=registry,
         )
-        self.reasoning_tokens = Counter("trellm_reasoning_tokens", "Tokens of thinking", registry=registry)
-        self.output_tokens = Counter("trellm_output_tokens", "Tokens of outputs", registry=registry)
-        self.finished = Counter("trellm_finished", "Texts finished, by reason", ["reason"], registry=registry)
-        self.cancelled = Counter("trellm_cancelled", "Requests whose client went away", registry=registry)
+        self.reasoning_tokens = Counter("trellm_reasoning_tokens", "Tokens of thinking", model, registry=registry)
+        self.output_tokens = Counter("trellm_output_tokens", "Tokens of outputs", model, registry=registry)
+        self.finished = Counter("trellm_finished", "Texts finished, by reason", [*model, "reason"], registry=registry)
+        self.cancelled = Counter("trellm_cancelled", "Requests whose client went away", model, registry=registry)
+        self.load_seconds = _histogram("trellm_model_load_seconds", "Loading a model", registry)
         self.first_seconds = _histogram("trellm_first_token_seconds", "From request to its first text", registry)
         self.token_seconds = _histogram("trellm_token_seconds", "Between pieces of a streamed text", registry)
         self.request_seconds = _histogram("trellm_request_seconds", "From request to its end", registry)
@@ -77,6 +84,10 @@ class Metrics:
         self.compile_wait_seconds = _histogram("trellm_compile_wait_seconds", "Waiting to be compiled", registry)
         self.step_seconds = _histogram("trellm_step_seconds", "A step of the engine", registry)
         registry.register(_Masks())
+
+    def of(self, name: str) -> ModelMetrics:
+        """Those of a model."""
+        return ModelMetrics(self, name)
 
     def refuse(self, reason: str) -> None:
         """Count a request that was one too many."""
@@ -92,7 +103,42 @@ class Metrics:
 
 
 def _histogram(name: str, meaning: str, registry: CollectorRegistry) -> Histogram:
-    return Histogram(name, meaning, buckets=_SECONDS, registry=registry)
+    return Histogram(name, meaning, ["model_name"], buckets=_SECONDS, registry=registry)
+
+
+class ModelMetrics:
+    """Counters and histograms of one model of a server. refuse, fail: those of the server"""
+
+    def __init__(self, server: Metrics, name: str) -> None:
+        self._server = server
+        self._name = name
+        self.refuse, self.fail = server.refuse, server.fail
+        self.loaded = server.loaded.labels(name)
+        self.running = server.running.labels(name)
+        self.waiting = server.waiting.labels(name)
+        self.constraints = server.constraints.labels(name)
+        self.prompt_tokens = server.prompt_tokens.labels(name)
+        self.found_tokens = server.found_tokens.labels(name)
+        self.reasoning_tokens = server.reasoning_tokens.labels(name)
+        self.output_tokens = server.output_tokens.labels(name)
+        self.cancelled = server.cancelled.labels(name)
+        self.load_seconds = server.load_seconds.labels(name)
+        self.first_seconds = server.first_seconds.labels(name)
+        self.token_seconds = server.token_seconds.labels(name)
+        self.request_seconds = server.request_seconds.labels(name)
+        self.queue_seconds = server.queue_seconds.labels(name)
+        self.compile_seconds = server.compile_seconds.labels(name)
+        self.compile_wait_seconds = server.compile_wait_seconds.labels(name)
+        self.step_seconds = server.step_seconds.labels(name)
+
+    def finish(self, reason: str) -> None:
+        """Count a text that has ended."""
+        self._server.finished.labels(self._name, reason).inc()
+
+    def hold(self, **states: int) -> None:
+        """Tell bytes of memory by state."""
+        for state, count in states.items():
+            self._server.memory.labels(self._name, state).set(count)
 
 
 class RequestTrace:

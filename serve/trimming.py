@@ -40,10 +40,11 @@ class Trimmer:
         trim = _trim()
         self._task = None if trim is None else asyncio.get_running_loop().create_task(self._run(trim))
 
-    def close(self) -> None:
-        """Give nothing back any more."""
+    async def close(self) -> None:
+        """Give nothing back any more, and hold nothing."""
         if self._task is not None:
             self._task.cancel()
+            await asyncio.wait([self._task])
 
     async def _run(self, trim: Callable[[], Any]) -> None:
         loop, before, idle = asyncio.get_running_loop(), self._count(), IDLE  # nothing is kept yet
@@ -55,9 +56,16 @@ class Trimmer:
                 await loop.run_in_executor(None, trim)
             elif idle == IDLE:
                 self._forget()
-                # What was forgotten refers to itself, and Python looks for that only as more is made.
-                await loop.run_in_executor(None, lambda: (gc.collect(), trim()))
+                await loop.run_in_executor(None, collect)
             before = now
+
+
+def collect() -> None:
+    """Give back what nobody holds any more; what refers to itself Python looks for only as more is made."""
+    gc.collect()
+    trim = _trim()
+    if trim is not None:
+        trim()
 
 
 @cache

@@ -1,10 +1,11 @@
 """A soak of the server: everything that a chat may ask for at once, each answer compared with the same request's alone.
 
-    python benchmarks/fuzz/combinations.py [--requests 10000] [--callers 16] [--seed 0] [--log FILE] [--save]
+    python benchmarks/fuzz/combinations.py [--requests 1000] [--parts 20] [--callers 16] [--seed 0] [--log FILE]
+        [--save]
 
 Two models: the weights of the small model, and a random Llama of its vocabulary, in float64, so that batches of other
-sizes draw the same tokens. Their templates make them think, and write calls as Hermes models and Qwen3-Coder do. Of
-each, two servers run: one gets random chats from many callers, the other the same chats one after another. A chat has
+sizes draw the same tokens. Their templates make them think, and write calls as Hermes models and Qwen3-Coder do. Two
+servers have both: one gets random chats from many callers, the other the same chats one after another. A chat has
 tools or not, of strict schemas or loose ones, chosen by the model, required or named, in parallel or not; a format (a
 schema, any JSON, a pattern, choices) or none; thinking as the template has it, off, or with a budget; stop strings, n,
 log-probabilities, a temperature and a seed; it is streamed or whole, and one stream in ten is left before its end. The
@@ -14,6 +15,8 @@ reads none.
 different: answers that are not those of the request alone, letter for letter, or log-probabilities more than 0.001 away
 invalid: calls and answers under a format that do not keep to their schemas, as jsonschema judges, where they are not
 cut; refused: requests that both servers refuse alike. Exits with 1 if anything was different, invalid or failed.
+Nothing depends on speed, and no request is given up. Each part has a seed of its own, from --seed on; with --save its
+row is added to the results as soon as it is done, so that what is broken off loses one part.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from recording import save, show
+from recording import add, show
 from serving_process import ours, started
 
 _CHAT = (
@@ -45,8 +48,8 @@ _CHAT = (
     "{# <think> </think> "
 )
 TEMPLATES = {
-    "small, thinking, calls of Hermes": _CHAT + '<tool_call>\n{"name": "arguments"}\n</tool_call> #}',
-    "random Llama, thinking, calls of Qwen3-Coder": _CHAT
+    "small-hermes": _CHAT + '<tool_call>\n{"name": "arguments"}\n</tool_call> #}',
+    "random-llama-qwen3-coder": _CHAT
     + "<tool_call>\n<function=name>\n<parameter=name>\nvalue\n</parameter>\n</function>\n</tool_call> #}",
 }
 TEXT: dict[str, Any] = {"type": "string", "maxLength": 12}
@@ -98,10 +101,11 @@ def folders(home: Path) -> dict[str, Path]:
     return found
 
 
-def server(folder: Path, share: float) -> tuple[str, str, list[str], int, Mapping[str, str]]:
-    """This file as a server, which reads such a share of its guesses."""
-    name, model, command, port, environment = ours(str(folder))
-    options = ["float64" if each == "float32" else each for each in command[command.index("serve") :]]
+def server(models: Mapping[str, Path], share: float) -> tuple[str, str, list[str], int, Mapping[str, str]]:
+    """This file as a server of models by name, which reads such a share of its guesses."""
+    name, model, command, port, environment = ours(None)
+    named = [f"{each}={folder}" for each, folder in models.items()]
+    options = ["serve", *named, "--dtype", "float64", *command[command.index("--port") : command.index("--name")]]
     return name, model, [sys.executable, __file__, "--guesses", str(share), *options], port, environment
 
 
@@ -136,7 +140,7 @@ def chat(drawn: random.Random) -> dict[str, Any]:
     """A random request."""
     words = ", ".join(drawn.choices(WORDS, k=drawn.randint(1, 30)))
     body: dict[str, Any] = {
-        "model": "m",
+        "model": drawn.choice(list(TEMPLATES)),
         "messages": [{"role": "user", "content": f"Write of {words}."}],
         "max_tokens": drawn.choice([20, 60, 60, 90]),
         "temperature": drawn.choice([0, 0, 0.7, 1.3]),
@@ -286,25 +290,26 @@ def invalid(body: dict[str, Any], answer: dict[int, dict[str, Any]]) -> str | No
     return None
 
 
-async def soak(name: str, busy: int, alone: int, given: argparse.Namespace, log: Any) -> dict[str, Any]:
-    """The random requests of a model, by many callers and by one."""
+async def soak(busy: int, alone: int, seed: int, given: argparse.Namespace, log: Any) -> dict[str, Any]:
+    """The random requests of a seed, by many callers and by one."""
     import httpx
 
-    drawn = random.Random(given.seed)
+    drawn = random.Random(seed)
     bodies = [chat(drawn) for _ in range(given.requests)]
     leaving = [drawn.randint(0, 6) if body["stream"] and drawn.random() < 0.1 else None for body in bodies]
     counts, found = Counter[str](), dict[int, Any]()
     left = iter(range(len(bodies)))
     limits = httpx.Limits(max_connections=None)
     async with (
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{busy}", timeout=300, limits=limits) as many,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{alone}", timeout=300) as one,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{busy}", timeout=None, limits=limits) as many,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{alone}", timeout=None) as one,
     ):
 
         async def caller() -> None:
             for number in left:
                 found[number] = await answered(many, bodies[number], leaving[number])
 
+        guesses = await _guesses(many)
         begun = time.perf_counter()
         await asyncio.gather(*(caller() for _ in range(given.callers)))
         together = time.perf_counter() - begun
@@ -325,20 +330,28 @@ async def soak(name: str, busy: int, alone: int, given: argparse.Namespace, log:
             counts[kind or "same"] += 1
             counts["calls"] += sum(len(own["calls"]) for own in got.values()) if isinstance(got, dict) else 0
             if kind in ("failed", "different", "invalid") and log is not None:
-                log.write(json.dumps({"model": name, "kind": kind, "body": body, "got": got, "other": other}) + "\n")
+                log.write(json.dumps({"kind": kind, "body": body, "got": got, "other": other}) + "\n")
                 log.flush()
-        metrics = {line.split()[0]: line.split()[1] for line in (await many.get("/metrics")).text.splitlines()}
+        guesses = await _guesses(many) - guesses
     names = ("same", "refused", "left", "calls", "different", "invalid", "failed")
     return {
-        "model": name, "requests": len(bodies), "callers": given.callers, **{each: counts[each] for each in names},
-        "guesses": int(float(metrics["trellm_guesses_total"])),
+        "model": " and ".join(TEMPLATES), "seed": seed, "requests": len(bodies), "callers": given.callers,
+        **{each: counts[each] for each in names},
+        "guesses": guesses,
         "together_s": round(together), "alone_s": round(time.perf_counter() - begun),
     }  # fmt: skip
 
 
+async def _guesses(http: Any) -> int:
+    """Count of the guesses that a server has read so far."""
+    lines = (await http.get("/metrics")).text.splitlines()
+    return next(int(float(line.split()[1])) for line in lines if line.startswith("trellm_guesses_total"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--parts", type=int, default=20)
     parser.add_argument("--callers", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=Path)
@@ -352,12 +365,13 @@ def main() -> None:
     log = None if given.log is None else given.log.open("w")
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as home:
-        for name, folder in folders(Path(home)).items():
-            with started(*server(folder, GUESSED)) as busy, started(*server(folder, 0.0)) as alone:
-                rows.append(asyncio.run(soak(name, busy.port, alone.port, given, log)))
+        models = folders(Path(home))
+        with started(*server(models, GUESSED)) as busy, started(*server(models, 0.0)) as alone:
+            for seed in range(given.seed, given.seed + given.parts):
+                rows.append(asyncio.run(soak(busy.port, alone.port, seed, given, log)))
                 show(rows[-1:])
-    if given.save:
-        print(save("fuzz_combinations", rows, ("trellm", "torch", "numba", "transformers")))
+                if given.save:
+                    print(add("fuzz_combinations", rows[-1:], ("trellm", "torch", "numba", "transformers")), flush=True)
     sys.exit(any(row[each] for row in rows for each in ("different", "invalid", "failed")))
 
 

@@ -272,7 +272,7 @@ def main() -> int:
         if took > slowest:
             slowest = took
             print(f"case {number}: {took:.2f} s", file=sys.stderr, flush=True)
-    service = app.state.service
+    service = app.state.models.first.service
     deadline = time.monotonic() + 30
     while (service.texts or service.engine.is_busy) and time.monotonic() < deadline:
         time.sleep(0.05)

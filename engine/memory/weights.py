@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Self
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, Self, cast
 from weakref import ReferenceType, ref
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ...errors import OptionError
+
+_NO_HOLDERS = (type, ModuleType, FunctionType, BuiltinFunctionType, str, bytes, int, float)
+"""What leads to no weights of a model, or to everything there is."""
 
 
 class Weights:
@@ -152,6 +159,30 @@ class Loaded:
 
     def _parameters(self) -> list[nn.Parameter]:
         return [each for each in self._network.parameters() if each.device.type != "meta"]
+
+
+def held_bytes(model: Any) -> int:
+    """Bytes of the tensors and arrays that a model holds, what several share counted once, files that are mapped too.
+
+    Found wherever they are: what runs a decoder has weights in other places than modules of torch do.
+    """
+    left, known, sizes = [model], {id(model)}, dict[int, int]()
+    while left:
+        each = left.pop()
+        if isinstance(each, Tensor):
+            if each.device.type != "meta":
+                storage = each.untyped_storage()
+                sizes[storage.data_ptr()] = storage.nbytes()
+        elif isinstance(each, np.ndarray):
+            whole = cast("NDArray[Any]", each)
+            while isinstance(whole.base, np.ndarray):
+                whole = whole.base
+            sizes[whole.ctypes.data] = whole.nbytes
+        else:
+            inner = [one for one in gc.get_referents(each) if not isinstance(one, _NO_HOLDERS) and id(one) not in known]
+            known.update(map(id, inner))
+            left += inner
+    return sum(sizes.values())
 
 
 def kind_of(network: nn.Module) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from ...checks import shown
 from ...engine.models import small, transformers
 from ...engine.models.load_options import lasting_place
 from ...engine.models.protocol import Model
+from ...engine.sending.loading import LoadingOptions
 from ...engine.sending.origin import Origin, model_of, origin_of
 from ...engine.sending.portable import portable
 from ...errors import OptionError
@@ -30,23 +31,17 @@ Given = Model | str | Path | Callable[[], Model] | None
 """A model; a name or folder for transformers; a function that makes a model; None for the small one."""
 
 
-def described(
-    model: Any,
-    device: str | None = None,
-    dtype: str | None = None,
-    weights: str | None = None,
-    kv_cache_dtype: str = "auto",
-    adapters: Mapping[str, str] | None = None,
-) -> Any:
-    """The description that is sent for a model. Raises OptionError for values that are none, or cannot be sent."""
-    given: dict[str, Any] = {"device": device, "dtype": dtype, "weights": weights, "kv_cache_dtype": kv_cache_dtype}
-    given["adapters"] = None if adapters is None else dict(adapters)
-    asked = {name for name, value in given.items() if value not in (None, "auto")}
-    if model is None and asked <= {"device", "dtype"}:
-        return Origin(small, {"device": device})
+def described(model: Any, **loading: Any) -> Any:
+    """The description that is sent for a model. loading: see `LoadingOptions`
+
+    Raises OptionError for values that are none, or cannot be sent.
+    """
+    options = LoadingOptions(**loading)
+    if model is None and options.given.keys() <= {"device", "dtype"}:
+        return Origin(small, {"device": options.device})
     if isinstance(model, (str, Path)):
-        return Origin(transformers, {"model": lasting_place(model), **given})
-    if asked:
+        return Origin(transformers, {"model": lasting_place(model), **options.given})
+    if options.given:
         raise OptionError(
             "device=, dtype=, kv_cache_dtype=, adapters= and weights= are for a model that is given by its name or "
             "folder"

@@ -70,7 +70,7 @@ class Replica:
 
     async def check_health(self) -> None:
         """Called by Ray. Raises ModelError where the engine has stopped, so that the replica is replaced."""
-        service = getattr(self._app.state, "service", None)
+        service = self._app.state.models.first.service
         if service is not None and not service.engine.is_started:
             raise ModelError("the engine's thread has ended")
 

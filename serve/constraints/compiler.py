@@ -24,7 +24,7 @@ from ...errors import Cancelled, LimitError, TrellmError
 from ...guides.limits import Cancellation
 from ..errors import busy
 from ..settings import Settings
-from ..telemetry import Metrics
+from ..telemetry import ModelMetrics
 
 MOMENT = 0.1
 """Seconds of a thread's work after which a constraint is long. What gives way has lost no more than these."""
@@ -226,7 +226,7 @@ class _Compilation(Generic[T]):
         taken: float,
         turns: Turns,
         line: Line,
-        metrics: Metrics,
+        metrics: ModelMetrics,
     ) -> None:
         self.size = size
         self.taken = taken
@@ -328,7 +328,7 @@ class ConstraintCompiler:
     def __init__(
         self,
         settings: Settings,
-        metrics: Metrics,
+        metrics: ModelMetrics,
         is_busy: Callable[[], bool] = lambda: False,
         writing: Callable[[], int] = lambda: 0,
     ) -> None:

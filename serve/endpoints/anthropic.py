@@ -38,9 +38,8 @@ async def messages(request: Request, service: Service, asked: MessagesRequest) -
 
 async def count(request: Request, service: Service, asked: CountRequest) -> Response:
     """Count the tokens of a chat, as Anthropic's API does."""
-    service.check(asked.model)
     chat = await derived(request, asked.chat)
-    with RequestImages(service.images) as images:
+    with RequestImages(service.shared.images, is_read=service.reads_images) as images:
         messages = await while_connected(request, images.read(chat.chat()))
         ids = await service.chat_ids(messages, chat.listed_tools(), chat.template_options, is_verbatim=True)
     return Answer({"input_tokens": len(ids)})

@@ -30,7 +30,7 @@ async def completion(request: Request, service: Service, asked: CompletionReques
 
 def begin_text(request: Request, asked: CompletionRequest) -> Beginning:
     """The beginning of the answer to a request for texts, in whichever API that was asked. Raises ApiError."""
-    service: Service = request.app.state.service
+    service: Service = request.state.service
     prompts = asked.prompts
     if asked.trellm.special_tokens is False:
         said = "trellm.special_tokens is for messages; a prompt is what a template would write, where names are tokens"

@@ -27,4 +27,4 @@ async def described(service: Service, constraint: ConstraintSpec, prompts: list[
         except TrellmError as error:
             raise of_request(error, place) from None
 
-    return await asyncio.get_running_loop().run_in_executor(service.reading, make)
+    return await asyncio.get_running_loop().run_in_executor(service.shared.reading, make)

@@ -38,7 +38,7 @@ async def embeddings(request: Request, service: Service, asked: EmbeddingRequest
 
 async def rerank(request: Request, service: Service, asked: RerankRequest) -> Response:
     """Order documents by the cosines of their embeddings and a query's."""
-    text = await derived(request, partial(asked.texts, service.settings.name))
+    text = await derived(request, partial(asked.texts, service.name))
 
     def vector(begun: GenerationRequest, index: int, result: Generation[Embedding]) -> Embedding:
         return result.value
@@ -58,7 +58,7 @@ async def rerank(request: Request, service: Service, asked: RerankRequest) -> Re
 
 def _begin(request: Request, text: CompletionRequest, dimensions: int | None) -> Beginning:
     """The beginning of an answer for which prompts are embedded."""
-    service: Service = request.app.state.service
+    service: Service = request.state.service
 
     async def prepare(begun: GenerationRequest) -> Prepared:
         try:

@@ -22,12 +22,13 @@ from ..service import Service
 from ..tool_calls.formats import template_of
 from .answers import DONE, Answer, LargeAnswer, Stream, event, extension_of, streamed, while_connected, whole, written
 from .completion import begin_text
+from .leasing import leased
 from .scores import of_chat, scores_of
 
 
 async def llama(request: Request, service: Service, asked: LlamaRequest) -> Response:
     """Continue texts as llama.cpp's server does."""
-    text = await derived(request, partial(asked.text, service.settings.name))
+    text = await derived(request, partial(asked.text, service.name))
     if asked.stream:
         if len(text.prompts) > 1:
             raise ApiError("several prompts have no stream; leave it out", ("stream",))
@@ -72,7 +73,7 @@ def _llama_stream(begun: GenerationRequest) -> Stream:
 
 async def sglang(request: Request, service: Service, asked: SglangRequest) -> Response:
     """Continue texts as SGLang does."""
-    text = await derived(request, partial(asked.texts, service.settings.name))
+    text = await derived(request, partial(asked.texts, service.name))
     if asked.stream:
         return await streamed(request, begin_text(request, text), partial(_sglang_stream, asked.is_single))
     _, several = await whole(request, begin_text(request, text), _sglang_text)
@@ -127,7 +128,6 @@ class DetokenizeRequest(RequestBase, title="Detokenize"):
 
 async def detokenize(request: Request, service: Service, asked: DetokenizeRequest) -> Response:
     """Write tokens as text; bytes that are none of UTF-8 are told as such."""
-    service.check(asked.model)
     vocabulary = service.model.vocabulary
     service.check_tokens(asked.tokens, ("tokens",))
 
@@ -135,7 +135,7 @@ async def detokenize(request: Request, service: Service, asked: DetokenizeReques
         text = vocabulary.decode(asked.tokens).decode(errors="replace")
         return list(written({"prompt": text, "content": text}))
 
-    return LargeAnswer(await while_connected(request, service.aside(work)))
+    return LargeAnswer(await while_connected(request, service.shared.aside(work)))
 
 
 async def told_version(request: Request) -> Response:
@@ -144,15 +144,15 @@ async def told_version(request: Request) -> Response:
 
 
 async def props(request: Request) -> Response:
-    """Tell what the server is, as llama.cpp's does, as far as there is the same here."""
-    service: Service = request.app.state.service
-    said: dict[str, Any] = {
-        "default_generation_settings": {"n_ctx": service.model.context, "params": {}},
-        "total_slots": service.settings.texts,
-        "model_alias": service.settings.name,
-        "model_path": "",
-        "chat_template": template_of(service.model.tokenizer),
-        "modalities": {"vision": service.images.reads_images, "audio": False},
-        "build_info": f"trellm {version('trellm')}",
-    }
-    return Answer(said)
+    """Tell what the server is, as llama.cpp's does, as far as there is the same here; `?model=` names a model."""
+    async with leased(request, request.query_params.get("model")) as service:
+        said: dict[str, Any] = {
+            "default_generation_settings": {"n_ctx": service.model.context, "params": {}},
+            "total_slots": service.settings.texts,
+            "model_alias": service.name,
+            "model_path": "",
+            "chat_template": template_of(service.model.tokenizer),
+            "modalities": {"vision": service.reads_images, "audio": False},
+            "build_info": f"trellm {version('trellm')}",
+        }
+        return Answer(said)

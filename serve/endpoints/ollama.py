@@ -16,6 +16,8 @@ from ...engine.handle import Piece
 from ...engine.results import Generation
 from ..bodies import derived
 from ..generation import Beginning, GenerationRequest, message_of
+from ..hosting.hosted import HostedModel
+from ..hosting.manager import ModelManager
 from ..requests.chat import ChatRequest
 from ..requests.ollama import LATEST, OllamaChat, OllamaGenerate, OllamaName
 from ..service import Service
@@ -27,19 +29,23 @@ from .completion import begin_text
 from .scores import of_chat, scores_in, scores_of
 
 LINES = "application/x-ndjson"
+NEVER = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""The time at which a model is unloaded that stays."""
 
 
 async def chat(request: Request, service: Service, asked: OllamaChat) -> Response:
     """Answer a chat as Ollama does."""
-    if not asked.messages:
-        return _loaded(service, asked.model, {"message": {"role": "assistant", "content": ""}})
+    if not asked.has_prompt:
+        return _loaded(service, asked)
+    service.keep_alive = asked.kept_seconds
     return await _answer(request, await derived(request, asked.chat), "message")
 
 
 async def generate(request: Request, service: Service, asked: OllamaGenerate) -> Response:
     """Answer what a user says as Ollama does, or continue a text."""
-    if not asked.prompt and not asked.images:
-        return _loaded(service, asked.model, {"response": ""})
+    if not asked.has_prompt:
+        return _loaded(service, asked)
+    service.keep_alive = asked.kept_seconds
     if not asked.raw:
         return await _answer(request, await derived(request, asked.chat), "response")
     text = await derived(request, asked.text)
@@ -151,30 +157,57 @@ def _written(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _loaded(service: Service, name: str, said: dict[str, Any]) -> Response:
+def _loaded(service: Service, asked: OllamaChat | OllamaGenerate) -> Response:
     """The answer to a request without a prompt, which asks for the model to be there."""
-    service.check(name.removesuffix(LATEST))
-    return Answer({"model": name, "created_at": _written(time.time()), **said, "done": True, "done_reason": "load"})
+    service.keep_alive = asked.kept_seconds
+    return _done(asked, "load")
+
+
+def unloaded(models: ModelManager, asked: OllamaChat | OllamaGenerate) -> Response | None:
+    """The answer to a request without a prompt that keeps a model for no time: it is unloaded when it is idle."""
+    if asked.has_prompt or asked.kept_seconds != 0:
+        return None
+    hosted = models.find(asked.named_model)
+    if hosted.service is not None:
+        hosted.service.keep_alive = 0
+        hosted.rest()
+    return _done(asked, "unload")
+
+
+def _done(asked: OllamaChat | OllamaGenerate, reason: str) -> Response:
+    """An answer without a text."""
+    empty = {"message": {"role": "assistant", "content": ""}} if isinstance(asked, OllamaChat) else {"response": ""}
+    head = {"model": asked.model, "created_at": _written(time.time())}
+    return Answer({**head, **empty, "done": True, "done_reason": reason})
 
 
 async def tags(request: Request) -> Response:
-    """List the model under its names, as Ollama does."""
-    service: Service = request.app.state.service
-    return Answer({"models": [_model(service, name) for name in (*service.settings.names, *service.adapters)]})
+    """List all models under their names, as Ollama does."""
+    models: ModelManager = request.app.state.models
+    return Answer({"models": [_model(models, hosted, name) for hosted in models.models for name in hosted.names]})
 
 
 async def running(request: Request) -> Response:
-    """List the model as Ollama lists those in memory, where it is as long as the server runs."""
-    service: Service = request.app.state.service
-    return Answer({"models": [_model(service, service.settings.name) | {"size_vram": 0}]})
+    """List the models that are in memory, as Ollama does."""
+    models: ModelManager = request.app.state.models
+    return Answer(
+        {
+            "models": [
+                _model(models, hosted, hosted.served.name)
+                | {"size": hosted.bytes, "size_vram": 0, "expires_at": _written(hosted.expires or NEVER)}
+                for hosted in models.models
+                if hosted.service is not None
+            ]
+        }
+    )
 
 
-def _model(service: Service, name: str) -> dict[str, Any]:
+def _model(models: ModelManager, hosted: HostedModel, name: str) -> dict[str, Any]:
     return {
         "name": f"{name}{LATEST}",
         "model": f"{name}{LATEST}",
-        "modified_at": _written(service.created),
-        "size": 0,
+        "modified_at": _written(models.shared.created),
+        "size": hosted.weight_bytes,
         "digest": "",
         "details": _details(),
     }
@@ -193,8 +226,7 @@ def _details() -> dict[str, Any]:
 
 async def show(request: Request, service: Service, asked: OllamaName) -> Response:
     """Tell what the model can do, as Ollama does."""
-    service.check((asked.model or asked.name or "").removesuffix(LATEST))
-    more = (["thinking"] if service.form.thinks else []) + (["vision"] if service.images.reads_images else [])
+    more = (["thinking"] if service.form.thinks else []) + (["vision"] if service.reads_images else [])
     return Answer(
         {
             "modelfile": "",

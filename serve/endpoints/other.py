@@ -19,6 +19,8 @@ from ...errors import TrellmError
 from ...guides.explain.expectation import expected
 from ..bodies import derived
 from ..errors import ApiError, of_constraint, of_request
+from ..hosting.hosted import HostedModel
+from ..hosting.manager import ModelManager
 from ..media.reading import RequestImages
 from ..requests.chat import ChatMessage
 from ..requests.fields import ConstraintFields, RequestBase
@@ -40,39 +42,41 @@ class TokenizeRequest(RequestBase, title="Tokenize"):
 
 
 async def models(request: Request) -> Response:
-    """List the model under its names, and its adapters."""
-    service: Service = request.app.state.service
-    return Answer(
-        {"object": "list", "data": [_model(service, name) for name in (*service.settings.names, *service.adapters)]}
-    )
+    """List all models under their names, and their adapters."""
+    manager: ModelManager = request.app.state.models
+    several = [_model(manager, hosted, name) for hosted in manager.models for name in hosted.names]
+    return Answer({"object": "list", "data": several})
 
 
 async def model(request: Request) -> Response:
-    """Describe the model by one of its names, or an adapter."""
-    service: Service = request.app.state.service
+    """Describe a model by one of its names, or an adapter."""
+    manager: ModelManager = request.app.state.models
     name = request.path_params["name"]
-    service.check_model(name)
-    return Answer(_model(service, name))
+    return Answer(_model(manager, manager.named(name), name))
 
 
-def _model(service: Service, name: str) -> dict[str, Any]:
-    said = {"id": name, "object": "model", "created": service.created, "owned_by": "trellm"}
-    parent = {"parent": service.settings.name} if name in service.adapters else {}
-    return {**said, **parent, "max_model_len": service.model.context}
+def _model(manager: ModelManager, hosted: HostedModel, name: str) -> dict[str, Any]:
+    """A model as lists have it; status: as llama.cpp's server has it, with the bytes that it holds."""
+    said: dict[str, Any] = {"id": name, "object": "model", "created": manager.shared.created, "owned_by": "trellm"}
+    if name in hosted.adapters:
+        said["parent"] = hosted.served.name
+    if hosted.has_been_loaded:
+        said["max_model_len"] = hosted.context
+    status: dict[str, Any] = {"value": hosted.state} | ({"memory_bytes": hosted.bytes} if hosted.bytes else {})
+    return said | {"status": status | ({} if hosted.failed is None else {"failed": True})}
 
 
 async def tokenize(request: Request, service: Service, asked: TokenizeRequest) -> Response:
     """Make tokens of a prompt or of a chat."""
-    service.check(asked.model)
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError("give prompt or messages, one of the two", ("prompt",))
     chat = [each.plain(("messages", number)) for number, each in enumerate(asked.messages or ())]
     try:
-        with RequestImages(service.images) as images:
+        with RequestImages(service.shared.images, is_read=service.reads_images) as images:
             given = asked.prompt
             if given is None:
                 given = await while_connected(request, images.read(chat))
-            work = service.aside(partial(_tokenized, service, given, asked.return_token_strs))
+            work = service.shared.aside(partial(_tokenized, service, given, asked.return_token_strs))
             return LargeAnswer(await while_connected(request, work))
     except TrellmError as error:
         raise of_request(error, ("prompt",) if asked.messages is None else ("messages",)) from None
@@ -98,22 +102,19 @@ async def live(request: Request) -> Response:
 
 async def ready(request: Request) -> Response:
     """Answer whether requests are taken."""
-    service: Service = request.app.state.service
-    if service.is_draining:
+    if request.app.state.models.is_draining:
         return Answer({"status": "draining"}, 503)
     return Answer({"status": "ok"})
 
 
 async def metrics(request: Request) -> Response:
     """Write counters, gauges and histograms for Prometheus."""
-    service: Service = request.app.state.service
-    counted, engine = service.metrics, service.engine
-    counted.waiting.set(service.dispatcher.waiting)
-    counted.memory.labels("held").set(engine.held_bytes)
-    counted.memory.labels("kept").set(engine.kept_bytes)
-    counted.memory.labels("room").set(engine.memory_bytes)
-    counted.memory.labels("images").set(service.images.held)
-    return Response(counted.text(), media_type=CONTENT_TYPE)
+    manager: ModelManager = request.app.state.models
+    for hosted in manager.models:
+        if hosted.service is not None:
+            hosted.service.measure()
+    manager.metrics.images.set(manager.shared.images.held)
+    return Response(manager.metrics.text(), media_type=CONTENT_TYPE)
 
 
 async def page(request: Request) -> Response:
@@ -153,7 +154,6 @@ class ConstraintRequest(ConstraintFields, title="Check"):
 
 async def constraint(request: Request, service: Service, asked: ConstraintRequest) -> Response:
     """Compile a constraint: how its texts begin, in words, and the fewest tokens of one; or the error that it has."""
-    service.check(asked.model)
     try:
         made = await derived(request, asked.constraint)
     except TrellmError as error:

@@ -134,7 +134,7 @@ async def responses(request: Request, service: Service, asked: ResponsesRequest)
     """Answer in items; with stream: true as server-sent events."""
     before: list[dict[str, Any]] = []
     if asked.previous_response_id is not None:
-        conversation = service.responses.conversation(asked.previous_response_id)
+        conversation = service.shared.responses.conversation(asked.previous_response_id)
         request.state.is_large |= len(conversation) >= LARGE_BODY
         before = await derived(request, partial(json.loads, conversation))
 
@@ -159,12 +159,14 @@ async def responses(request: Request, service: Service, asked: ResponsesRequest)
 
 
 def _keep(service: Service, asked: ResponsesRequest, before: list[dict[str, Any]], response: dict[str, Any]) -> bool:
-    return service.responses.keep(response, [*before, *asked.conversation(response["output"])])
+    return service.shared.responses.keep(
+        response, [*before, *asked.conversation(response["output"])], service.body_bytes
+    )
 
 
 async def kept(request: Request) -> Response:
     """Answer with a response that was kept; with DELETE keep it no longer."""
-    service: Service = request.app.state.service
+    responses = request.app.state.models.shared.responses
     key = str(request.path_params["key"])
     for name, value in request.query_params.multi_items():
         if name == "stream" and value != "false":
@@ -173,8 +175,8 @@ async def kept(request: Request) -> Response:
             said = f"unknown parameter {name[:200]!r} of the query: a response that was kept is told as it is"
             raise ApiError(said, (name[:200],), code="unknown_parameter")
     if request.method != "DELETE":
-        return Answer(service.responses.response(key))
-    service.responses.forget(key)
+        return Answer(responses.response(key))
+    responses.forget(key)
     return Answer({"id": key, "object": "response", "deleted": True})
 
 

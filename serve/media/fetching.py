@@ -19,7 +19,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import Any, Self
 from urllib.parse import quote, urljoin, urlsplit
 
-import h11
+import httptools
 
 from ...checks import positive, whole
 
@@ -131,7 +131,7 @@ class ImageFetcher:
             raise FetchError("cannot be fetched: TLS with its server fails") from None
         except OSError:
             raise FetchError("cannot be fetched: its server does not answer") from None
-        except (h11.ProtocolError, ValueError):
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade, ValueError):
             raise FetchError("cannot be fetched: its server's answer is malformed or broke off") from None
         raise FetchError(f"is behind more than {self.redirects} redirects")
 
@@ -140,7 +140,7 @@ class ImageFetcher:
         return self.tls()
 
     async def _asked(self, target: _Target, most: int, pool: Executor) -> bytes | str:
-        """Ask a server for the file; it may answer where that is. Raises FetchError, OSError, h11.ProtocolError."""
+        """Ask a server for the file; it may answer where that is. Raises FetchError, OSError, and as `_answer`."""
         reader, writer = await self._connected(target, await self._addresses(target, pool))
         try:
             return await _answer(target, reader, writer, most)
@@ -175,36 +175,81 @@ class ImageFetcher:
         raise failed
 
 
+class _Answer:
+    """An answer, which httptools tells piece by piece, after what informs of it.
+
+    has_begun: whether its head is there; is_whole: whether its end is; parts: how many heads and pieces there were
+    """
+
+    def __init__(self) -> None:
+        self.headers: dict[str, str] = {}
+        self.body = bytearray()
+        self.parts = 0
+        self.status = 0
+        self.has_begun = self.is_whole = False
+        self.parser = httptools.HttpResponseParser(self)
+
+    @property
+    def has_length(self) -> bool:
+        """True where its end is told by something else than that of the connection."""
+        return "content-length" in self.headers or "transfer-encoding" in self.headers
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by httptools, as the others are. What follows the end of the answer is nobody's."""
+        if not self.has_begun:
+            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """An end of a head."""
+        self.parts += 1
+        if not self.has_begun:
+            self.status = self.parser.get_status_code()
+            self.has_begun = self.status >= 200
+            self.headers = self.headers if self.has_begun else {}
+
+    def on_body(self, data: bytes) -> None:
+        """A piece of a body."""
+        self.parts += 1
+        if not self.is_whole:
+            self.body += data
+
+    def on_message_complete(self) -> None:
+        """The end of an answer."""
+        self.is_whole = self.has_begun
+
+
 async def _answer(
     target: _Target, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int
 ) -> bytes | str:
-    """The file that a server answers with, or the place that it refers to. Raises FetchError, h11.ProtocolError."""
-    peer = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
-    headers = [
-        *(("Host", target.authority), ("User-Agent", "trellm"), ("Accept", "image/*")),
-        *(("Accept-Encoding", "identity"), ("Connection", "close")),
-    ]
-    asked = peer.send(h11.Request(method="GET", target=target.path, headers=headers))
-    writer.write((asked or b"") + (peer.send(h11.EndOfMessage()) or b""))
+    """The file that a server answers with, or the place that it refers to.
+
+    Raises FetchError, and what httptools raises, or ValueError, for what is no whole answer.
+    """
+    writer.write(
+        f"GET {target.path} HTTP/1.1\r\nHost: {target.authority}\r\nUser-Agent: trellm\r\nAccept: image/*\r\n"
+        "Accept-Encoding: identity\r\nConnection: close\r\n\r\n".encode("ascii")
+    )
     await writer.drain()
-    found, parts = bytearray(), _MOST_PARTS
-    while parts + len(found) // _BYTES_A_PART > 0:
-        parts -= 1
-        event = peer.next_event()
-        if event is h11.NEED_DATA:
-            peer.receive_data(await reader.read(_READ_BYTES))
-        elif isinstance(event, h11.Response):
-            said = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
-            if event.status_code in _REDIRECTS and "location" in said:
-                return said["location"]
-            _check(event.status_code, said, most)
-        elif isinstance(event, h11.Data):
-            found += event.data
-            if len(found) > most:
-                raise FetchError(f"has more than {most:,} bytes")
-        elif isinstance(event, h11.EndOfMessage):
-            return bytes(found)
-    raise FetchError("cannot be fetched: its server's answer is in too many parts")
+    answer, head = _Answer(), 0
+    while data := await reader.read(_READ_BYTES):
+        had_begun = answer.has_begun
+        answer.parser.feed_data(data)
+        if answer.has_begun and not had_begun:
+            if answer.status in _REDIRECTS and "location" in answer.headers:
+                return answer.headers["location"]
+            _check(answer.status, answer.headers, most)
+        if len(answer.body) > most:
+            raise FetchError(f"has more than {most:,} bytes")
+        if answer.is_whole:
+            return bytes(answer.body)
+        if answer.parts > _MOST_PARTS + len(answer.body) // _BYTES_A_PART:
+            raise FetchError("cannot be fetched: its server's answer is in too many parts")
+        head += 0 if answer.has_begun else len(data)
+        if head > _HEAD_BYTES:
+            raise ValueError("the head has no end")
+    if not answer.has_begun or answer.has_length:
+        raise ValueError("the answer has no end")
+    return bytes(answer.body)
 
 
 def _check(status: int, headers: dict[str, str], most: int) -> None:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, cast
 
 from ...engine.media.image import Image
-from ...engine.models.protocol import Model, vision_of
 from ...errors import TrellmError
 from ..errors import ApiError, busy, of_image
 from ..requests.chat import ImageSource
@@ -26,27 +25,21 @@ class ImageReader:
     held: bytes of the pixels of requests that are on their way
     """
 
-    def __init__(self, model: Model, settings: Settings) -> None:
-        self._model = model
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.held = 0
         self._decoding = ThreadPoolExecutor(1, "trellm images")
         self._resolving = ThreadPoolExecutor(FETCHING, "trellm resolving")
         self._slots = asyncio.Semaphore(FETCHING)
 
-    @property
-    def reads_images(self) -> bool:
-        """True where the model reads images."""
-        return vision_of(self._model) is not None
-
     def close(self) -> None:
         """End what runs, but for name servers that do not answer."""
         self._decoding.shutdown(wait=True, cancel_futures=True)
         self._resolving.shutdown(wait=False, cancel_futures=True)
 
-    def check(self, sources: list[ImageSource]) -> None:
-        """Raise ApiError for images that no request may have here."""
-        if not self.reads_images:
+    def check(self, sources: list[ImageSource], *, is_read: bool) -> None:
+        """Raise ApiError for images that no request may have here. is_read: whether the model reads any"""
+        if not is_read:
             said = "the model reads texts alone; leave images out, or ask one that reads them"
             raise ApiError(said, sources[0].place, code="unsupported_parameter")
         most = self._settings.images
@@ -91,11 +84,15 @@ class ImageReader:
 
 
 class RequestImages:
-    """The images of one request, counted until `release`. count: how many parts of its messages are images"""
+    """The images of one request, counted until `release`. count: how many parts of its messages are images
 
-    def __init__(self, reader: ImageReader) -> None:
+    is_read: whether its model reads any
+    """
+
+    def __init__(self, reader: ImageReader, *, is_read: bool) -> None:
         self.count = 0
         self._reader = reader
+        self._is_read = is_read
         self._held = 0
 
     def __enter__(self) -> RequestImages:
@@ -115,7 +112,7 @@ class RequestImages:
         self.count = len(sources)
         if not sources:
             return messages
-        self._reader.check(sources)
+        self._reader.check(sources, is_read=self._is_read)
         several = {source.url: (source, number) for number, source in reversed([*enumerate(sources, 1)])}
         found: dict[str, Image] = {}
 

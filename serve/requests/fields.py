@@ -48,6 +48,11 @@ class RequestBase(BaseModel):
         """Names of the fields that the request is translated to, for errors."""
         return tuple((f"/{ours}", f"/{theirs}") for ours, theirs in self.SAME.items() if ours != theirs)
 
+    @property
+    def named_model(self) -> str | None:
+        """The model that a body asks for; None where it names none."""
+        return getattr(self, "model", None)
+
     def same(self) -> dict[str, Any]:
         """The values of `SAME`, None for what was not given."""
         return {

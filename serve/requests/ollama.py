@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,6 +14,9 @@ from .chat import ChatRequest, CompletionRequest, check_alone, image_part, trans
 from .fields import ConstraintFields, EchoBase, HintedBase, RequestBase
 
 LATEST = ":latest"
+_ENDLESS = 1e9
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 Images = Annotated[list[str], Field(max_length=4096, fail_fast=True)] | None
 """Images as base64, which stand before a message's text."""
 USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
@@ -89,6 +93,16 @@ class OllamaBase(ConstraintFields):
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
     @property
+    def named_model(self) -> str:
+        """The model without the tag that Ollama's clients put behind it."""
+        return self.model.removesuffix(LATEST)
+
+    @property
+    def kept_seconds(self) -> float | None:
+        """Seconds without a request after which the model is to be unloaded; None for none. Raises ApiError."""
+        return None if self.keep_alive is None else _seconds(self.keep_alive)
+
+    @property
     def names(self) -> Names:
         """Of options, and of a prompt, which is a message."""
         form = (("/response_format/schema", "/format"), ("/response_format", "/format")) if self.format else ()
@@ -100,7 +114,7 @@ class OllamaBase(ConstraintFields):
         options = self.options or OllamaOptions()
         given = {name: value for name, value in self.same().items() if value is not None}
         said = self.constraint_fields() | USUAL | given
-        said |= {"model": self.model.removesuffix(LATEST), "stream": self.stream}
+        said |= {"model": self.named_model, "stream": self.stream}
         for name, number in (("max_tokens", options.num_predict), ("seed", options.seed)):
             said[name] = number if number is not None and number >= 0 else None
         if self.format:
@@ -125,6 +139,11 @@ class OllamaChat(OllamaBase):
 
     messages: Annotated[list[OllamaMessage], Field(max_length=65536, fail_fast=True)] | None = None
     tools: Annotated[list[dict[str, Any]], Field(fail_fast=True)] | None = None
+
+    @property
+    def has_prompt(self) -> bool:
+        """True where there is something to answer."""
+        return bool(self.messages)
 
     def chat(self) -> ChatRequest:
         """The same as a chat. Raises ApiError."""
@@ -172,6 +191,11 @@ class OllamaGenerate(OllamaBase):
     suffix: Literal[""] | None = None
     template: Literal[""] | None = None
 
+    @property
+    def has_prompt(self) -> bool:
+        """True where there is something to answer."""
+        return bool(self.prompt or self.images)
+
     def chat(self) -> ChatRequest:
         """The same as a chat. Raises ApiError."""
         system = [{"role": "system", "content": self.system}] if self.system else []
@@ -184,6 +208,17 @@ class OllamaGenerate(OllamaBase):
             if getattr(self, name):
                 raise ApiError(f"{name} is for a prompt that is written as a chat; leave raw out", (name,))
         return translated(self._said() | {"prompt": self.prompt}, CompletionRequest)
+
+
+def _seconds(given: str | float) -> float | None:
+    """The seconds of a number, or of a duration as Go writes it; None for one below 0, or of decades: it has no end."""
+    if isinstance(given, str):
+        if not re.fullmatch(rf"[+-]?(?:{_PART.pattern})+", given):
+            said = f'keep_alive={given[:80]!r}: seconds, or a duration such as "5m" or "1h30m"'
+            raise ApiError(said, ("keep_alive",))
+        sign = -1 if given.startswith("-") else 1
+        given = sign * sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(given))
+    return float(given) if 0 <= given < _ENDLESS else None
 
 
 def _content(text: str, images: list[str] | None) -> str | list[dict[str, Any]]:
@@ -199,3 +234,8 @@ class OllamaName(RequestBase):
     model: str | None = None
     name: str | None = None
     verbose: bool | None = None
+
+    @property
+    def named_model(self) -> str:
+        """The model, by either field."""
+        return (self.model or self.name or "").removesuffix(LATEST)

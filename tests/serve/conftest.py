@@ -15,6 +15,7 @@ import pytest
 from trellm import models
 from trellm.engine.models.decoder import DecoderModel
 from trellm.serve import Settings, application, dispatcher
+from trellm.serve.hosting.manager import ModelManager
 from trellm.serve.server import Server, listen
 from trellm.serve.service import Service
 
@@ -28,12 +29,18 @@ SETTINGS = Settings(aliases=("gpt-4o",), body_bytes=1 << 20, texts=64, choices=1
 
 @dataclass
 class Running:
-    """A server that runs in a thread. service: what it works with"""
+    """A server that runs in a thread. models: what it works with; service: of the first"""
 
     url: str
-    service: Service
+    models: ModelManager
     client: openai.OpenAI
     http: httpx.Client
+
+    @property
+    def service(self) -> Service:
+        found = self.models.first.service
+        assert found is not None
+        return found
 
     def post(self, path: str, body: Any, **options: Any) -> httpx.Response:
         """A request as nobody's client would write it."""
@@ -89,9 +96,9 @@ async def turned(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.002)
 
 
-def running(model: Any, settings: Settings) -> Iterator[Running]:
-    """A server on a port of its own, as long as the iterator stands."""
-    app = application(model, settings)
+def running(model: Any, settings: Settings, **options: Any) -> Iterator[Running]:
+    """A server on a port of its own, as long as the iterator stands. options: those of `application`"""
+    app = application(model, settings, **options)
     listening = listen("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     server = Server(app, settings)
@@ -103,7 +110,7 @@ def running(model: Any, settings: Settings) -> Iterator[Running]:
             assert http.get("/health/ready").json()["status"] == "ok"
             client = openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, timeout=300)
             with client:
-                yield Running(url, app.state.service, client, http)
+                yield Running(url, app.state.models, client, http)
     finally:
         server.should_exit = True
         thread.join(HANGS)

@@ -1,6 +1,5 @@
 """Adapters of LoRA by their names in `model`."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,14 +82,8 @@ def test_they_are_listed(adapted: Running) -> None:
 
 
 def test_the_name_of_the_model_is_no_adapters(model: Any) -> None:
-    app = application(model, Settings(name="sql"))
-
-    async def start() -> None:
-        async with app.router.lifespan_context(app):
-            pass
-
     with pytest.raises(OptionError, match="adapter 'sql' has a name of the model"):
-        asyncio.run(start())
+        application(model, Settings(name="sql"))
 
 
 def test_the_option(capsys: pytest.CaptureFixture[str]) -> None:

@@ -227,7 +227,7 @@ def test_priorities_are_for_the_operator_to_allow(server: Running) -> None:
         enter = open_to_all.service.engine.enter
 
         def noted(requests: Any, limit: int, enter: Any = enter, submitted: list[int] = submitted) -> Any:
-            submitted.extend(each.priority for each in requests)
+            submitted.extend(each.options.priority for each in requests)
             return enter(requests, limit)
 
         open_to_all.service.engine.enter = noted  # type: ignore[method-assign]

@@ -442,7 +442,7 @@ def test_the_rayservice_of_the_page_is_a_deployment(monkeypatch: pytest.MonkeyPa
     scale = replica.given["autoscaling_config"]
     assert (scale["min_replicas"], scale["max_replicas"], scale["target_ongoing_requests"]) == (1, 8, 32)
     assert settings == Settings(name="qwen", texts=4096, response_bytes=0) == replica.arguments[1] and tries == 3
-    assert replica.arguments[0] == described("Qwen/Qwen3-8B", "cuda", "bfloat16")
+    assert replica.arguments[0] == described("Qwen/Qwen3-8B", device="cuda", dtype="bfloat16")
     assert replica.given["request_router_config"] == {"request_router_class": public.ROUTER}
     assert public.ROUTER.rpartition(".")[0] == router.__name__ and hasattr(router, "__getattr__")
     assert build({"replicas": 2}).arguments[0].given["num_replicas"] == 2

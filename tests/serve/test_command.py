@@ -153,7 +153,7 @@ def test_the_longest_gap_reaches_the_engine(
     def run(app: Any, settings: Any, listening: socket.socket) -> None:
         async def begin_and_end() -> None:
             async with app.router.lifespan_context(app):
-                assert app.state.service.engine.is_started
+                assert app.state.models.first.service.engine.is_started
 
         asyncio.run(begin_and_end())
         listening.close()

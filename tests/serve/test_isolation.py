@@ -121,7 +121,7 @@ def forever(begin: Callable[[], object] = int) -> None:
 
 
 def compiler(**options: Any) -> ConstraintCompiler:
-    return ConstraintCompiler(Settings(**{"compile_seconds": 300, **options}), Metrics())
+    return ConstraintCompiler(Settings(**{"compile_seconds": 300, **options}), Metrics().of("small"))
 
 
 def test_what_a_constraint_comes_to_is_found_within_the_time_of_its_compilation(
@@ -165,7 +165,7 @@ def test_what_is_due_to_others_counts_as_time_that_a_compilation_takes() -> None
 
     async def run() -> None:
         settings = Settings(compile_seconds=0.5, compile_share=1e-7, compilers=1)
-        made = ConstraintCompiler(settings, Metrics(), lambda: True, lambda: 10**9)
+        made = ConstraintCompiler(settings, Metrics().of("small"), lambda: True, lambda: 10**9)
         with contextlib.suppress(LimitError):  # on a slow machine
             assert await made.made("a", busy, lambda value: 1) == 7
         with pytest.raises(LimitError, match=r"more than 0\.5 seconds"):
@@ -297,7 +297,7 @@ def test_memory_is_given_back_where_something_was_done_and_what_is_kept_once_all
         looked = 0
         await turned(lambda: looked > 3)
         assert len(threads) == 3 and forgotten == [2], "once"
-        trimmer.close()
+        await trimmer.close()
         done = 3
         await asyncio.sleep(0.01)
         assert len(threads) == 3 and "MainThread" not in threads
@@ -408,7 +408,7 @@ def test_whoever_comes_while_a_server_drains_is_answered(monkeypatch: pytest.Mon
     asking.start()
     until(lambda: bool(server.service.compiler._works))
     ending.start()
-    until(lambda: server.service.is_draining)
+    until(lambda: server.models.is_draining)
     time.sleep(0.3)  # in which a server that waits for nobody would be gone
     try:
         for path in ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/constraint", "/tokenize"):
@@ -445,7 +445,8 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
     threads = [threading.Thread(target=read, args=(body,)) for body in bodies]
     for thread in threads:
         thread.start()
-    until(lambda: server.service.dispatcher.writing == 16 and bool(server.service.compiler._works))
+    service = server.service
+    until(lambda: service.dispatcher.writing == 16 and bool(service.compiler._works))
     server.http.close()
     with contextlib.suppress(StopIteration):
         next(servers)
@@ -456,7 +457,7 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
         error = json.loads(text.rstrip().rpartition("\n\n")[2].removeprefix("data: "))["error"]
         assert error["code"] == "cancelled"
     assert sum(text.startswith("data: ") for text in texts) == 2
-    assert server.service.dispatcher.writing == server.service.texts == 0
+    assert service.dispatcher.writing == service.texts == 0
 
 
 def test_a_client_that_says_no_more_is_gone(server: Running) -> None:

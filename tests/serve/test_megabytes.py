@@ -14,9 +14,9 @@ from trellm.serve import bodies
 from trellm.serve.bodies import parse
 from trellm.serve.endpoints import chat, other
 from trellm.serve.endpoints.answers import ITEMS, LARGE, written
+from trellm.serve.hosting.shared import LARGE as LARGE_CHAT
+from trellm.serve.hosting.shared import is_large
 from trellm.serve.requests.fields import ConstraintFields
-from trellm.serve.service import LARGE as LARGE_CHAT
-from trellm.serve.service import is_large
 
 from .conftest import HANGS, Running, until
 
@@ -87,7 +87,7 @@ def test_tokens_are_counted_aside(server: Running, monkeypatch: pytest.MonkeyPat
         return real(*given)
 
     monkeypatch.setattr(other, "ids_of", slow)
-    monkeypatch.setattr("trellm.serve.service.MOST_ASIDE", 40)
+    monkeypatch.setattr("trellm.serve.hosting.shared.MOST_ASIDE", 40)
     with ThreadPoolExecutor(41) as threads:
         url, body = f"{server.url}/tokenize", {"prompt": "tea"}
         several = [threads.submit(httpx.post, url, json=body, timeout=HANGS) for _ in range(41)]
@@ -129,7 +129,7 @@ def test_large_chats_hold_up_no_small_ones(server: Running, monkeypatch: pytest.
 def test_large_bodies_are_read_one_after_the_other(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Six at a time left others a seventh of the interpreter."""
     at_work, most = 0, list[int]()
-    waiting: Any = server.service.reading._work_queue  # type: ignore[attr-defined]
+    waiting: Any = server.models.shared.reading._work_queue  # type: ignore[attr-defined]
 
     def slowly(data: bytes, shape: Any) -> Any:
         nonlocal at_work

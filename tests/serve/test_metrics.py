@@ -21,12 +21,12 @@ def counted(server: Running) -> dict[str, float]:
 def test_tokens_that_were_in_memory(server: Running) -> None:
     prompt = " ".join(f"word {secrets.token_hex(2)}" for _ in range(12))
     body = {"model": "small", "prompt": prompt, "max_tokens": 2}
-    before = counted(server)["trellm_prompt_tokens_found_total"]
+    before = counted(server)['trellm_prompt_tokens_found_total{model_name="small"}']
     first, again = (server.post("/v1/completions", body).json()["usage"] for _ in range(2))
     assert first["prompt_tokens_details"] == {"cached_tokens": 0}
     found = again["prompt_tokens_details"]["cached_tokens"]
     assert found % 16 == 0 and again["prompt_tokens"] - 16 - 16 < found < again["prompt_tokens"]
-    assert counted(server)["trellm_prompt_tokens_found_total"] - before == found
+    assert counted(server)['trellm_prompt_tokens_found_total{model_name="small"}'] - before == found
     several = server.post("/v1/completions", {**body, "prompt": [f"{prompt} new", f"{prompt} new"], "n": 2}).json()
     assert several["usage"]["prompt_tokens_details"]["cached_tokens"] <= several["usage"]["prompt_tokens"]
     # Of two texts of one prompt that nobody has read the second finds what the first reads.
@@ -133,12 +133,13 @@ def test_everything_is_observed(server: Running) -> None:
     after = counted(server)
     grown = {name for name, value in after.items() if value > before.get(name, 0)}
     for name in ("queue", "compile", "compile_wait", "step", "request", "mask"):
-        assert f"trellm_{name}_seconds_count" in grown, name
+        family = f"trellm_{name}_seconds_count"
+        assert family + ("" if name == "mask" else '{model_name="small"}') in grown, name
     assert {'trellm_errors_total{code="invalid_regex"}', 'trellm_errors_total{code="model_not_found"}'} <= grown
-    assert after["trellm_queue"] == 0
-    room = after['trellm_memory_bytes{state="room"}']
-    assert 0 <= after['trellm_memory_bytes{state="held"}'] + after['trellm_memory_bytes{state="kept"}'] <= room
-    assert after['trellm_memory_bytes{state="kept"}'] > 0
+    assert after['trellm_queue{model_name="small"}'] == 0
+    states = ("held", "kept", "room", "weights")
+    held, kept, room, weights = (after[f'trellm_memory_bytes{{model_name="small",state="{each}"}}'] for each in states)
+    assert 0 <= held + kept <= room and kept > 0 and weights > 0
     names = set(re.findall(r"^# TYPE (\w+)", server.http.get("/metrics").text, re.M))
     assert {"trellm_prompt_tokens_found_total", "trellm_reasoning_tokens_total"} <= names
 

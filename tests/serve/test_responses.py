@@ -310,25 +310,25 @@ def test_the_query_of_a_kept_response_is_read(server: Running, method: str, quer
 def test_the_responses_used_last_are_kept() -> None:
     made = [{"id": f"resp_{number}", "output": []} for number in range(8)]
     size = len(json.dumps(made[0])) + len(json.dumps([{"text": "a" * 100}])) + 256
-    kept = KeptResponses(4 * size + 8, 1 << 20)
+    kept = KeptResponses(4 * size + 8)
     for response in made[:4]:
-        kept.keep(response, [{"text": "a" * 100}])
+        kept.keep(response, [{"text": "a" * 100}], 1 << 20)
     assert json.loads(kept.conversation("resp_0")) == [{"text": "a" * 100}]
-    kept.keep(made[4], [{"text": "a" * 100}])
+    kept.keep(made[4], [{"text": "a" * 100}], 1 << 20)
     assert kept.response("resp_0") == made[0], "it was used"
     with pytest.raises(ApiError, match="no response 'resp_1'"):
         kept.conversation("resp_1")
     kept.forget("resp_0")
-    kept.keep(made[5], [{"text": "a" * 100}])
+    kept.keep(made[5], [{"text": "a" * 100}], 1 << 20)
     assert [kept.response(f"resp_{number}")["id"] for number in (2, 3, 4, 5)]
-    kept.keep(made[6], [{"text": "a" * 10000}])
+    kept.keep(made[6], [{"text": "a" * 10000}], 1 << 20)
     with pytest.raises(ApiError, match="no response 'resp_6'"):
         kept.response("resp_6")
     assert kept.response("resp_5") == made[5], "what is too large by itself takes nobody's room"
-    short = KeptResponses(1 << 20, 100)
-    assert short.keep(made[0], []) and not short.keep(made[1], [{"text": "a" * 100}])
-    none = KeptResponses(0, 1 << 20)
-    none.keep(made[0], [])
+    short = KeptResponses(1 << 20)
+    assert short.keep(made[0], [], 100) and not short.keep(made[1], [{"text": "a" * 100}], 100)
+    none = KeptResponses(0)
+    none.keep(made[0], [], 1 << 20)
     with pytest.raises(ApiError, match="keeps none"):
         none.response("resp_0")
 
@@ -338,7 +338,7 @@ def test_what_is_kept_is_what_a_model_reads(server: Running) -> None:
     parsed = {"type": "output_text", "text": "16:15", "parsed": [[]] * 1000, "annotations": [], "logprobs": []}
     turns = [{"role": "assistant", "content": [parsed], "id": "msg_1"}, {"role": "user", "content": "Noon?"}]
     made = server.post("/v1/responses", {"model": "small", "input": turns, "max_output_tokens": 2}).json()
-    kept = json.loads(server.service.responses.conversation(made["id"]))
+    kept = json.loads(server.models.shared.responses.conversation(made["id"]))
     assert kept[0]["content"] == [{"type": "output_text", "text": "16:15"}] and "id" not in kept[0]
     assert [item["role"] for item in kept] == ["assistant", "user", "assistant"]
 

@@ -69,7 +69,7 @@ def test_the_more_wait_for_compilation_the_more_it_has() -> None:
     shares: list[float] = []
 
     async def run(writing: int, waiting: int) -> None:
-        made = ConstraintCompiler(Settings(compile_share=0.3), Metrics(), writing=lambda: writing)
+        made = ConstraintCompiler(Settings(compile_share=0.3), Metrics().of("small"), writing=lambda: writing)
         is_free = threading.Event()
         several = [asyncio.create_task(made.made(0, is_free.wait, lambda _: 1)) for _ in range(waiting)]
         await turned(lambda: made._waiting == waiting)

@@ -17,7 +17,7 @@ def test_what_was_asked_for_weighs_as_well() -> None:
     assert COPIES * 2900 < key_bytes(("plan", ConstraintSpec("regex", "a" * 1000, goals=goals), 7)) < COPIES * 4000
 
     async def run() -> None:
-        made = ConstraintCompiler(Settings(kept_bytes=100_000), Metrics())
+        made = ConstraintCompiler(Settings(kept_bytes=100_000), Metrics().of("small"))
         for number in range(50):
             await made.made((str(number) * 1000, ConstraintSpec("regex", "a" * 1000)), lambda: 7, lambda value: 1)
         assert 5 < len(made._kept) < 50 and made._held <= 100_000

@@ -71,7 +71,7 @@ def test_a_short_one_passes_many_long_ones(monkeypatch: pytest.MonkeyPatch, comp
     may_end = threading.Event()
 
     async def run() -> None:
-        made = ConstraintCompiler(Settings(compilers=compilers, compile_seconds=300), Metrics())
+        made = ConstraintCompiler(Settings(compilers=compilers, compile_seconds=300), Metrics().of("small"))
         several = [
             asyncio.ensure_future(made.made(f"long {number}", long(number, may_end.is_set), lambda _: 1))
             for number in range(30)
@@ -93,7 +93,7 @@ def test_what_waits_is_ended_too() -> None:
     """Those that wait for their turn as those that are at work."""
 
     async def run() -> None:
-        made = ConstraintCompiler(Settings(compilers=2, compile_seconds=300), Metrics())
+        made = ConstraintCompiler(Settings(compilers=2, compile_seconds=300), Metrics().of("small"))
         several = [
             asyncio.ensure_future(made.made(str(number), long(number, lambda: False), lambda _: 1))
             for number in range(8)

@@ -17,6 +17,8 @@ from trellm.serve import ImageFetcher
 from trellm.serve.media.fetching import FetchError, is_public
 
 MOST = 1000
+WAITS = b"WAITS"
+"""An answer that ends so has no end: what stands before is sent, and the connection is kept."""
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n"
 FILE = OK + b"Content-Length: 4\r\n\r\nfile"
 # A key that opens nothing: of the server of these tests, whose certificate nobody else trusts.
@@ -57,8 +59,8 @@ class Peer:
             said = (await reader.readuntil(b"\r\n\r\n")).decode()
             self.asked.append(said)
             data = self.answers[said.split()[1]]
-            writer.write(data.replace(b"PORT", str(self.port).encode()))
-            if data.endswith(b"WAITS"):
+            writer.write(data.removesuffix(WAITS).replace(b"PORT", str(self.port).encode()))
+            if data.endswith(WAITS):
                 await reader.read()
         except (asyncio.IncompleteReadError, ConnectionError):  # the fetcher went away
             pass
@@ -120,9 +122,9 @@ ANSWERS: list[tuple[bytes, bytes | str]] = [
     (b"HTTP/1.1 103 Early Hints\r\n\r\n" + FILE, b"file"),
     (FILE.replace(b"image/png", b"binary/octet-stream; a=b"), b"file"),
     (OK + b"Content-Length: 1000\r\n\r\n" + bytes(1000), bytes(1000)),
-    (OK + b"Content-Length: 1001\r\n\r\nWAITS", "has more than 1,000 bytes"),
-    (OK + b"\r\n" + bytes(1001) + b"WAITS", "has more than 1,000 bytes"),
-    (OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 1001 + b"WAITS", "has more than 1,000 bytes"),
+    (OK + b"Content-Length: 1001\r\n\r\n" + WAITS, "has more than 1,000 bytes"),
+    (OK + b"\r\n" + bytes(1001) + WAITS, "has more than 1,000 bytes"),
+    (OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 1001 + WAITS, "has more than 1,000 bytes"),
     (OK + b"Content-Length: 9\r\n\r\nfile", "its server's answer is malformed or broke off"),
     (b"hello\r\n\r\n", "its server's answer is malformed or broke off"),
     (b"", "its server's answer is malformed or broke off"),
@@ -133,7 +135,7 @@ ANSWERS: list[tuple[bytes, bytes | str]] = [
     (FILE.replace(b"200 OK", b"404 Not Found"), "its server answers 404"),
     (FILE.replace(b"200 OK", b"206 Partial Content"), "its server answers 206"),
     (b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", "its server answers 302"),
-    (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 2000 + b"WAITS", "in too many parts"),
+    (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 2000 + WAITS, "in too many parts"),
 ]
 
 
@@ -262,7 +264,7 @@ def test_hosts_that_do_not_answer(resolve: Callable[[str, int], Sequence[str]]) 
 
 def test_what_takes_too_long_is_given_up() -> None:
     """A server that says nothing more, and a name server that does not answer at all."""
-    found, _ = fetched({"/a": OK + b"\r\nWAITS"}, replace(HERE, seconds=0.2))
+    found, _ = fetched({"/a": OK + b"\r\n" + WAITS}, replace(HERE, seconds=0.2))
     assert found == "took more than 0.2 seconds to fetch"
     ends = threading.Event()
 

@@ -191,15 +191,15 @@ def test_pixels_are_held_as_long_as_a_request(seer: Running) -> None:
     several = [file_of(200, 200) for _ in range(3)]
     error = seer.error(CHAT, {"model": "small", "messages": user(chat_parts(several))})
     assert error["code"] == "invalid_image" and "more than 87,381 pixels together" in error["message"]
-    until(lambda: seer.service.images.held == 0)
-    held = seer.service.images
+    until(lambda: seer.models.shared.images.held == 0)
+    held = seer.models.shared.images
     held.held = 250_000
     try:
         error = seer.error(CHAT, {"model": "small", "messages": user(chat_parts([large]))}, 429)
         assert error["code"] == "too_many_requests"
     finally:
         held.held -= 250_000
-    assert re.search(r'^trellm_memory_bytes\{\w+="images"\} 0.0$', seer.http.get("/metrics").text, re.M)
+    assert re.search(r"^trellm_image_bytes 0.0$", seer.http.get("/metrics").text, re.M)
 
 
 REFUSED: list[tuple[str, str, str]] = [

@@ -1,0 +1,23 @@
+"""Options by which a model is loaded that is given by name, in a process that need not be this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadingOptions:
+    """The options of `models.transformers` that the command line, servers and replicas have, described there."""
+
+    device: str | None = None
+    dtype: str | None = None
+    weights: str | None = None
+    kv_cache_dtype: str = "auto"
+    adapters: Mapping[str, str] | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that are not as usual, by name."""
+        return {name: value for name, value in vars(self).items() if value not in (None, "auto")}

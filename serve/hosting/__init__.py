@@ -1,0 +1,1 @@
+"""Models of a server: which there are, which are in memory, and what they share."""

@@ -1,0 +1,314 @@
+"""The model manager: loads models when they are first asked for, and unloads the longest idle to stay within a budget.
+
+A request has a lease of its model (`HostedModel.take`), and no model is unloaded that has a lease or a text on its way.
+Models are loaded one at a time, in a thread, in the order in which they were first asked for. One that has to make room
+takes no more requests: these wait until it is loaded again, so that whoever asks all the time holds up nobody for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from ...engine.memory.free import free_bytes, shown_size
+from ...engine.memory.weights import held_bytes
+from ...engine.models.protocol import Model
+from ...errors import Cancelled, OptionError, TrellmError
+from ..cluster.loading import loaded
+from ..errors import SERVER, ApiError, busy, of_any
+from ..service import Service
+from ..settings import IMAGE_BODY, Settings
+from ..telemetry import Metrics
+from ..trimming import collect
+from .hosted import HostedModel, ServedModel
+from .shared import SharedState
+
+RETRY_SECONDS = 30
+"""So long a model is not tried again that could not be loaded."""
+SHUT_DOWN = "the server is being shut down"
+_LOG = logging.getLogger("trellm.serve")
+
+
+class ModelManager:
+    """Made anywhere, and used on the event loop from `begin` on. Raises OptionError for names that are given twice.
+
+    served: the first is loaded at once, and is asked where a request names no model
+    memory: bytes for keys and values of each model; memory_budget: of the weights, keys and values of all that are
+        loaded, by default all that is free where there are several, and no matter where there is one. Where it is
+        given or there are several, and memory is not, half of it is for keys and values, the same for each model
+    shared: from `begin` on; is_draining: whether no more requests are taken; is_cut: whether those that ran were ended
+    """
+
+    shared: SharedState
+
+    def __init__(
+        self,
+        served: Sequence[ServedModel],
+        settings: Settings,
+        metrics: Metrics,
+        memory: int | None = None,
+        memory_budget: int | None = None,
+    ) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.models = [HostedModel(each, metrics.of(each.name), self._changed_of) for each in served]
+        self.is_draining = self.is_cut = False
+        self._memory = memory
+        self._budget = memory_budget
+        self._preloaded: tuple[Model, int] | None = None
+        self._loader: ThreadPoolExecutor
+        self._lock: asyncio.Lock
+        self._changed: asyncio.Event
+        self._waiting = 0
+        self._check_names()
+
+    @property
+    def first(self) -> HostedModel:
+        """The model of requests that name none."""
+        return self.models[0]
+
+    @property
+    def body_bytes(self) -> int:
+        """The most bytes of a request before it is known which model it is for."""
+        known = [each.service and each.service.body_bytes for each in self.models]
+        return self.settings.body_bytes or max(IMAGE_BODY if each is None else each for each in known)
+
+    @property
+    def held(self) -> int:
+        """Bytes of weights, keys and values of all models that are loaded."""
+        return sum(each.bytes for each in self.models if each.service is not None)
+
+    def preload(self) -> None:
+        """Load the first model, unless that is done. Raises what loading raises."""
+        if self._preloaded is not None or self.first.service is not None:
+            return
+        self._preloaded = found, weights = _load(self.first.served)
+        if self._budget is None and len(self.models) > 1:
+            free = free_bytes(getattr(found, "device", None))
+            self._budget = None if free is None else free + weights
+
+    async def begin(self) -> None:
+        """Start to serve. Raises what loading the first model raises, and OptionError where it has no room."""
+        self.preload()
+        assert self._preloaded is not None
+        (found, weights), self._preloaded = self._preloaded, None
+        self.first.measured(weights)
+        try:
+            self._check_fits(self.first)
+        except ApiError as error:
+            raise OptionError(str(error)) from None
+        self.is_cut = False
+        self.shared = SharedState(self.settings, self.metrics)
+        self._loader = ThreadPoolExecutor(1, "trellm loading")
+        self._lock, self._changed = asyncio.Lock(), asyncio.Event()
+        self._serve(self.first, found)
+
+    async def close(self) -> None:
+        """End all that runs."""
+        self.cut()
+        self._loader.shutdown(wait=True, cancel_futures=True)
+        self.shared.close()
+        for hosted in self.models:
+            if hosted.service is not None:
+                service, hosted.service = hosted.service, None
+                await service.rest()
+                service.close()
+
+    def cut(self) -> None:
+        """Let all that is under way end with an error."""
+        self.is_cut = True
+        for hosted in self.models:
+            hosted.refuse(lambda: of_any(Cancelled(SHUT_DOWN)))
+            if hosted.service is not None:
+                hosted.service.cut()
+
+    def find(self, name: str | None) -> HostedModel:
+        """The model of a name, or the first. Raises ApiError for a name that there is not, and when shutting down."""
+        if self.is_draining:
+            raise ApiError(
+                SHUT_DOWN, status=503, kind=SERVER, code="shutting_down", headers={"Retry-After": "5"}
+            )  # fmt: skip
+        return self.first if name is None else self.named(name)
+
+    def named(self, name: str) -> HostedModel:
+        """The model of a name. Raises ApiError for a name that there is not."""
+        found = next((each for each in self.models if name in each.names), None)
+        if found is None:
+            there = ", ".join(repr(name) for each in self.models for name in (each.served.name, *each.adapters))
+            said = f"the model {name[:200]!r} does not exist; the server has {there}"
+            raise ApiError(said, ("model",), status=404, code="model_not_found")
+        return found
+
+    def unload(self, hosted: HostedModel) -> None:
+        """Give the memory of a model back, unless it is asked for meanwhile."""
+        hosted.begin(self._unload_idle(hosted))
+
+    async def _unload_idle(self, hosted: HostedModel) -> None:
+        async with self._lock:
+            if hosted.is_idle and hosted.expires is not None:
+                await self._unload(hosted)
+
+    async def load(self, hosted: HostedModel) -> Service:
+        """The service of a model that is to be loaded, with a lease, which its caller gives back. Raises ApiError."""
+        if hosted.failed is not None and time.monotonic() - hosted.failed[1] < RETRY_SECONDS:
+            raise _not_loaded(hosted.served.name, hosted.failed[0])
+        if self._waiting >= self.settings.loading:
+            self.metrics.refuse("loading")
+            raise busy(f"models at capacity ({self._waiting} requests wait for one to be loaded); try again", 5)
+        self._waiting += 1
+        try:
+            waiting = hosted.wait()
+            if hosted.loading is None:
+                hosted.loading = hosted.begin(self._bring(hosted))
+            return await waiting
+        finally:
+            self._waiting -= 1
+            self._changed.set()
+
+    async def _bring(self, hosted: HostedModel) -> None:
+        """Load a model that requests wait for, and tell them."""
+        try:
+            async with self._lock:
+                if hosted.waiting:
+                    await self._load(hosted)
+        except ApiError as error:
+            hosted.refuse(partial(_again, error))
+        except Exception as error:  # of a model that cannot be loaded, which is no other model's
+            _LOG.warning("the model %r could not be loaded", hosted.served.name, exc_info=error)
+            said = str(error) if isinstance(error, TrellmError) else f"{type(error).__name__}: {error}"
+            hosted.failed = said, time.monotonic()
+            hosted.refuse(partial(_not_loaded, hosted.served.name, said))
+        finally:
+            hosted.loading = None
+
+    async def _load(self, hosted: HostedModel) -> None:
+        """Load a model, under the lock: room for it is made before, as far as is known, and when it is measured."""
+        if hosted.is_measured:
+            self._check_fits(hosted)
+        if not await self._make_room(hosted, self._need(hosted)):
+            return
+        began = time.perf_counter()
+        found, weights = await asyncio.get_running_loop().run_in_executor(self._loader, _load, hosted.served)
+        hosted.measured(weights)
+        try:
+            self._check_fits(hosted)
+            if await self._make_room(hosted, self._need(hosted)):
+                self._serve(hosted, found)
+                hosted.metrics.load_seconds.observe(time.perf_counter() - began)
+        finally:
+            del found
+            if hosted.service is None:
+                await asyncio.get_running_loop().run_in_executor(self._loader, collect)
+
+    def _serve(self, hosted: HostedModel, model: Model) -> None:
+        """Take requests for a model that is loaded. Raises OptionError."""
+        before, hosted.adapters = hosted.adapters, tuple(getattr(model, "adapters", ()))
+        try:
+            self._check_names()
+        except OptionError:
+            hosted.adapters = before
+            raise
+        hosted.context, hosted.failed, hosted.has_been_loaded = model.context, None, True
+        service = Service(
+            hosted.served.name, model, self.shared, hosted.metrics, memory=self._pool,
+            kept_bytes=max(1, self.settings.kept_bytes // len(self.models)), rested=hosted.rest,
+        )  # fmt: skip
+        hosted.bytes = hosted.weight_bytes + service.engine.memory_bytes
+        hosted.put(service)
+
+    @property
+    def _pool(self) -> int | None:
+        """Bytes for keys and values of each model; None for what the engine takes by itself."""
+        if self._memory is not None or self._budget is None:
+            return self._memory
+        return self._budget // (2 * len(self.models))
+
+    def _need(self, hosted: HostedModel) -> int:
+        """Bytes of a model that is loaded, as far as they are known."""
+        return hosted.weight_bytes + (self._pool or 0)
+
+    def _check_fits(self, hosted: HostedModel) -> None:
+        """Raise ApiError where there is never room for a model, whose weights have been measured."""
+        fixed = sum(each.bytes for each in self.models if each.is_fixed and each is not hosted)
+        if self._budget is None or self._need(hosted) + fixed <= self._budget:
+            return
+        others = f", beside {shown_size(fixed)} of models that stay" if fixed else ""
+        raise ApiError(
+            f"the model {hosted.served.name!r} takes {shown_size(hosted.weight_bytes)}, with "
+            f"{shown_size(self._pool or 0)} for keys and values{others}, and the memory budget is "
+            f"{shown_size(self._budget)}; give the server a larger --memory-budget, or less --memory",
+            status=507, kind=SERVER, code="insufficient_memory",
+        )  # fmt: skip
+
+    async def _make_room(self, hosted: HostedModel, needed: int) -> bool:
+        """Unload others until a model fits, or nothing more can be; False where nobody waits for it any more."""
+        while self._budget is not None and self.held + needed > self._budget:
+            others = [each for each in self.models if each.service is not None and not each.is_fixed]
+            if not others:
+                break
+            other = min(others, key=lambda each: (not each.is_idle, each.used))
+            other.is_leaving = True
+            while hosted.waiting and not other.is_idle:
+                self._changed.clear()
+                await self._changed.wait()
+            if not hosted.waiting:
+                other.stay()
+                return False
+            await self._unload(other)
+        return bool(hosted.waiting)
+
+    async def _unload(self, hosted: HostedModel) -> None:
+        """Give the memory of an idle model back, under the lock."""
+        assert hosted.service is not None
+        held = [hosted.service]
+        hosted.take_away()
+        await held[0].rest()
+        await asyncio.get_running_loop().run_in_executor(self._loader, _end, held)
+
+    def _changed_of(self, hosted: HostedModel) -> None:
+        """Called when a model has become idle."""
+        self._changed.set()
+        seconds = None if hosted.service is None else hosted.service.keep_alive
+        if hosted.service is not None and seconds is not None and not hosted.is_fixed:
+            hosted.expire(seconds, partial(self.unload, hosted))
+
+    def _check_names(self) -> None:
+        """Raise OptionError for a name that two models have, or a model and an adapter."""
+        for name, count in Counter(self._names()).items():
+            if count > 1:
+                is_adapter = any(name in each.adapters for each in self.models)
+                what = f"the adapter {name!r} has a name of the model" if is_adapter else f"{name!r} is given twice"
+                raise OptionError(f"{what}; give it another one")
+
+    def _names(self) -> Iterator[str]:
+        for each in self.models:
+            yield from each.names
+
+
+def _load(served: ServedModel) -> tuple[Model, int]:
+    """The model, with what takes long of it, and the bytes of its weights."""
+    found = loaded(served.model)
+    _ = found.vocabulary
+    return found, held_bytes(found)
+
+
+def _end(held: list[Service]) -> None:
+    """Close the only service of a list, and give back what it held."""
+    held.pop().close()
+    collect()
+
+
+def _not_loaded(name: str, why: str) -> ApiError:
+    said = f"the model {name!r} could not be loaded: {why}"
+    headers = {"Retry-After": str(RETRY_SECONDS)}
+    return ApiError(said, status=503, kind=SERVER, code="model_not_loaded", headers=headers)
+
+
+def _again(error: ApiError) -> ApiError:
+    """The same error for another request, which may put its own words into it."""
+    return ApiError(str(error), status=error.status, kind=SERVER, code=error.error["code"])

@@ -1,0 +1,97 @@
+"""State that all models of a server share: room for texts and images, threads, kept responses, traces."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ...engine.media.image import Image
+from ...engine.prompts.given import held_by
+from ..errors import ApiError, Place, busy
+from ..kept import KeptResponses
+from ..media.reading import ImageReader
+from ..settings import Settings
+from ..telemetry import Metrics, Tracing
+
+T = TypeVar("T")
+ENTERING = 2
+LARGE = 1 << 16
+"""A prompt of more characters, or an eighth as many values, is made into tokens apart; others do not wait for that."""
+MOST_ASIDE = 64
+"""So many requests may wait for work that is beside all texts; then 429."""
+
+
+def is_large(value: Any, most: int) -> bool:
+    """Tell whether a value has more than so many characters and bytes of pixels, values counted by eight each."""
+    left, size = [value], 0
+    while left:
+        each = left.pop()
+        several = held_by(each) or []
+        size += 8 + (len(each) if isinstance(each, str) else each.pixels.nbytes if isinstance(each, Image) else 0)
+        if size + 8 * len(several) > most:
+            return True
+        left += several
+    return False
+
+
+class SharedState:
+    """Made and used on the event loop.
+
+    texts: how many are on their way, over all requests; created: when the server began, in seconds since 1970
+    reading: the thread that reads large bodies
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.texts = 0
+        self.created = int(time.time())
+        endpoint = settings.otlp_traces_endpoint
+        self.tracing = None if endpoint is None else Tracing(endpoint)
+        self.images = ImageReader(settings)
+        self.responses = KeptResponses(settings.response_bytes)
+        # One at a time: a body may take a second of the interpreter's, of which all others then have half.
+        self.reading = ThreadPoolExecutor(1, "trellm reading")
+        self._pool = ThreadPoolExecutor(ENTERING, "trellm entering")
+        self._large = ThreadPoolExecutor(ENTERING, "trellm entering large")
+        self._aside = ThreadPoolExecutor(1, "trellm aside")
+        self._waiting_aside = 0
+
+    def close(self) -> None:
+        """End all that runs."""
+        self.images.close()
+        for pool in (self.reading, self._pool, self._large, self._aside):
+            pool.shutdown(wait=True, cancel_futures=True)
+        if self.tracing is not None:
+            self.tracing.close()
+
+    def check_room(self, texts: int, place: Place) -> None:
+        """Raise ApiError where there is no room for the texts of a request. place: what asks for them"""
+        most = self.settings.texts
+        if texts > most:
+            said = f"{texts:,} sequences exceed the capacity of the server, {most:,}; ask for fewer"
+            raise ApiError(said, place)
+        if self.texts + texts > most:
+            self.metrics.refuse("texts")
+            raise busy(f"server at capacity ({self.texts:,} of {most:,} sequences); try again")
+
+    async def aside(self, work: Callable[[], T]) -> T:
+        """Do work that may take seconds: one after the other, in a thread that nothing else waits for.
+
+        Raises what it raises, and ApiError where much waits.
+        """
+        if self._waiting_aside >= MOST_ASIDE:
+            self.metrics.refuse("aside")
+            raise busy(f"tokenizer at capacity ({self._waiting_aside} requests wait); try again")
+        self._waiting_aside += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._aside, work)
+        finally:
+            self._waiting_aside -= 1
+
+    def pool_of(self, *values: Any) -> ThreadPoolExecutor:
+        """The threads in which texts and tools are made into tokens."""
+        return self._large if is_large(values, LARGE) else self._pool
