@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from trellm.guides import JSONGuide, laws
-from trellm.guides.json_schema import CompiledSchema
 
+from ..support import CompiledSchema
 from .test_guide_suite import BYTES, reads
 
 
