@@ -15,12 +15,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
-from trellm import Beam, OptionError, generate, models
-from trellm.engine.engine import Engine
-from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.schedule.scheduler import Scheduler
+from trellm import Beam, Engine, OptionError, generate, models
 
+from ..support import BLOCK, BlockTable, Chunk
 from .architectures import build
 from .gguf_files.test_quantized_steps import model_of, use_threads
 from .recurrent_architectures import build as build_recurrent
@@ -61,7 +58,7 @@ def rounded(network: Any, text: list[int]) -> Tensor:
 def test_any_history_of_texts_is_read_from_rounded_keys_and_values(name: str, tokenizer: Any) -> None:
     """Whatever is read at once, begins alike, is copied or goes on: far nearer to what transformers rounds than not."""
     network = build(name)
-    model = DecoderModel(network, tokenizer, **OPTION)
+    model = models.transformers(network, tokenizer, **OPTION)
     with torch.inference_mode():
         seen = [(state, text, last_state(network, text)) for state, _, text in random_history(model, 0)]
     assert len(seen) > 20
@@ -74,7 +71,7 @@ def test_any_history_of_texts_is_read_from_rounded_keys_and_values(name: str, to
 
 
 @torch.inference_mode()
-def in_parts(model: DecoderModel, text: list[int], width: int) -> Tensor:
+def in_parts(model: Any, text: list[int], width: int) -> Tensor:
     """The last state of a text that is read in parts of so many tokens."""
     table, memory = BlockTable(), model.make_memory(len(text) // BLOCK + 1)
     table.blocks.extend(reversed(range(len(text) // BLOCK + 1)))
@@ -99,7 +96,7 @@ def test_parts_and_threads_change_no_bit(threads: int, tmp_path: Path, monkeypat
 def test_parts_of_a_text_read_the_same_numbers(tokenizer: Any) -> None:
     """Of a model that is not quantized: but for sums in another order, a small part of what rounding makes."""
     network = build("llama")
-    plain, halves = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, **OPTION)
+    plain, halves = models.transformers(network, tokenizer), models.transformers(network, tokenizer, **OPTION)
     whole = in_parts(halves, TEXT, len(TEXT))
     far = (whole - in_parts(plain, TEXT, len(TEXT))).abs().mean()
     assert far > 0
@@ -107,10 +104,8 @@ def test_parts_of_a_text_read_the_same_numbers(tokenizer: Any) -> None:
         assert (in_parts(halves, TEXT, width) - whole).abs().mean() < 0.1 * far
 
 
-def test_the_same_tokens_whatever_else_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_tokens_whatever_else_runs(tmp_path: Path, given_up: list[Any]) -> None:
     """Alone, together, after a prompt that begins alike, and where memory is short and texts give way."""
-    gave_up, give_up = list[Any](), Scheduler._preempt
-    monkeypatch.setattr(Scheduler, "_preempt", lambda self, entry: (gave_up.append(entry), give_up(self, entry)))
     model = model_of(tmp_path, **OPTION)
     alone = [generate.text(model)(prompt, max_tokens=40, min_tokens=40) for prompt in PROMPTS]
     assert generate.text(model)(PROMPTS, max_tokens=40, min_tokens=40) == alone
@@ -119,7 +114,7 @@ def test_the_same_tokens_whatever_else_runs(tmp_path: Path, monkeypatch: pytest.
     assert generate.text(model)(PROMPTS, max_tokens=40, min_tokens=40) == alone
     with Engine(model, memory=9 * model.block_bytes, chunk=16):
         assert generate.text(model)(PROMPTS, max_tokens=40, min_tokens=40) == alone
-    assert gave_up
+    assert given_up
     beams: Any = {"search": Beam(3), "max_tokens": 20, "min_tokens": 20}
     assert generate.text(model)(PROMPTS, **beams) == [generate.text(model)(prompt, **beams) for prompt in PROMPTS]
 
@@ -128,7 +123,7 @@ def test_logits_are_near_those_of_float32(tokenizer: Any) -> None:
     network = build("llama")
     found, expected = (
         model.logits(in_parts(model, TEXT, 32), [0], None)
-        for model in (DecoderModel(network, tokenizer, **OPTION), DecoderModel(network, tokenizer))
+        for model in (models.transformers(network, tokenizer, **OPTION), models.transformers(network, tokenizer))
     )
     assert 0 < (found - expected).abs().max() < 0.01 * expected.std()
 
@@ -136,7 +131,7 @@ def test_logits_are_near_those_of_float32(tokenizer: Any) -> None:
 @pytest.mark.parametrize("name", ["llama", "gemma2", "deepseek_v3"])
 def test_blocks_take_half_the_memory(name: str, tokenizer: Any) -> None:
     network = build(name)
-    plain, halves = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, **OPTION)
+    plain, halves = models.transformers(network, tokenizer), models.transformers(network, tokenizer, **OPTION)
     assert 2 * halves.block_bytes == plain.block_bytes
     memory: Any = halves.make_memory(5)
     with torch.inference_mode():
@@ -149,7 +144,7 @@ def test_blocks_take_half_the_memory(name: str, tokenizer: Any) -> None:
 
 def test_layers_that_attend_beside_recurrent_ones(tokenizer: Any) -> None:
     network = build_recurrent("qwen3_5")
-    plain, halves = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, **OPTION)
+    plain, halves = models.transformers(network, tokenizer), models.transformers(network, tokenizer, **OPTION)
     assert (2 * halves.block_bytes, halves.state_bytes) == (plain.block_bytes, plain.state_bytes)
     whole, parts = (in_parts(halves, TEXT, width) for width in (len(TEXT), 7))
     far = (whole - in_parts(plain, TEXT, len(TEXT))).abs().mean()

@@ -4,4 +4,10 @@ from trellm.guides.goals import Goal, goals_of
 from trellm.guides.goals.automaton import GoalAutomaton, automaton_of
 from trellm.guides.goals.tokens import GoalTokens
 
-__all__ = ["Goal", "GoalAutomaton", "GoalTokens", "automaton_of", "goals_of"]
+__all__ = [
+    "Goal",
+    "GoalAutomaton",
+    "GoalTokens",
+    "automaton_of",
+    "goals_of",
+]
