@@ -47,6 +47,12 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
         [],
     ),
     (
+        "Grammars",
+        "`CFGGuide` takes a `Grammar` in place of its text. [Grammars](grammars.md) shows these at work.",
+        "trellm.guides.grammar",
+        [],
+    ),
+    (
         "Other engines",
         "[Guides in other engines](adapters.md) shows these at work, and the modules for hosts.",
         "trellm.adapters",

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = [report for report in terminalreporter.getreports("skipped") if ABSENT in str(report.longrepr)]
     if skipped:
         terminalreporter.write_line(f"{len(skipped)} tests were skipped: {ABSENT}")
+
+
+@pytest.fixture
+def command_runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """Lets `trellm generate` run this model, whatever name it is given."""
+    return lambda model: monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: model)
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,12 @@
 import ast
 import io
 import json
+import math
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,6 @@ from trellm.cli import main
 from trellm.cli.flags import in_flags
 from trellm.cli.generate import generate as generate_command
 from trellm.engine import engine
-from trellm.engine.generator import Generator
-from trellm.engine.handle import Handle
-from trellm.engine.models.function import FunctionModel
 
 MODEL_TEXT = "On 2024-05-17 the answer was yes. On 2023-01-02 the answer was no.\n" * 3
 
@@ -515,11 +514,11 @@ class TestGenerate:
         assert "".join(printed) == "ttt", "what was there before the model was asked for the last token"
 
     def test_prompts_are_healed_unless_told_otherwise(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, command_runs: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
         vocabulary = Vocabulary([b"x", b"t", b"the", b"he", None], eos_ids=[4])
         wordy = models.from_function(lambda ids: [0, 1, 3, 2, 2.5 if len(ids) > 1 else 0], vocabulary)
-        monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: wordy)
+        command_runs(wordy)
         assert main(["generate", "-m", "wordy", "-p", "xt", "--max-tokens", "1"]) == 0
         assert main(["generate", "-m", "wordy", "-p", "xt", "--max-tokens", "1", "--no-heal"]) == 0
         assert capsys.readouterr().out == "he\nthe\n"
@@ -583,9 +582,7 @@ class TestGenerate:
         assert main(command) == 0
         assert capsys.readouterr().out == out.read_text(encoding="utf-8")
 
-    def test_chats_and_token_ids(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_chats_and_token_ids(self, tmp_path: Path, command_runs: Any, capsys: pytest.CaptureFixture[str]) -> None:
         class Chatty:
             chat_template = "{role}{tools}"
 
@@ -598,7 +595,7 @@ class TestGenerate:
         vocabulary = Vocabulary([b"x", b"t", b"e", None], eos_ids=[3])
         seen: list[list[int]] = []
         model = models.from_function(lambda ids: seen.append(list(ids)) or [0, 0, 1, 0], vocabulary, Chatty())
-        monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: model)
+        command_runs(model)
         file, tools = tmp_path / "prompts.jsonl", tmp_path / "tools.json"
         message = {"role": "user", "content": "t"}
         file.write_text(json.dumps([message, message]) + "\n" + json.dumps({"prompt": [2, 1]}))
@@ -627,7 +624,7 @@ class TestGenerate:
         assert "--thinking 3 without --after" in refused(capsys, *command, "--thinking", "3")
 
     def test_a_schema_in_the_prompt(
-        self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+        self, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], command_runs: Any
     ) -> None:
         schema = tmp_path / "named.json"
         named = {
@@ -638,18 +635,17 @@ class TestGenerate:
         }
         schema.write_text(json.dumps(named))
         heard: list[str] = []
-        run = Generator.run_texts
 
-        def listening(self: Any, *arguments: Any) -> list[Any]:
-            found = run(self, *arguments)
-            heard.extend(result.prompt for result in found)
-            return found
+        class Listening:
+            def encode(self, text: str) -> list[int]:
+                heard.append(text)
+                return [*text.encode()]
 
-        monkeypatch.setattr(Generator, "run_texts", listening)
+        command_runs(models.from_function(lambda ids: [0.0] * 257, Vocabulary.from_bytes(), Listening()))
         command = ["generate", "-m", model, "--schema", str(schema), "-p", "On ", "--describe", "--out", "-"]
         assert main(command) == 0
         assert json.loads(json.loads(capsys.readouterr().out)["output"])["a"] in (1, 2)
-        assert heard == ['On \nAnswer with JSON like this:\n{"a": 1 | 2}\n']
+        assert heard[:1] == ['On \nAnswer with JSON like this:\n{"a": 1 | 2}\n']
         assert "--describe belongs to" in refused(capsys, *command[:3], "-r", "a", "-p", "x", "--describe")
 
     def test_how_likely_each_value_is(self, model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -734,29 +730,28 @@ class TestGenerate:
         assert given == [count]
 
     def test_an_interrupt_keeps_what_is_finished(
-        self, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, tmp_path: Path, command_runs: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        finished = Handle.finished
+        def logits(ids: Sequence[int]) -> list[float]:
+            if ids[0] == ord("T"):
+                raise KeyboardInterrupt
+            return [0.0] * 257
 
-        def interrupted(handle: Any) -> Any:
-            yield next(finished(handle))
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(Handle, "finished", interrupted)
+        command_runs(models.from_function(logits, Vocabulary.from_bytes()))
         prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
         prompts.write_text('"On "\n"The "\n', encoding="utf-8")
-        command = ["generate", "-m", model, "-r", "[0-9]", "--prompts", str(prompts), "--out", str(out)]
+        command = ["generate", "-m", "own", "-r", "[0-9]", "--prompts", str(prompts), "--out", str(out)]
         assert main([*command, "--batch-size", "1"]) == 130
         assert [record["prompt"] for record in lines(out)] == ["On "]
         assert "1 of 2 prompts were finished, and are kept" in capsys.readouterr().err
 
     def test_a_model_that_fails_leaves_an_older_result_alone(
-        self, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, tmp_path: Path, command_runs: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(FunctionModel, "logits", lambda self, hidden, rows, ids: _nan(len(rows), ids))
+        command_runs(models.from_function(lambda ids: [math.nan] * 257, Vocabulary.from_bytes()))
         out = tmp_path / "out.jsonl"
         out.write_text("precious")
-        assert main(["generate", "-m", model, "-r", "[0-9]+", "-p", "On ", "--out", str(out), "--overwrite"]) == 1
+        assert main(["generate", "-m", "own", "-r", "[0-9]+", "-p", "On ", "--out", str(out), "--overwrite"]) == 1
         assert "NaN" in capsys.readouterr().err
         assert out.read_text() == "precious"
         assert list(tmp_path.glob(".*")) == []
@@ -892,10 +887,10 @@ class Words:
             word = "terminated" if how == "SIGTERM" else "interrupted"
             assert f"trellm: {word}; " in done.stderr and "were finished, and are kept" in done.stderr
 
-    def test_results_are_in_order_at_the_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_results_are_in_order_at_the_end(self, tmp_path: Path, command_runs: Any) -> None:
         vocabulary = Vocabulary([b"a", b"b", None], [2])
         by_length = models.from_function(lambda ids: [1.0, 0, 5.0 if len(ids) > 2 + 4 * ids[0] else -5.0], vocabulary)
-        monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: by_length)
+        command_runs(by_length)
         prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
         prompts.write_text('"b"\n"a"\n"b"\n"a"\n')
         assert main(["generate", "-m", "x", "--prompts", str(prompts), "--out", str(out), "--no-heal"]) == 0
@@ -957,12 +952,6 @@ class TestWords:
         (tmp_path / "failing_module.py").write_text("1 / 0")
         monkeypatch.syspath_prepend(tmp_path)
         assert "ZeroDivisionError" in refused(capsys, "explain", "--pydantic", "failing_module:Person")
-
-
-def _nan(rows: int, ids: Any) -> Any:
-    import torch
-
-    return torch.full((rows, len(ids)), float("nan"))
 
 
 def compile_kernel(folder: Path) -> str:

@@ -42,11 +42,9 @@ def lines_in(path: Path, *lines: Any) -> str:
     return str(path)
 
 
-def test_images_stand_before_the_text(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_images_stand_before_the_text(folder: Path, command_runs: Any, capsys: pytest.CaptureFixture[str]) -> None:
     model = seeing()
-    monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: model)
+    command_runs(model)
     red, blue = (Image.of(folder / f"{name}.png") for name in ("red", "blue"))
     wanted = generate.text(model)([red, blue, "Which?"], max_tokens=9)
     given = ["--image", str(folder / "red.png"), "--image", str(folder / "blue.png"), "-p", "Which?"]
@@ -55,9 +53,9 @@ def test_images_stand_before_the_text(
         assert capsys.readouterr().out == f"{wanted}\n"
 
 
-def test_lines_name_images_beside_their_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_name_images_beside_their_file(folder: Path, command_runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model = seeing()
-    monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: model)
+    command_runs(model)
     monkeypatch.chdir("/")
     red, blue = (Image.of(folder / f"{name}.png") for name in ("red", "blue"))
     parts = [{"type": "text", "text": "See "}, {"type": "image", "image": "blue.png"}]

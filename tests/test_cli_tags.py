@@ -92,7 +92,11 @@ def test_a_model_writes_calls(files: dict[str, str], capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize(("flags", "guesses"), [(["--no-draft"], False), ([], True), (["--draft", "copy"], True)])
 def test_guesses_are_read_unless_told_otherwise(
-    flags: list[str], guesses: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    flags: list[str],
+    guesses: bool,
+    command_runs: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     model = models.small()
     asked: list[Any] = []
@@ -102,11 +106,8 @@ def test_guesses_are_read_unless_told_otherwise(
         asked.extend(row.request.options.draft for row in rows)
         return before(self, rows, tokens)
 
-    def load(*arguments: Any) -> Any:
-        return model
-
     monkeypatch.setattr(Drafter, "guess", guess)
-    monkeypatch.setattr("trellm.cli.generate.load_model", load)
+    command_runs(model)
     assert main(["generate", "-m", "small", "-p", "the", "--max-tokens", "6", *flags]) == 0
     assert set(asked) == ({model} if "copy" in flags else {guesses})
 

@@ -19,6 +19,9 @@ PUBLIC = {
         AlignedGuide ByteGuide CFGGuide ChoiceGuide DEAD FSMGuide FreeGuide GoalGuide Guide JSONGuide RegexGuide
         RowGuide SubstringGuide TaggedGuide mask_of mask_within tokens_of
     """,
+    "trellm.guides.grammar": """
+        Alternation Chars Grammar Literal Reference Repeat Sequence check is_gbnf parse_gbnf parse_lark
+    """,
     "trellm.engine.prompts": "describe",
     "trellm.tools": "ToolAnswer ToolCall run",
     "trellm.engine.models": "Model Tokenizer from_function gguf pulled small transformers ziplm",

@@ -29,9 +29,9 @@ class Model:
 
 
 @pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> Model:
+def model(command_runs: Any) -> Model:
     made = Model()
-    monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: made.model)
+    command_runs(made.model)
     return made
 
 

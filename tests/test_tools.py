@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 from trellm import models, tools
 from trellm.errors import ModelError, OptionError
-from trellm.serve.tool_calls import ArgumentsDelta, CallDelta, ContentDelta
+from trellm.serve import tool_calls
 
 WEATHER = "Will it rain in Marlhaven on June 10, 2024?"
 CALLED = {"city": "Marlhaven", "date": "June 10, 2024"}
@@ -34,9 +34,9 @@ def test_a_call_is_run_and_its_result_read() -> None:
     assert asked["tool_calls"][0]["id"] == told["tool_call_id"] == call.id
     assert told["content"] == '{"city": "Marlhaven", "on": "June 10, 2024", "rain": true}'
     assert last == {"role": "assistant", "content": answer.text} and str(answer) == answer.text != ""
-    assert CallDelta(0, call.id, "get_weather") in deltas
-    assert "".join(each.text for each in deltas if isinstance(each, ContentDelta)).endswith(answer.text)
-    assert any(isinstance(each, ArgumentsDelta) for each in deltas) and answer.rounds >= 2
+    assert tool_calls.CallDelta(0, call.id, "get_weather") in deltas
+    assert "".join(each.text for each in deltas if isinstance(each, tool_calls.ContentDelta)).endswith(answer.text)
+    assert any(isinstance(each, tool_calls.ArgumentsDelta) for each in deltas) and answer.rounds >= 2
 
 
 def test_arguments_are_what_the_function_takes() -> None:

@@ -67,8 +67,6 @@ class DecoderModel(HeadedModel, Sendable):
             raise OptionError("a model object needs its tokenizer: models.transformers(model, tokenizer)")
         config = model.config.get_text_config()
         family = family_of(model.config)
-        if getattr(model.config, "is_encoder_decoder", False):
-            raise OptionError(f"{type(model).__name__} is an encoder-decoder model, not a decoder-only one")
         model.eval()
         self.model = model
         self.context: int | None = unscaled_context(config)

@@ -1,7 +1,20 @@
 """Grammars as data, and the languages they are written in."""
 
+from ..syntax import Alternation, Chars, Literal, Reference, Repeat, Sequence
 from .gbnf import is_gbnf, parse_gbnf
 from .grammar import Grammar, check
 from .lark.reading import parse_lark
 
-__all__ = ["Grammar", "check", "is_gbnf", "parse_gbnf", "parse_lark"]
+__all__ = [
+    "Alternation",
+    "Chars",
+    "Grammar",
+    "Literal",
+    "Reference",
+    "Repeat",
+    "Sequence",
+    "check",
+    "is_gbnf",
+    "parse_gbnf",
+    "parse_lark",
+]

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from random import Random
 
 from trellm import Vocabulary
-from trellm.guides import AlignedGuide, CFGGuide, ChoiceGuide, FreeGuide, GoalGuide, Guide, JSONGuide, RegexGuide
+from trellm.guides import AlignedGuide, CFGGuide, ChoiceGuide, FreeGuide, GoalGuide, Guide, JSONGuide, RegexGuide, laws
 from trellm.guides import SubstringGuide as Quotes
-from trellm.guides.laws import walk
 
 WORDS = [b"ab", b"the", b" the", b"12", b"123", b'"', b'":', b'", "', b"true", b"fal", b"se", "é".encode(), b" a"]
 SMALL = Vocabulary([*(bytes([byte]) for byte in range(256)), *WORDS, b"<s>", None, None], [270, 271], [269])
@@ -38,9 +37,9 @@ MAKERS: dict[str, Callable[[Vocabulary], Guide]] = {
 def states_of(guide: Guide, seed: int = 0, texts: int = 4, tokens: int = 12) -> list[int]:
     """The states along random texts of a guide."""
     random = Random(seed)
-    return [state for _ in range(texts) for state, _ in walk(guide, random, tokens)]
+    return [state for _ in range(texts) for state, _ in laws.walk(guide, random, tokens)]
 
 
 def text_of(guide: Guide, seed: int, tokens: int = 12) -> list[int]:
     """The tokens of a random text, which need not be complete."""
-    return [token for _, token in walk(guide, Random(seed), tokens)][:-1]
+    return [token for _, token in laws.walk(guide, Random(seed), tokens)][:-1]

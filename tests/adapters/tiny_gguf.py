@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
-from trellm.tokenizers_adapter.spelling import byte_level_alphabet
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 MERGES = ["t h", "th e", "Ġ the", "o n", "1 2", '" :', '" ,', "t r", "tr u", "tru e", "Ġ 1"]
 NORMAL, CONTROL, UNUSED = 1, 3, 5
@@ -16,7 +16,7 @@ HIDDEN, HEADS, INNER = 32, 4, 64
 def write_model(path: Path, seed: int = 0, tokens: int = 300) -> None:
     """A model of bytes and some merges; the last tokens are BOS, EOS, and an end of turn that no field names."""
     gguf = import_module("gguf")
-    texts = [*byte_level_alphabet(), *(merge.replace(" ", "") for merge in MERGES)]
+    texts = [*map(bytes_to_unicode().get, range(256)), *(merge.replace(" ", "") for merge in MERGES)]
     kinds = [NORMAL] * len(texts)
     unused = tokens - 3 - len(texts)
     texts += [f"[unused{number}]" for number in range(unused)]

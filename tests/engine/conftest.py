@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ import transformers
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from trellm import Vocabulary, models
+
+from .support import Scheduler
 
 HANGS = 120
 """Seconds after which a test hangs that waits for something: many times what it takes."""
@@ -50,6 +52,22 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end, "the test hangs"
         time.sleep(0.002)
+
+
+@pytest.fixture
+def use_threads() -> Iterator[Callable[[int], None]]:
+    """Gives torch so many threads, until the test ends."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def given_up(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The groups of texts that give their memory up."""
+    found, give_up = list[Any](), Scheduler._preempt
+    monkeypatch.setattr(Scheduler, "_preempt", lambda self, group: (found.append(group), give_up(self, group)))
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from trellm import Vocabulary, models
-from trellm.engine.models.function import FunctionModel
 
 LETTERS = "abcde"
 EOS = len(LETTERS)
@@ -16,7 +15,7 @@ VOCABULARY = Vocabulary([*(letter.encode() for letter in LETTERS), None], eos_id
 TABLE = np.random.default_rng(2).normal(size=(EOS + 1, EOS + 1))
 
 
-def letters_model(**options: Any) -> FunctionModel:
+def letters_model(**options: Any) -> Any:
     """Logits that depend on the last token only."""
     return models.from_function(lambda ids: TABLE[ids[-1]], VOCABULARY, **options)
 

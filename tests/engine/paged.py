@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 from trellm import Engine, Sample, Vocabulary, generate
-from trellm.engine.memory.tables import BLOCK, FREED, NO_SLOT, Chunk
-from trellm.engine.models.function import FunctionModel
-from trellm.engine.schedule.call import Call
-from trellm.engine.schedule.core import EngineCore
+
+from .support import BLOCK, FREED, NO_SLOT, Call, Chunk, EngineCore, FunctionModel
 
 LETTERS = "abcdefgh"
 EOS = len(LETTERS)

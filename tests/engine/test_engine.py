@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 import trellm
 from trellm import Beam, Cancelled, Engine, Generator, OptionError, Sample, generate, models
-from trellm.engine.decode.requests import requests_of
-from trellm.engine.options import Options
 
 from .conftest import HANGS, until
 from .machines import TABLE
 from .machines import VOCABULARY as FEW
 from .paged import LETTERS, PagedModel
+from .support import Options, requests_of
 
 LONG = {"max_tokens": 60, "min_tokens": 60}
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Beam, OptionError, TrellmError, generate, models
-from trellm.engine.formats import format_of
+
+from .support import format_of
 
 
 def matches(kind: Any, text: str) -> bool:

@@ -14,10 +14,10 @@ import PIL.Image
 import pytest
 import torch
 from trellm import Beam, Engine, Image, OptionError, Sample, generate, models
-from trellm.engine.prompts.encoding import read
-from trellm.engine.prompts.verbatim import Verbatim
 
+from ..thresholds import thresholds
 from .image_models import MODELS, PARTS, TEMPLATE, TEXTS, build, expected, picture
+from .support import Verbatim, read
 
 TOKENS = 10
 WIDE, TALL = picture(41, 23), picture(17, 50, 1)
@@ -390,7 +390,7 @@ def test_features_that_are_let_go_are_computed_again(llava: Any, monkeypatch: py
     text = generate.text(llava)
     several = [["a", WIDE], ["b", TALL], ["c", TALL, WIDE]]
     before = text(several, max_tokens=6)
-    monkeypatch.setattr("trellm.engine.models.images.features.MOST_BYTES", 1)
+    thresholds(monkeypatch, bytes_of_images_kept=1)
     with Engine(llava, tokens=16) as engine:
         assert text(several, max_tokens=6) == before
         assert engine.kept_bytes < 1 << 20

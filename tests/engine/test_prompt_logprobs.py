@@ -12,8 +12,8 @@ import pytest
 import torch
 import transformers
 from trellm import Beam, Engine, ModelError, OptionError, Sample, generate, models
-from trellm.engine.decode import prompt_scores
 
+from ..thresholds import thresholds
 from .models.gguf_files.tiny import network_of, write_model
 from .models.recurrent_architectures import build as build_recurrent
 from .paged import PagedModel, crowd, logits_of
@@ -176,8 +176,8 @@ def test_logits_are_held_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
         rows.append(len(places))
         return plain(hidden, places, ids)
 
-    monkeypatch.setattr(model, "logits", counted)
-    monkeypatch.setattr(prompt_scores, "AT_ONCE", 4 * model.vocabulary.size * 7)
+    model.logits = counted
+    thresholds(monkeypatch, logits_scored_at_once=4 * model.vocabulary.size * 7)
     generate.text(model).run("abcdefgh" * 6, max_tokens=0, prompt_logprobs=True)
     assert rows == [7] * 6 + [5]
 
@@ -196,7 +196,7 @@ def test_what_cannot_be_scored_says_so(t5: Callable[[], Any], tokenizer: Any) ->
         generate.text(models.transformers(t5(), tokenizer)).run("abc", prompt_logprobs=True)
 
 
-def test_logits_that_are_no_numbers_fail_their_prompt_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_that_are_no_numbers_fail_their_prompt_alone() -> None:
     model = PagedModel()
     plain = model.logits
 
@@ -205,7 +205,7 @@ def test_logits_that_are_no_numbers_fail_their_prompt_alone(monkeypatch: pytest.
         found[[len(hidden[place]) < 4 and hidden[place][0] == 1 for place in places]] = math.nan
         return found
 
-    monkeypatch.setattr(model, "logits", broken)
+    model.logits = broken
     engine = Engine.of(model)
     bad = engine.submit(generate.text(model), "bcdefg", max_tokens=2, prompt_logprobs=True)
     good = engine.submit(generate.text(model), "acdefg", max_tokens=2, prompt_logprobs=True)

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from trellm import Beam, Engine, OptionError, Sample, Vocabulary, generate, models
-from trellm.engine.decode.frames import Sentence
-from trellm.engine.formats import format_of
 from trellm.guides import ChoiceGuide, RegexGuide
 
+from .support import Sentence, format_of
 from .test_frames import CHAT, VOCABULARY, answering
 
 

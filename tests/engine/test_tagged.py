@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from trellm import Beam, BudgetError, Generator, Sample, Vocabulary, generate, models
 from trellm.guides import JSONGuide, RegexGuide, TaggedGuide
-from trellm.guides.tagged import Part
+
+from .support import Part
 
 BEGIN, END, EOS = 256, 257, 259
 VOCABULARY = Vocabulary([*(bytes([byte]) for byte in range(256)), None, None, b"<t>", None], [EOS], [BEGIN, END])

@@ -26,10 +26,11 @@ import pydantic
 import pytest
 from pydantic import BaseModel, Field, RootModel
 from trellm import Vocabulary
-from trellm.engine.structures import structure_of
 from trellm.errors import OptionError
 from trellm.guides import JSONGuide
 from typing_extensions import TypedDict
+
+from .support import structure_of
 
 T = TypeVar("T")
 BYTES = Vocabulary.from_bytes()

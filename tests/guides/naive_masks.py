@@ -1,6 +1,6 @@
 """Masks without the trie, without shortcuts and without memory: one token after the other, byte by byte."""
 
-from trellm.guides.lift.lifted_guide import LiftedGuide
+from .support import LiftedGuide
 
 
 def naive_mask(guide: LiftedGuide, state: int) -> set[int]:

@@ -2,11 +2,10 @@
 
 import pytest
 from trellm import AllOf, AnyOf, Gap, Limits, Ordered, Phrase, Quote, Template, Vocabulary
-from trellm.checks import conforms
 from trellm.errors import LanguageError, LimitError, OptionError, TrellmError, VocabularyError
 from trellm.guides import ByteGuide, FreeGuide, FSMGuide, GoalGuide, Guide, RegexGuide, RowGuide, SubstringGuide
-from trellm.guides.protocol import Quoting, Renewable
 
+from .support import Quoting, Renewable, conforms
 from .vocabularies import SMALL
 
 BYTES = Vocabulary.from_bytes()

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from trellm.errors import LimitError
+from trellm.guides.grammar import Chars, Repeat
 from trellm.guides.kept import held_bytes, kept, kept_growing
-from trellm.guides.syntax import Chars, Repeat, Table
+
+from .support import Table
 
 PACKAGE = Path(__file__).parents[2]
 

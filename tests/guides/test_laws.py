@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from trellm import Vocabulary
 from trellm.guides import DEAD, CFGGuide, ChoiceGuide, FreeGuide, FSMGuide, Guide, RegexGuide, laws
-from trellm.guides.laws import LawBroken
-from trellm.guides.protocol import Mask
 
 from .regex.naive_guide import PartialMatchGuide
+from .support import Mask
 from .vocabularies import CHARACTERS, LONG, PIECEMEAL, SMALL
 
 ARITHMETIC = r"""
@@ -145,7 +144,7 @@ def fickle(guide: RegexGuide, state: int) -> Mask:
 )
 def test_a_broken_guide_is_caught(methods: dict[str, Callable[..., object]], message: str) -> None:
     laws.check(Broken(), texts=3, tokens=8)
-    with pytest.raises(LawBroken, match=message):
+    with pytest.raises(laws.LawBroken, match=message):
         laws.check(Broken(**methods), texts=3, tokens=8)
 
 
@@ -159,7 +158,7 @@ def test_a_guide_that_depends_on_its_past_is_caught() -> None:
 
         return Broken(distance=distance)
 
-    with pytest.raises(LawBroken, match="depends on what was asked before"):
+    with pytest.raises(laws.LawBroken, match="depends on what was asked before"):
         laws.does_not_remember(make, tokens=4)
 
 
@@ -182,7 +181,7 @@ def test_a_guide_that_depends_on_how_a_text_is_cut_is_caught() -> None:
             return self._guide.distance(state % (1 << 16))
 
     guide = Counting()
-    with pytest.raises(LawBroken, match="leads to states that differ"):
+    with pytest.raises(laws.LawBroken, match="leads to states that differ"):
         for seed in range(20):
             laws.same_by_any_tokens(guide, b"abababcd", Random(seed))
 

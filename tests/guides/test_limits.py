@@ -6,9 +6,8 @@ import pytest
 from trellm import Vocabulary
 from trellm.errors import LanguageError, LimitError, PatternError, TrellmError
 from trellm.guides import ChoiceGuide, JSONGuide, RegexGuide, laws, tokens_of
-from trellm.guides.limits import NotReadyError, quickly
-from trellm.kernels.answers import MOST
 
+from .support import MOST, NotReadyError, quickly
 from .vocabularies import SMALL
 
 

@@ -10,9 +10,9 @@ import pytest
 from interegular.fsm import FSM, anything_else
 from trellm.errors import LanguageError, LimitError, OptionError
 from trellm.guides import ChoiceGuide, FSMGuide, RegexGuide, laws, tokens_of
-from trellm.guides.automata.dfa import Dfa, byte_runs
 
 from .naive_masks import naive_mask
+from .support import Dfa, byte_runs
 from .vocabularies import SMALL
 
 

@@ -27,25 +27,11 @@ from trellm.guides import (
     JSONGuide,
     RegexGuide,
     SubstringGuide,
+    laws,
 )
-from trellm.guides.grammar import parse_lark
-from trellm.guides.laws import walk
-from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.guides.regex import parse
-from trellm.guides.regular_guide import RegularGuide
-from trellm.guides.syntax import (
-    EMPTY,
-    NOTHING,
-    Alternation,
-    Chars,
-    Literal,
-    Repeat,
-    Sequence,
-    Table,
-    flattened,
-    unflattened,
-)
+from trellm.guides.grammar import Alternation, Chars, Literal, Repeat, Sequence, parse_lark
 
+from .support import EMPTY, NOTHING, LiftedGuide, RegularGuide, Table, flattened, parse, unflattened
 from .vocabularies import SMALL
 
 UNIQUE = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
@@ -96,7 +82,7 @@ def told(guide: Guide, seed: int = 0) -> list[object]:
     return [
         (token, guide.mask(state).tobytes(), guide.distance(state))
         for _ in range(3)
-        for state, token in walk(guide, random, 9)
+        for state, token in laws.walk(guide, random, 9)
     ]
 
 

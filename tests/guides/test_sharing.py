@@ -17,15 +17,13 @@ from trellm.guides import (
     GoalGuide,
     JSONGuide,
     RegexGuide,
-    json_guide,
     locks,
     mask_within,
     tokens_of,
 )
-from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.guides.lift.mask_table import MaskTable
-from trellm.guides.lift.tables import VocabularyTables
 
+from ..thresholds import thresholds
+from .support import LiftedGuide, MaskTable, VocabularyTables
 from .vocabularies import SMALL
 
 NESTED = 'start: "[" (start ("," start)*)? "]" | /"[^"]{0,9}"/ | /-?[0-9]+/'
@@ -206,14 +204,16 @@ def test_the_guide_of_a_forgotten_vocabulary_goes_with_it() -> None:
     assert gone[0]() is None and gone[1]() is None
 
 
-@pytest.mark.parametrize("room", [json_guide.remembered.most_bytes, 1])
-def test_remembered_schemas_are_forgotten_when_they_take_too_much(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_guide.remembered, "most_bytes", room)
+@pytest.mark.parametrize("room", [None, 1])
+def test_remembered_schemas_are_forgotten_when_they_take_too_much(
+    room: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thresholds(monkeypatch, remembered_schemas_bytes=room)
     vocabulary = copy_of(SMALL)
     first = JSONGuide({"const": -1}, vocabulary)
     assert JSONGuide({"const": -1}, vocabulary).automaton is first.automaton
     JSONGuide({"const": 0}, vocabulary)
-    assert (JSONGuide({"const": -1}, vocabulary).automaton is first.automaton) == (room > 1)
+    assert (JSONGuide({"const": -1}, vocabulary).automaton is first.automaton) == (room is None)
 
 
 def test_only_the_same_schema_is_remembered() -> None:

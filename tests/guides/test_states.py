@@ -27,7 +27,6 @@ from trellm.guides import (
     mask_within,
     tokens_of,
 )
-from trellm.guides.chart.compaction import STRIDE
 
 from .vocabularies import SMALL
 
@@ -134,7 +133,7 @@ def test_one_state_in_so_many_stays_awake() -> None:
         state = guide.advance(state, ord("a"))
     guide.automaton.collect(0)
     guide.automaton.collect(0)
-    assert 1000 - 1000 // STRIDE - 3 <= guide.automaton.asleep < 1000
+    assert 1000 - 1000 // 64 - 3 <= guide.automaton.asleep < 1000
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -13,9 +13,9 @@ from trellm.errors import Cancelled, LimitError
 from trellm.guides import CFGGuide, Guide, JSONGuide, RegexGuide, json_guide, mask_within, tokens_of
 from trellm.guides.chart import arrays as chart_arrays
 from trellm.guides.chart import automaton, compaction
-from trellm.guides.graph.graph import Graph
 from trellm.guides.json_schema.lower import formulas as lowering
 
+from .support import Graph
 from .vocabularies import SMALL
 
 SCHEMA = {

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from trellm.kernels.suffix import sorting
 from trellm.kernels.suffix.sorting import argsorted
+
+from ..thresholds import thresholds
 
 RANDOM = np.random.default_rng(0)
 KEYS = {
@@ -26,7 +27,7 @@ KEYS = {
 @pytest.mark.parametrize("kind", ["quicksort", "stable"])
 @pytest.mark.parametrize("name", KEYS)
 def test_keys_are_sorted(name: str, kind: Literal["quicksort", "stable"], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "PIECE", 16)
+    thresholds(monkeypatch, keys_sorted_at_once=16)
     keys: Any = KEYS[name]
     order = argsorted(keys, lambda _: None, kind)
     assert np.array_equal(np.sort(order), np.arange(len(keys)))
@@ -36,7 +37,7 @@ def test_keys_are_sorted(name: str, kind: Literal["quicksort", "stable"], monkey
 
 
 def test_sorting_can_be_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorting, "PIECE", 16)
+    thresholds(monkeypatch, keys_sorted_at_once=16)
     looked: list[int] = []
 
     def look(steps: int) -> None:

@@ -7,10 +7,11 @@ from random import Random
 import pytest
 from trellm import LimitError
 from trellm.guides import DEAD
-from trellm.guides.automata import conditions
 from trellm.guides.automata.conditions import Automaton, Together, automaton, subsets_of
 from trellm.guides.automata.product import Joint, Product
 from trellm.guides.regex import parse
+
+from ..thresholds import thresholds
 
 PIECES = ["a", "b", "é", "[a-f]", "(a|bc)*", "(ab|a){1,3}", ".*", "[^a]", "(a.{3}|b){0,2}", "😀?", "(.|\n)*"]
 LARGE = ["(a|b)*a.{8}", "(a|b)*b.{7}c*"]
@@ -47,11 +48,10 @@ def test_states_are_those_that_are_found_one_by_one(seed: int) -> None:
     assert_same(patterns, [random.random() < 0.6 for _ in patterns])
 
 
-@pytest.mark.parametrize("steps", [conditions.STEPS_AT_ONCE, 1, 1000])
-def test_more_states_than_there_is_room_for_at_first(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("steps", [None, 1, 1000])
+def test_more_states_than_there_is_room_for_at_first(steps: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays grow under way, and the kernel stops now and then so that the work is counted."""
-    monkeypatch.setattr(conditions, "STEPS_AT_ONCE", steps)
-    monkeypatch.setattr(conditions, "FIRST_ROOM", 1)
+    thresholds(monkeypatch, subsets_before_a_look=steps, subsets_with_room=1)
     assert_same(LARGE, [True, False])
 
 

@@ -12,6 +12,8 @@ import torch
 from trellm import kernels
 from trellm.kernels.logits.contracts import check
 
+from ..thresholds import thresholds
+
 CUDA = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if CUDA and not INTERPRETED else "cpu"
@@ -32,11 +34,8 @@ FILTERS: list[dict[str, Any]] = [
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     if CUDA or INTERPRETED:
-        from trellm.kernels.logits import triton_cut, triton_mask, triton_scan, triton_select
-
-        for module in (triton_mask, triton_scan, triton_select):
-            monkeypatch.setattr(module, "BLOCK", BLOCK)
-        monkeypatch.setattr(triton_cut, "CUT_BLOCK", 2 * BLOCK)
+        blocks = dict.fromkeys(("block_of_masks", "block_of_scans", "block_of_choices"), BLOCK)
+        thresholds(monkeypatch, **blocks, block_of_cuts=2 * BLOCK)
 
 
 def case(width: int, dtype: torch.dtype = torch.float32) -> tuple[Any, Any, Any, int]:
@@ -204,9 +203,9 @@ def test_best_k_of_beams(width: int, k: int, normalise: str) -> None:
 
 @needs_triton
 def test_blocks_of_the_size_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trellm.kernels.logits import triton_scan, triton_select
+    from trellm.kernels.logits import triton_select
 
-    monkeypatch.setattr(triton_scan, "BLOCK", 1024)
+    thresholds(monkeypatch, block_of_scans=1024)
     given = case(2051)
     tokens, _ = host(triton_select.masked_argmax(*on_device(*given), False))
     np.testing.assert_array_equal(tokens, kernels.masked_argmax(*given).tokens)

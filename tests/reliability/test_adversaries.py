@@ -30,8 +30,8 @@ from trellm.guides import (
     mask_within,
     tokens_of,
 )
-from trellm.guides.automata.minimise import minimise
-from trellm.guides.protocol import NEVER
+
+from ..guides.support import NEVER, minimise
 
 BYTES = Vocabulary.from_bytes()
 GUIDES = {

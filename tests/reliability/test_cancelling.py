@@ -9,9 +9,11 @@ import pytest
 from trellm import Cancellation, Cancelled, LimitError, Limits, Vocabulary
 from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, SubstringGuide
 from trellm.guides.graph import text_tree
-from trellm.guides.limits import AT_A_TIME, Meter
+from trellm.guides.limits import AT_A_TIME
 from trellm.guides.quoting import source
-from trellm.kernels.suffix import sorting
+
+from ..guides.support import Meter
+from ..thresholds import thresholds
 
 BYTES = Vocabulary.from_bytes()
 WORDS = Vocabulary([*(bytes(word) for length in range(1, 13) for word in product(b"ab", repeat=length)), None], [8190])
@@ -145,7 +147,7 @@ SORTED: dict[str, tuple[Any, Callable[[int], object]]] = {
 def test_what_is_sorted_is_sorted_in_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its steps are counted before; so many keys as a sort takes some milliseconds for lie between two looks."""
     module, make = SORTED[name]
-    monkeypatch.setattr(sorting, "PIECE", 256)
+    thresholds(monkeypatch, keys_sorted_at_once=256)
     looks, spend = [0], module.spend
     monkeypatch.setattr(module, "spend", lambda steps: (looks.append(steps), spend(steps))[1])
     make(20_000)

@@ -13,11 +13,10 @@ import httpx
 import openai
 import pytest
 from trellm import models
-from trellm.engine.models.decoder import DecoderModel
-from trellm.serve import Settings, application, dispatcher
-from trellm.serve.hosting.manager import ModelManager
-from trellm.serve.server import Server, listen
-from trellm.serve.service import Service
+from trellm.serve import Settings, application
+
+from ..thresholds import thresholds
+from .support import ModelManager, Server, Service, listen
 
 PASSAGE = (
     "On 3 March 2021, Brela Stonkard bought 12 units of the copper kettle from Velmor Trading for $1,250.50. "
@@ -120,17 +119,17 @@ def running(model: Any, settings: Settings, **options: Any) -> Iterator[Running]
 @pytest.fixture(autouse=True)
 def each_step_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many events a text comes in is the text's, not the machine's; test_costs.py gathers them."""
-    monkeypatch.setattr(dispatcher, "GATHERED", 0)
+    thresholds(monkeypatch, seconds_of_gathered_events=0)
 
 
 @pytest.fixture(scope="session")
-def model() -> DecoderModel:
+def model() -> Any:
     """The small model."""
     return models.small()
 
 
 @pytest.fixture(scope="session")
-def server(model: DecoderModel) -> Iterator[Running]:
+def server(model: Any) -> Iterator[Running]:
     """The server, with no keys."""
     yield from running(model, SETTINGS)
 

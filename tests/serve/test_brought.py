@@ -9,9 +9,9 @@ from typing import Any
 import openai
 import pytest
 from trellm import models
-from trellm.serve.requests.chat import ChatRequest
 
 from .conftest import PASSAGE, SETTINGS, Running, running
+from .support import ChatRequest
 
 ASKED = [{"role": "user", "content": f"{PASSAGE}\n\nWho bought the kettle? Quote the text."}]
 COLOUR = {"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"]}

@@ -20,13 +20,9 @@ from trellm import generate, models
 from trellm.errors import OptionError
 from trellm.serve import Settings
 from trellm.serve import ray as public
-from trellm.serve.cluster import router
-from trellm.serve.cluster.loading import described, loaded
-from trellm.serve.cluster.replica import AnswerStart, Ask, Replica
-from trellm.serve.cluster.router import PREFIX, SPARE, prefix_of, ranked
-from trellm.serve.ray import Generate, build, deployment
 
 from .conftest import turned
+from .support import PREFIX, SPARE, AnswerStart, Ask, Replica, described, loaded, prefix_of, ranked, router
 
 TEXT = "the cat sat on the mat, and the dog sat on the cat. " * 3
 SETTINGS = Settings(name="zip", body_bytes=2000, compile_seconds=300)
@@ -334,7 +330,7 @@ def test_a_door_writes_a_line_about_each_request(
 
 def test_replicas_leave_the_lines_to_doors(monkeypatch: pytest.MonkeyPatch) -> None:
     bring(monkeypatch, {"ray.serve": types.SimpleNamespace(deployment=Deployed)})
-    replica, settings, _ = deployment(settings=Settings(access_log=True)).arguments
+    replica, settings, _ = public.deployment(settings=Settings(access_log=True)).arguments
     assert settings.access_log and not replica.arguments[1].access_log
 
 
@@ -405,10 +401,10 @@ def test_what_is_wrong_is_said_before_ray_is_asked(monkeypatch: pytest.MonkeyPat
     ]  # fmt: skip
     for options, said in cases:
         with pytest.raises(OptionError, match=said):
-            deployment(**options)
+            public.deployment(**options)
     for arguments, said in (({"replica": 2}, "replica"), ({"settings": {"nam": "x"}}, "nam")):
         with pytest.raises(OptionError, match=rf"arguments of trellm.serve.ray:build.*{said}"):
-            build(arguments)
+            public.build(arguments)
 
 
 class Deployed:
@@ -433,9 +429,9 @@ def test_the_rayservice_of_the_page_is_a_deployment(monkeypatch: pytest.MonkeyPa
     service = yaml.safe_load(block)
     (application,) = yaml.safe_load(service["spec"]["serveConfigV2"])["applications"]
     module, _, name = application["import_path"].partition(":")
-    assert getattr(import_module(module), name) is build
+    assert getattr(import_module(module), name) is public.build
     bring(monkeypatch, {"ray.serve": types.SimpleNamespace(deployment=Deployed)})
-    door = build(application["args"])
+    door = public.build(application["args"])
     assert door.kind is router.Router and door.given["num_replicas"] == 2
     replica, settings, tries = door.arguments
     assert replica.kind is Replica and replica.given["ray_actor_options"] == {"num_cpus": 1, "num_gpus": 1}
@@ -445,7 +441,7 @@ def test_the_rayservice_of_the_page_is_a_deployment(monkeypatch: pytest.MonkeyPa
     assert replica.arguments[0] == described("Qwen/Qwen3-8B", device="cuda", dtype="bfloat16")
     assert replica.given["request_router_config"] == {"request_router_class": public.ROUTER}
     assert public.ROUTER.rpartition(".")[0] == router.__name__ and hasattr(router, "__getattr__")
-    assert build({"replicas": 2}).arguments[0].given["num_replicas"] == 2
+    assert public.build({"replicas": 2}).arguments[0].given["num_replicas"] == 2
 
 
 def test_without_ray_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,7 +451,7 @@ def test_without_ray_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_get_columns(model: Any) -> None:
-    made = Generate(generate.extract(model, TEXT, max_chars=7), max_tokens=9)
+    made = public.Generate(generate.extract(model, TEXT, max_chars=7), max_tokens=9)
     prompts = np.array(["a", [1, 2], np.array([1, 2])], object)
     found = made({"prompt": prompts, "id": np.arange(3)})
     assert list(found) == ["prompt", "id", "text", "value", "finish_reason", "tokens", "error"]
@@ -470,22 +466,22 @@ def test_a_row_that_cannot_be_used_is_an_error_of_its_own(model: Any) -> None:
 
     prompts = {"prompt": np.array(["the ", "\ud800", "a dog ", "é"], object)}
     guide = generate.choice(model, ["cat", "cow"]).guide
-    found = Generate(lambda: generate.Generator(model, guide, len))(prompts)
+    found = public.Generate(lambda: generate.Generator(model, guide, len))(prompts)
     assert found["finish_reason"].tolist() == ["complete", "error", "complete", "error"]
     assert found["value"].tolist() == ["3", None, "3", None] and found["tokens"].tolist() == [3, 0, 3, 0]
     assert [error is None for error in found["error"]] == [True, False, True, False]
     assert "no token of the vocabulary spells" in found["error"][3]
-    found = Generate(lambda: generate.Generator(model, guide, refuse))(prompts)
+    found = public.Generate(lambda: generate.Generator(model, guide, refuse))(prompts)
     assert found["error"][0] == "ValueError: no cats" and found["text"][0] in ("cat", "cow")
     assert found["value"].tolist() == [None] * 4
 
 
 def test_wrong_columns_and_options(model: Any) -> None:
-    made = Generate(generate.text(model), "question")
+    made = public.Generate(generate.text(model), "question")
     for batch, said in (({"prompt": []}, "none of this name"), ({"question": [], "text": []}, "'text'")):
         with pytest.raises(OptionError, match=said):
             made(batch)
     with pytest.raises(OptionError, match="rename it"):
-        Generate(generate.text(model), "text")
+        public.Generate(generate.text(model), "text")
     with pytest.raises(OptionError, match=r"generator=3"):
-        Generate(lambda: 3)  # type: ignore[arg-type,return-value]
+        public.Generate(lambda: 3)  # type: ignore[arg-type,return-value]

@@ -190,6 +190,15 @@ def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture
     assert said in capsys.readouterr().err
 
 
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The deployment that the command makes in place of one of Ray's, and where it runs it."""
+    found: list[Any] = []
+    monkeypatch.setattr("trellm.serve.ray.deployment", lambda *each, **options: found.append((each, options)) or "made")
+    monkeypatch.setattr("trellm.serve.ray.run", lambda made, **where: found.append((made, where)))
+    return found
+
+
 @pytest.mark.parametrize(
     ("arguments", "hosts"),
     [
@@ -200,18 +209,13 @@ def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture
         (["--allow-host", "a.example", "--allow-host", "b"], ("a.example", "b")),
     ],
 )
-def test_names_to_be_asked_by(arguments: list[str], hosts: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Any] = []
-    monkeypatch.setattr("trellm.serve.ray.deployment", lambda model, settings, **options: given.append(settings))
-    monkeypatch.setattr("trellm.serve.ray.run", lambda made, **where: None)
+def test_names_to_be_asked_by(arguments: list[str], hosts: tuple[str, ...], given: list[Any]) -> None:
     assert main(["serve", "--ray", *arguments]) == 0
-    assert given[0].hosts == hosts
+    (_, settings), _ = given[0]
+    assert settings.hosts == hosts
 
 
-def test_by_ray(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    given: list[Any] = []
-    monkeypatch.setattr("trellm.serve.ray.deployment", lambda *each, **options: given.append((each, options)) or "made")
-    monkeypatch.setattr("trellm.serve.ray.run", lambda made, **where: given.append((made, where)))
+def test_by_ray(given: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["serve", "org/model", "--ray", "--replicas", "1-8", "--cpus", "0.25", "--gpus", "0.5", "--port", "8123",
               "--access-log"])

@@ -12,16 +12,10 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.requests import Request
-from trellm.serve.bodies import whole
-from trellm.serve.connection import Connection
-from trellm.serve.endpoints import answers as answering
-from trellm.serve.endpoints.answers import refused
-from trellm.serve.errors import ApiError
-from trellm.serve.guard import HEADER_BYTES, Guard
-from trellm.serve.server import listen
-from trellm.serve.telemetry import Metrics
 
+from ..thresholds import thresholds
 from .conftest import HANGS, until
+from .support import HEADER_BYTES, ApiError, Connection, Guard, Metrics, listen, refused, whole
 
 SOON = 0.2
 MOST = 1 << 16
@@ -238,7 +232,7 @@ CHUNK = b"%x\r\n%b\r\n" % (MOST, b"a" * MOST)
 @pytest.fixture
 def is_dropped_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of a body that was refused is waited for in vain for a fifth of the time."""
-    monkeypatch.setattr(answering, "DROP_SECONDS", 1)
+    thresholds(monkeypatch, seconds_of_a_dropped_body=1)
 
 
 @pytest.mark.usefixtures("is_dropped_soon")

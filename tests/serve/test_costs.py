@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from starlette.requests import ClientDisconnect
-from trellm.engine.options import Options
 from trellm.errors import Cancelled
 from trellm.serve import dispatcher
-from trellm.serve.connection import HEAD, JoiningTransport
-from trellm.serve.endpoints.answers import while_connected
 
+from ..thresholds import thresholds
 from .conftest import Running
+from .support import HEAD, JoiningTransport, Options, while_connected
 
 PLAIN: dict[str, Any] = {"max_tokens": 3, "min_tokens": 3}
 
@@ -157,8 +156,7 @@ def test_tokens_of_quick_steps_are_told_together(
     asked |= {"model": "small", "prompt": "Write.", "temperature": 0}
 
     def texts(seconds: float, slow: float = 1e9) -> list[str]:
-        monkeypatch.setattr(dispatcher, "GATHERED", seconds)
-        monkeypatch.setattr(dispatcher, "SLOW", slow)
+        thresholds(monkeypatch, seconds_of_gathered_events=seconds, seconds_of_a_slow_step=slow)
         return [event["choices"][0]["text"] for event in server.events("/v1/completions", asked)]
 
     each, few, after_slow_steps = texts(0.0), texts(1e9), texts(1e9, 0.0)

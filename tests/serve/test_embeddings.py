@@ -9,7 +9,6 @@ import numpy as np
 import openai
 import pytest
 from trellm import generate, models
-from trellm.engine.models.decoder import DecoderModel
 
 from .conftest import SETTINGS, Running, running
 
@@ -18,7 +17,7 @@ DOCUMENTS = ["a copper kettle", "the bill was paid in full", "the bill has been 
 
 
 @pytest.fixture(scope="module")
-def vectors(model: DecoderModel) -> Any:
+def vectors(model: Any) -> Any:
     return np.array(generate.embedding(model)(TEXTS))
 
 
@@ -89,7 +88,7 @@ def test_mistakes(server: Running, path: str, body: dict[str, Any], param: str, 
     assert server.service.texts == 0, "a request that is refused holds no room"
 
 
-def test_reranking(server: Running, model: DecoderModel) -> None:
+def test_reranking(server: Running, model: Any) -> None:
     query = "the bill has been paid?"
     *found, asked = generate.embedding(model)([*DOCUMENTS, query])
     cosines = [float(each @ asked) for each in found]

@@ -9,10 +9,9 @@ import pytest
 import trellm
 from trellm import LimitError, Limits, Vocabulary
 from trellm.guides import RegexGuide
-from trellm.serve.errors import of_any
-from trellm.serve.requests.unsupported import KNOWN
 
 from .conftest import Running
+from .support import KNOWN, of_any
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"

@@ -10,15 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from trellm.cli.serve import tuned_process
-from trellm.serve.bodies import MOST_MISTAKES, parse, place_in
-from trellm.serve.connection import Connection
-from trellm.serve.dispatcher import AT_ONCE, Arrivals
-from trellm.serve.errors import ApiError
-from trellm.serve.requests.chat import ChatRequest
 from uvicorn.protocols.http.flow_control import FlowControl
 
 from .conftest import HANGS, Running, turned
+from .support import AT_ONCE, MOST_MISTAKES, ApiError, Arrivals, ChatRequest, Connection, parse, place_in, tuned_process
 
 CHAT = "/v1/chat/completions"
 HELLO = {"model": "small", "messages": [{"role": "user", "content": "Hello."}]}

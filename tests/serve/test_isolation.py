@@ -16,14 +16,11 @@ import httpx
 import pytest
 from trellm import models
 from trellm.errors import LimitError, PatternError
-from trellm.guides.limits import Limits, Meter, spend
-from trellm.serve import trimming
-from trellm.serve.constraints.compiler import BURST, ConstraintCompiler
-from trellm.serve.errors import ApiError
-from trellm.serve.settings import Settings, keys_of
-from trellm.serve.telemetry import Metrics
+from trellm.guides import ChoiceGuide, RegexGuide
+from trellm.serve import Settings, trimming
 
 from .conftest import HANGS, SETTINGS, Running, running, turned, until
+from .support import BURST, ApiError, ConstraintCompiler, Metrics, keys_of, make_guides_by, work_without_end
 
 SHORT: dict[str, Any] = {"model": "small", "prompt": "a", "max_tokens": 2}
 LONG: dict[str, Any] = {"model": "small", "prompt": "Write.", "regex": "[a-z ]{900}", "max_tokens": 950}
@@ -94,17 +91,14 @@ def test_too_many_texts_are_told_to_come_again(server: Running) -> None:
 
 
 def test_a_constraint_is_compiled_once_for_all(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trellm.serve.constraints import constraint
-
     made: list[str] = []
-    real = constraint.RegexGuide
 
     def slow(pattern: str, *given: Any, **options: Any) -> Any:
         made.append(pattern)
         until(lambda: server.service.compiler._waiting == 8)
-        return real(pattern, *given, **options)
+        return RegexGuide(pattern, *given, **options)
 
-    monkeypatch.setattr(constraint, "RegexGuide", slow)
+    make_guides_by(monkeypatch, RegexGuide=slow)
     body = {"model": "small", "prompt": "a", "regex": "[pqr]{3}", "max_tokens": 3}
     with ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda _: server.post("/v1/completions", body), range(8)))
@@ -115,9 +109,7 @@ def test_a_constraint_is_compiled_once_for_all(server: Running, monkeypatch: pyt
 def forever(begin: Callable[[], object] = int) -> None:
     """Work that does not end by itself."""
     begin()
-    with Meter(Limits(work=2**60)):
-        while True:
-            spend(1000)
+    work_without_end()
 
 
 def compiler(**options: Any) -> ConstraintCompiler:
@@ -392,10 +384,8 @@ def test_names_that_a_server_is_asked_by(guarded: Running, host: str, status: in
 
 def test_whoever_comes_while_a_server_drains_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs is finished; what comes, by new connections, is refused with 503; then the server ends."""
-    from trellm.serve.constraints import constraint
-
-    go_on, real = threading.Event(), constraint.ChoiceGuide
-    monkeypatch.setattr(constraint, "ChoiceGuide", lambda *given, **options: go_on.wait(60) and real(*given, **options))
+    go_on = threading.Event()
+    make_guides_by(monkeypatch, ChoiceGuide=lambda *given, **options: go_on.wait(60) and ChoiceGuide(*given, **options))
     servers = running(models.small(), SETTINGS)
     server = next(servers)
     found: list[httpx.Response] = []
@@ -431,7 +421,7 @@ def test_what_outlasts_draining_ends_with_an_error(monkeypatch: pytest.MonkeyPat
     """Streams have an event that says so, others are 503, and so is what was still compiled."""
     servers = running(models.small(), replace(SETTINGS, drain_seconds=0.3))
     server = next(servers)
-    monkeypatch.setattr("trellm.serve.constraints.constraint.ChoiceGuide", lambda *given, **options: forever())
+    make_guides_by(monkeypatch, ChoiceGuide=lambda *given, **options: work_without_end())
     texts: list[str] = []
 
     def read(body: dict[str, Any]) -> None:

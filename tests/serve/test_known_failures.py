@@ -11,12 +11,10 @@ from typing import Any
 import httpx
 import jsonschema
 import pytest
-from trellm.guides.limits import Limits, Meter, spend
-from trellm.serve.constraints import constraint
-from trellm.serve.server import listen
-from trellm.serve.tool_calls import ToolCallFormat
+from trellm.serve import tool_calls
 
 from .conftest import HANGS, Running
+from .support import listen, make_guides_by, work_without_end
 from .test_calling import ASK, SCHEMAS, TOOLS
 
 CHAT, TEXT, RESPONSE = "/v1/chat/completions", "/v1/completions", "/v1/responses"
@@ -77,7 +75,9 @@ def test_a_call_is_whole_or_there_is_none(server: Running, is_streamed: bool) ->
 def thinking(server: Running, monkeypatch: pytest.MonkeyPatch) -> Running:
     """The server as if its model had learned to think in Hermes' form."""
     model = server.service.model
-    form = ToolCallFormat(ToolCallFormat.of(model, "hermes").family, model.tokenizer, model.vocabulary, thinks=True)
+    form = tool_calls.ToolCallFormat(
+        tool_calls.ToolCallFormat.of(model, "hermes").family, model.tokenizer, model.vocabulary, thinks=True
+    )
     monkeypatch.setattr(server.service, "form", form)
     return server
 
@@ -128,11 +128,9 @@ def test_a_compilation_that_never_ends_takes_nobody_with_it(server: Running, mon
 
     def forever(*given: Any, **options: Any) -> None:
         has_begun.set()
-        with Meter(Limits(work=2**60)):
-            while True:
-                spend(1000)
+        work_without_end()
 
-    monkeypatch.setattr(constraint, "RegexGuide", forever)
+    make_guides_by(monkeypatch, RegexGuide=forever)
     body = {"model": "small", "prompt": "a", "regex": "[xyz]{4}q", "max_tokens": 9}
     with ThreadPoolExecutor(1) as threads:
         late = threads.submit(httpx.post, f"{server.url}{TEXT}", json=body, timeout=HANGS)

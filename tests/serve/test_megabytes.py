@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.serve import bodies
-from trellm.serve.bodies import parse
 from trellm.serve.endpoints import chat, other
-from trellm.serve.endpoints.answers import ITEMS, LARGE, written
+from trellm.serve.endpoints.answers import LARGE
 from trellm.serve.hosting.shared import LARGE as LARGE_CHAT
-from trellm.serve.hosting.shared import is_large
-from trellm.serve.requests.fields import ConstraintFields
 
+from ..thresholds import thresholds
 from .conftest import HANGS, Running, until
+from .support import ITEMS, ConstraintFields, is_large, parse, written
 
 CHAT = {"model": "small", "messages": [{"role": "user", "content": "Hello."}], "seed": 3}
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -87,7 +86,7 @@ def test_tokens_are_counted_aside(server: Running, monkeypatch: pytest.MonkeyPat
         return real(*given)
 
     monkeypatch.setattr(other, "ids_of", slow)
-    monkeypatch.setattr("trellm.serve.hosting.shared.MOST_ASIDE", 40)
+    thresholds(monkeypatch, bodies_read_aside=40)
     with ThreadPoolExecutor(41) as threads:
         url, body = f"{server.url}/tokenize", {"prompt": "tea"}
         several = [threads.submit(httpx.post, url, json=body, timeout=HANGS) for _ in range(41)]

@@ -17,9 +17,9 @@ import pytest
 from trellm import generate, models
 from trellm.serve import Settings
 from trellm.serve import ray as public
-from trellm.serve.cluster.router import ranked
 
 from .conftest import until
+from .support import ranked
 
 TEXT = "the cat sat on the mat, and the dog sat on the cat. " * 3
 pytestmark = pytest.mark.slow

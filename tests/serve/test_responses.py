@@ -7,13 +7,10 @@ import pytest
 from openai import pydantic_function_tool
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
-from trellm.serve.endpoints.responses import ResponseItems
-from trellm.serve.errors import ApiError
-from trellm.serve.kept import KeptResponses
-from trellm.serve.requests.responses import ResponsesRequest
-from trellm.serve.tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, ParsedMessage, ReasoningDelta
+from trellm.serve import tool_calls
 
 from .conftest import Running
+from .support import ApiError, KeptResponses, ResponseItems, ResponsesRequest
 from .test_calling import ASK, SCHEMAS
 from .test_openai import ORDER, Order
 
@@ -151,9 +148,9 @@ def test_an_answer_of_no_text(server: Running) -> None:
 def test_thinking_that_is_cut_has_no_message() -> None:
     for is_cut, kinds in ((True, ["reasoning"]), (False, ["reasoning", "message"])):
         items, other = ResponseItems(), ResponseItems()
-        for _ in items.of_message(ParsedMessage(None, "Hm", ()), is_cut=is_cut):
+        for _ in items.of_message(tool_calls.ParsedMessage(None, "Hm", ()), is_cut=is_cut):
             pass
-        for _ in (*other.add(ReasoningDelta("Hm")), *other.last(is_cut=is_cut)):
+        for _ in (*other.add(tool_calls.ReasoningDelta("Hm")), *other.last(is_cut=is_cut)):
             pass
         assert [item["type"] for item in items.found] == [item["type"] for item in other.found] == kinds
         assert items.found[-1]["status"] == ("incomplete" if is_cut else "completed")
@@ -188,8 +185,18 @@ def test_items_that_come_back() -> None:
 def test_items_of_all_kinds() -> None:
     items = ResponseItems()
     deltas = [
-        *(ReasoningDelta("Hm"), ReasoningDelta("m."), ContentDelta("A"), ContentDelta("b")),
-        *(CallDelta(0, "c0", "f"), ArgumentsDelta(0, "{"), ArgumentsDelta(0, "}"), CallEndDelta(0)),
+        *(
+            tool_calls.ReasoningDelta("Hm"),
+            tool_calls.ReasoningDelta("m."),
+            tool_calls.ContentDelta("A"),
+            tool_calls.ContentDelta("b"),
+        ),
+        *(
+            tool_calls.CallDelta(0, "c0", "f"),
+            tool_calls.ArgumentsDelta(0, "{"),
+            tool_calls.ArgumentsDelta(0, "}"),
+            tool_calls.CallEndDelta(0),
+        ),
     ]
     told = [each for delta in deltas for each in items.add(delta)] + list(items.end())
     kinds = [kind.removeprefix("response.") for kind, _ in told]

@@ -4,14 +4,12 @@ import asyncio
 import threading
 
 import pytest
+from trellm import Cancellation, Limits
 from trellm.errors import Cancelled
-from trellm.guides.limits import Cancellation, Limits, Meter, spend
 from trellm.serve import Settings
-from trellm.serve.constraints import compiler
-from trellm.serve.constraints.compiler import ConstraintCompiler, Turns
-from trellm.serve.telemetry import Metrics
 
 from .conftest import turned
+from .support import ConstraintCompiler, Meter, Metrics, Turns, compiler, spend
 
 
 class Clock:

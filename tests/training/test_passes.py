@@ -9,10 +9,12 @@ import torch
 from trellm.training import network as networks
 from trellm.training import passes
 
+from ..thresholds import thresholds
+
 
 @pytest.mark.parametrize(("width", "length"), [(64, 24), (96, 21)], ids=["grouped heads", "single heads"])
 def test_it_is_the_network(monkeypatch: pytest.MonkeyPatch, width: int, length: int) -> None:
-    monkeypatch.setattr(passes, "BLOCK", 8)  # several blocks, the last of which may be smaller
+    thresholds(monkeypatch, block_of_training=8)  # several blocks, the last of which may be smaller
     network = networks.make(50, width=width, layers=2, seed=4, end=0, stop=1)
     torch.manual_seed(5)
     with torch.no_grad():

@@ -13,11 +13,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Beam, Engine, Generator, Greedy, OptionError, Sample, Vocabulary, generate, models
-from trellm.engine.decode.requests import requests_of
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.options import Options
 
 from ..machines import VOCABULARY, accepts, letters_model, machines
+from ..support import Options, requests_of
 
 NEVER = -math.inf
 PROMPTS = ["the 12 the", "an inning then"]
@@ -34,7 +32,7 @@ def penalised(logits: Any, made: Sequence[int], frequency: float, presence: floa
 
 
 @pytest.mark.parametrize("search", [Greedy(), Beam(3), Beam(4, 0.5, early_stopping=True)], ids=str)
-def test_biases_and_penalties_of_transformers_searches(decoder: Callable[..., DecoderModel], search: Any) -> None:
+def test_biases_and_penalties_of_transformers_searches(decoder: Callable[..., Any], search: Any) -> None:
     model = decoder("gpt2")
     bias, banned = {5: 3.0, 70: -4.0, 102: 2.5, 1: -1.0}, [9, 30, 81]
     wide: dict[str, Any] = {} if isinstance(search, Greedy) else {
@@ -128,7 +126,7 @@ def test_what_is_forced_and_banned_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("search", [Greedy(), Beam(3)], ids=str)
-def test_the_end_of_a_prompt_has_no_bias(decoder: Callable[..., DecoderModel], search: Any) -> None:
+def test_the_end_of_a_prompt_has_no_bias(decoder: Callable[..., Any], search: Any) -> None:
     model = decoder("gpt2")
     encode = model.tokenizer.encode
     prompt, own = "in t", encode(" t")
@@ -143,7 +141,7 @@ def test_the_end_of_a_prompt_has_no_bias(decoder: Callable[..., DecoderModel], s
     assert generate.text(model).run(prompt, logit_bias=every, **options).overlap > 0
 
 
-def test_texts_name_the_tokens_that_spell_them(decoder: Callable[..., DecoderModel]) -> None:
+def test_texts_name_the_tokens_that_spell_them(decoder: Callable[..., Any]) -> None:
     model = decoder("gpt2")
     encode = model.tokenizer.encode
     free = generate.text(model)
@@ -180,7 +178,7 @@ def test_what_is_no_bias_is_refused(given: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.parametrize("search", [Greedy(), Beam(2)], ids=str)
-def test_callers_of_one_engine_have_their_own_biases(decoder: Callable[..., DecoderModel], search: Any) -> None:
+def test_callers_of_one_engine_have_their_own_biases(decoder: Callable[..., Any], search: Any) -> None:
     model = decoder("llama")
     generator = generate.text(model)
     several: list[dict[str, Any]] = [

@@ -21,15 +21,13 @@ from trellm import (
     generate,
     models,
 )
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.function import FunctionModel
-from trellm.engine.options import Options, RunOptions
-from trellm.engine.stopping import StopStrings
+
+from ..support import Options, RunOptions, StopStrings
 
 BYTES = Vocabulary([*(bytes([value]) for value in range(256)), None], eos_ids=(256,))
 
 
-def saying(text: str | bytes, **options: Any) -> FunctionModel:
+def saying(text: str | bytes, **options: Any) -> Any:
     """A model that says `text` after a prompt of one byte, byte by byte, then EOS."""
     script = [*(text.encode() if isinstance(text, str) else text), 256]
 
@@ -197,7 +195,7 @@ def test_prompts() -> None:
         generate.text(models.from_function(lambda ids: [1, 0], small))("ab")
 
 
-def test_an_empty_prompt_begins_with_bos(decoder: Callable[..., DecoderModel]) -> None:
+def test_an_empty_prompt_begins_with_bos(decoder: Callable[..., Any]) -> None:
     model = decoder("llama")
     assert model.tokenizer.encode("") == []
     generator = generate.text(model)

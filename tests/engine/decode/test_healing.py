@@ -13,13 +13,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, normalizers
 from tokenizers.models import BPE
 from trellm import AnyOf, Beam, BudgetError, Generator, Greedy, OptionError, Sample, Vocabulary, generate, models
-from trellm.engine.decode.requests import requests_of
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.function import FunctionModel
-from trellm.engine.options import Options
-from trellm.engine.prompts.encoding import ids_of
 from trellm.guides import ChoiceGuide, FreeGuide
-from trellm.guides.lift.lifted_guide import LiftedGuide
+
+from ..support import LiftedGuide, Options, ids_of, requests_of
 
 # Tokens that overlap in many ways, some of them with pieces of characters; EOS last, a special token before it.
 PIECES = [b"th", b"the", b"he", b" t", b" the", b"then", b"ab", b"bc", b"abc", b"cab", b"\xc3", b"\xa9\xc3", b"e\xc3"]
@@ -34,11 +30,11 @@ TABLE[:, [*range(256, EOS)]] += 2
 SEARCHES: list[Any] = [Greedy(), Sample(n=2), Sample(temperature=2.0), Beam(3, n=2)]
 
 
-def bigram(**options: Any) -> FunctionModel:
+def bigram(**options: Any) -> Any:
     return models.from_function(lambda ids: TABLE[ids[-1]], VOCABULARY, **options)
 
 
-def prefers(texts: Sequence[str], vocabulary: Vocabulary, **options: Any) -> FunctionModel:
+def prefers(texts: Sequence[str], vocabulary: Vocabulary, **options: Any) -> Any:
     """A model that likes these tokens best, in this order, and EOS next."""
     likes = np.zeros(vocabulary.size, np.float32)
     for rank, text in enumerate(texts):
@@ -172,7 +168,7 @@ class TestBoundaries:
         assert result.text == "é" and result.token_ids[0] == token and result.overlap == 1
         assert list(result.token_ids) == [token, 0xA9]
 
-    def test_special_tokens_are_never_cut(self, tokenizer: Any, decoder: Callable[..., DecoderModel]) -> None:
+    def test_special_tokens_are_never_cut(self, tokenizer: Any, decoder: Callable[..., Any]) -> None:
         generator = generate.text(decoder("llama"))
         for prompt in ("<bos>", "th<eos>"):
             options: dict[str, Any] = {"max_tokens": 6, "logprobs": True}
@@ -197,7 +193,7 @@ class TestBoundaries:
         assert generate.text(model)("thth", max_tokens=1) == "e"
 
 
-def sentencepiece_model(likes: Sequence[str], bos: bool = True) -> FunctionModel:
+def sentencepiece_model(likes: Sequence[str], bos: bool = True) -> Any:
     """A model over a tokenizer in the manner of SentencePiece: "▁" for spaces, and one before the text."""
     tokens = ["<s>", "</s>", "▁", "H", "e", "l", "o", "!", "▁H", "el", "▁Hel", "lo", "▁Hello"]
     merges = [("▁", "H"), ("e", "l"), ("▁H", "el"), ("l", "o"), ("▁Hel", "lo")]
@@ -323,7 +319,7 @@ def test_a_trained_model_recovers_the_word_that_a_prompt_breaks(tokenizer: Any) 
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    trained = DecoderModel(model.eval(), tokenizer)
+    trained = models.transformers(model.eval(), tokenizer)
     free, pattern = generate.text(trained), generate.regex(trained, "[a-z0-9 ]{3,12}")
     for broken, rest in (("on th", "e 12 an, in the end; "), ("on the 1", "2 an, in the end; ")):
         prompt = text + broken

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from trellm import Beam, Engine, Interrupted, ModelError, Sample, generate, models
-from trellm.engine import running
 
 from ..machines import TABLE, VOCABULARY
 
-ENGINE = str(Path(running.__file__).parent)
+ENGINE = str(Path(generate.__file__).parent / "engine")
 PROMPTS = ["a", "b", "c", "d", "e"]
 SEARCHES = [{}, {"search": Sample(n=2), "seed": 3}, {"search": Beam(2)}]
 

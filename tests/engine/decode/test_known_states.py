@@ -10,12 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Generator, Greedy, Sample, generate
-from trellm.engine.decode import guide_cache
-from trellm.engine.decode.guide_cache import Allowed, StateTable, Transition
-from trellm.engine.decode.sampler import Sampler
-from trellm.engine.decode.sequence import SequenceState
 
+from ...thresholds import thresholds
 from ..machines import TABLE, VOCABULARY, letters_model, machines
+from ..support import Allowed, Sampler, SequenceState, StateTable, Transition
 
 Said = list[tuple[tuple[int, ...], str, str]]
 
@@ -118,7 +116,7 @@ def test_what_takes_too_much_room_is_forgotten(
 ) -> None:
     guide = table_guide(VOCABULARY, [{0: 1, 1: 1, 2: 0}, {2: 2, 0: 0}, {3: 0, 4: 0}], {0})
     expected = said(Generator(letters_model(), guide), True, max_tokens=30)
-    monkeypatch.setattr(guide_cache, "_MOST_BYTES", 1500)
+    thresholds(monkeypatch, bytes_of_known_states=1500)
     followed.clear()
     generator = Generator(letters_model(), guide)
     assert said(generator, False, max_tokens=30) == expected

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from trellm import Beam, Greedy, ModelError, Sample, generate, models
-from trellm.engine.models.function import FunctionModel
 
 from ..machines import EOS, VOCABULARY
+from ..support import FunctionModel
 
 SIZE = EOS + 1
 WRONG: dict[str, Any] = {

@@ -22,12 +22,9 @@ from trellm import (
     generate,
     models,
 )
-from trellm.engine.generator import run_together
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.function import FunctionModel
-from trellm.engine.options import Options
 
 from ..machines import TABLE, VOCABULARY, accepts, letters_model, machines
+from ..support import FunctionModel, Options, run_together
 
 
 @given(machines(), st.integers(0, 6), st.booleans(), st.booleans())
@@ -95,7 +92,7 @@ def test_samples_of_one_prompt_read_it_once() -> None:
     assert model.chunks == [[0, 1, 2, 3]]
 
 
-def test_rows_with_different_constraints_share_a_batch(decoder: Callable[..., DecoderModel], table_guide: Any) -> None:
+def test_rows_with_different_constraints_share_a_batch(decoder: Callable[..., Any], table_guide: Any) -> None:
     model = decoder("mistral")
     size = model.vocabulary.size
     digits = [model.tokenizer.convert_tokens_to_ids(digit) for digit in "0123456789"]
@@ -113,7 +110,7 @@ def test_rows_with_different_constraints_share_a_batch(decoder: Callable[..., De
         generate.batch([pairs[0], (Generator(decoder("gpt2")), "the")])
 
 
-def test_log_probabilities_are_those_of_the_model(decoder: Callable[..., DecoderModel], table_guide: Any) -> None:
+def test_log_probabilities_are_those_of_the_model(decoder: Callable[..., Any], table_guide: Any) -> None:
     model = decoder("llama")
     allowed = list(range(10, 60))
     guide = table_guide(model.vocabulary, [*(dict.fromkeys(allowed, state + 1) for state in range(4)), {1: 3}], {4})

@@ -10,10 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Beam, Generator, Greedy, OptionError, Sample, Vocabulary, generate, models
-from trellm.engine.decode.repetition import repeated
-from trellm.engine.models.decoder import DecoderModel
 
 from ..machines import VOCABULARY, accepts, letters_model, machines
+from ..support import repeated
 
 PROMPTS = ["the 12 the", "an inning then"]
 OPTIONS = [{"no_repeat_ngram_size": 2}, {"repetition_penalty": 1.8}, {"min_tokens": 9, "no_repeat_ngram_size": 3},
@@ -32,7 +31,7 @@ def test_what_would_repeat_is_what_repeats(ids: list[int], size: int) -> None:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("search", [Greedy(), Beam(3), Beam(4, 0.5, early_stopping=True)], ids=str)
-def test_controls_are_those_of_transformers(decoder: Callable[..., DecoderModel], search: Any, options: Any) -> None:
+def test_controls_are_those_of_transformers(decoder: Callable[..., Any], search: Any, options: Any) -> None:
     model = decoder("gpt2")
     names = {"min_tokens": "min_new_tokens"}
     wide: dict[str, Any] = {} if search.n == 1 and isinstance(search, Greedy) else {
@@ -69,7 +68,7 @@ def test_the_guide_wins_and_the_result_says_so(
     assert ("min_tokens" in result.overruled) == (len(tokens) < least)
 
 
-def test_log_probabilities_are_the_models_own(decoder: Callable[..., DecoderModel]) -> None:
+def test_log_probabilities_are_the_models_own(decoder: Callable[..., Any]) -> None:
     model = decoder("gpt2")
     for search in (Greedy(), Beam(2)):
         result = generate.text(model).run("the", search=search, max_tokens=5, logprobs=True, repetition_penalty=2.0)

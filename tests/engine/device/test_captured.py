@@ -15,8 +15,8 @@ import pytest
 import torch
 import transformers
 from trellm import Greedy, Sample, generate, models
-from trellm.engine.device.capturing import WaitsError, WithoutWaiting
 
+from .support import WaitsError, WithoutWaiting
 from .test_graphs import PROMPTS, GraphDecoder, facts
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from trellm import Greedy, Sample, generate
-from trellm.engine.device.state_table import DeviceStateTable
-from trellm.engine.models.decoder import DecoderModel
-from trellm.kernels.lanes.layout import UNKNOWN
+from trellm import Greedy, Sample, generate, models
+
+from ...thresholds import thresholds
+from ..support import DecoderModel
+from .support import UNKNOWN, DeviceStateTable
 
 CUDA = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -27,7 +28,7 @@ class GraphDecoder(DecoderModel):
     made: Any = None
 
     def lanes(self, memory: Any, records: DeviceStateTable) -> Any:
-        from trellm.engine.device.graphs import GraphBackend
+        from .support import GraphBackend
 
         assert self.parts is not None
         self.made = GraphBackend(*self.parts, memory, records, self.vocabulary, self.device)
@@ -45,9 +46,9 @@ def facts(found: Any) -> Any:
 def test_the_same_tokens_as_step_by_step(
     hugging_face: Any, tokenizer: Any, monkeypatch: Any, name: str, kind: str
 ) -> None:
-    monkeypatch.setattr("trellm.engine.device.state_table.OFTEN", 2)
+    thresholds(monkeypatch, times_until_known=2)
     network = hugging_face(name)
-    plain = DecoderModel(network, tokenizer)
+    plain = models.transformers(network, tokenizer)
     model = GraphDecoder(copy.deepcopy(network).to(DEVICE), tokenizer)
     makers: dict[str, Any] = {
         "text": generate.text,
@@ -74,7 +75,7 @@ def test_weights_that_move_are_seen(hugging_face: Any, tokenizer: Any) -> None:
     with torch.no_grad():
         for weights in network.parameters():
             weights.data = weights.data.flip(0).contiguous()
-    other = DecoderModel(copy.deepcopy(network).cpu(), tokenizer)
+    other = models.transformers(copy.deepcopy(network).cpu(), tokenizer)
     after = facts(generate.text(other).run("the", max_tokens=6))
     assert after != before
     model._trellm_engine.close()  # type: ignore[attr-defined]

@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from trellm import Engine, Greedy, Sample, generate
-from trellm.engine.decode.draft_history import AcceptanceRates
-from trellm.engine.device.guesses import Guesses
-from trellm.engine.device.state_table import DeviceStateTable
-from trellm.engine.models.decoder import DecoderModel
+from trellm import Engine, Greedy, Sample, generate, models
 from trellm.errors import LimitError
-from trellm.kernels.lanes.layout import GUESSED
 
+from ..support import AcceptanceRates
+from .support import GUESSED, DeviceStateTable, Guesses
 from .test_lanes import LaneDecoder, facts
 
 DOCUMENT = "the man then went on to the inn on the 12 of the month, and then to another one in the north of the town"
@@ -28,9 +25,9 @@ MAKERS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[DecoderModel, LaneDecoder]]:
+def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, LaneDecoder]]:
     network = hugging_face("llama").double()
-    yield DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
+    yield models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
     network.float()
 
 

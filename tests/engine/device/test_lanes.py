@@ -8,16 +8,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from trellm import Engine, Greedy, Sample, generate
-from trellm.engine.decode.guide_cache import GuideCache
-from trellm.engine.device.batch import DeviceBatch
-from trellm.engine.device.host_backend import HostBackend
-from trellm.engine.device.slots import ActiveSlots
-from trellm.engine.device.state_table import DENSE, OFTEN, DeviceStateTable, StateKey, charsets, loops
-from trellm.engine.models.decoder import DecoderModel
+from trellm import Engine, Greedy, Sample, generate, models
 from trellm.errors import LimitError
 from trellm.guides import DEAD, RegexGuide
-from trellm.kernels.lanes.layout import COUNT, TOKENS, UNKNOWN
+
+from ...thresholds import thresholds
+from ..support import DecoderModel, GuideCache
+from .support import (
+    COUNT,
+    OFTEN,
+    TOKENS,
+    UNKNOWN,
+    ActiveSlots,
+    DeviceBatch,
+    DeviceStateTable,
+    HostBackend,
+    StateKey,
+    charsets,
+    loops,
+)
 
 PROMPTS = ["the 12", "on", "then the inn of thirteen 1", "a", "in 3", "oath"]
 SCHEMA = {
@@ -61,9 +70,9 @@ class LaneDecoder(DecoderModel):
 
 
 @pytest.fixture(scope="module")
-def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[DecoderModel, LaneDecoder]]:
+def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, LaneDecoder]]:
     network = hugging_face("llama").double()
-    yield DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
+    yield models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
     network.float()
 
 
@@ -132,8 +141,8 @@ def test_tokens_not_met_before_are_known(hugging_face: Any, tokenizer: Any, monk
     unknown: list[float] = []
     met: list[int] = []
     texts: list[Any] = []
-    for rows in (DENSE, 0):
-        monkeypatch.setattr("trellm.engine.device.state_table.DENSE", rows)
+    for rows in (None, 0):
+        thresholds(monkeypatch, dense_rows=rows)
         model = LaneDecoder(network, tokenizer)
         generator = generate.regex(model, pattern)
         for seed in range(3):
@@ -192,7 +201,7 @@ def test_classes_of_tokens(pair: Any) -> None:
     assert records.news().forgotten
 
 
-def test_a_guide_for_which_that_is_too_much_is_asked_once(pair: Any, monkeypatch: Any) -> None:
+def test_a_guide_for_which_that_is_too_much_is_asked_once(pair: Any) -> None:
     cache = GuideCache(RegexGuide(r"[a-z]{1,9}", pair[0].vocabulary), 4)
     asked: list[int] = []
 
@@ -200,7 +209,7 @@ def test_a_guide_for_which_that_is_too_much_is_asked_once(pair: Any, monkeypatch
         asked.append(state)
         raise LimitError("too many states")
 
-    monkeypatch.setattr(cache, "after_tokens", refusing)
+    cache.after_tokens = refusing
     records = DeviceStateTable(2, 300)
     for state in range(2):
         number = records.record(StateKey(cache, state, frozenset()))
@@ -212,9 +221,9 @@ def test_a_guide_for_which_that_is_too_much_is_asked_once(pair: Any, monkeypatch
 
 
 def test_little_memory_few_records_and_many_callers(hugging_face: Any, tokenizer: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("trellm.engine.device.state_table.RECORDS", 3)
+    thresholds(monkeypatch, records_of_a_state=3)
     network = copy.deepcopy(hugging_face("llama")).double()
-    plain, lanes = DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
+    plain, lanes = models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
     expected = {
         kind: [facts(each) for each in make(plain).run(PROMPTS, max_tokens=75)] for kind, make in GENERATORS.items()
     }
@@ -339,7 +348,7 @@ def test_prompts_share_what_is_known(pair: Any) -> None:
 
 def test_forced_tokens_need_no_logits(hugging_face: Any, tokenizer: Any, monkeypatch: Any) -> None:
     network = copy.deepcopy(hugging_face("llama")).double()
-    plain, lanes = DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
+    plain, lanes = models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
     (token,) = (number for number, text in enumerate(plain.vocabulary.tokens) if text == b"4")
     logits = DecoderModel.logits
 

@@ -5,23 +5,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from trellm import Engine, Greedy, LimitError, Sample, generate
-from trellm.engine.memory.pool import BlockPool
-from trellm.engine.memory.tables import BLOCK
-from trellm.engine.models.decoder import DecoderModel
+from trellm import Engine, Greedy, LimitError, Sample, generate, models
 
 from ..decode.test_interrupts import InterruptAt
+from ..support import BLOCK, BlockPool
 from .test_lanes import PROMPTS, LaneDecoder, facts
 
 
 @pytest.fixture(scope="module")
-def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[DecoderModel, LaneDecoder]]:
+def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, LaneDecoder]]:
     network = hugging_face("llama").double()
-    yield DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
+    yield models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
     network.float()
 
 
-def broken_at(monkeypatch: pytest.MonkeyPatch, model: DecoderModel, at: int, error: type[BaseException]) -> None:
+def broken_at(monkeypatch: pytest.MonkeyPatch, model: Any, at: int, error: type[BaseException]) -> None:
     """Let one forward pass of a model raise."""
     calls = iter(range(10_000))
 

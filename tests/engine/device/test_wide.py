@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from trellm import Engine, Greedy, Sample, generate
-from trellm.engine.models.decoder import DecoderModel
-from trellm.kernels.lanes.layout import COUNT, WIDTH
+from trellm import Engine, Greedy, Sample, generate, models
 
+from ...thresholds import thresholds
+from .support import COUNT, WIDTH
 from .test_lanes import Chain, LaneDecoder, facts
 
 RECORD = {
@@ -26,9 +26,9 @@ PATTERNS = [r"([ab]xyzwvuqpxyzwvuq[ab]){1,3}x?", r"([a-c]{1,2}qrsu)*", r"[a-c]xy
 
 
 @pytest.fixture(scope="module")
-def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[DecoderModel, LaneDecoder]]:
+def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, LaneDecoder]]:
     network = hugging_face("llama").double()
-    yield DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
+    yield models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
     network.float()
 
 
@@ -51,7 +51,7 @@ def test_forced_tokens_take_no_launch_of_their_own(pair: Any, monkeypatch: Any, 
     assert facts(result) == facts(expected)
     # What the CPU's steps read together is read together here, but for what is under way when a text begins or ends.
     assert result.steps <= expected.steps + 6
-    monkeypatch.setattr("trellm.engine.device.batch.FEW", 0)
+    thresholds(monkeypatch, few_rows_of_a_launch=0)
     narrow = launches_of(model, generator, **given)
     assert facts(generator.run("the 12", **given)) == facts(expected)
     count = len(expected.token_ids)
@@ -69,7 +69,7 @@ def test_free_text_and_many_rows_read_one_token_each(pair: Any) -> None:
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16])
 def test_the_same_tokens_by_any_width(pair: Any, monkeypatch: Any, width: int) -> None:
-    monkeypatch.setattr("trellm.engine.device.batch.WIDTHS", (1, width))
+    thresholds(monkeypatch, widths_of_a_launch=(1, width))
     pick = random.Random(width)
     plain, model = pair
     tokens = plain.vocabulary.tokens
@@ -97,7 +97,7 @@ def test_the_same_tokens_by_any_width(pair: Any, monkeypatch: Any, width: int) -
 
 def test_what_a_launch_reads_at_most_is_within_the_budget(pair: Any, monkeypatch: Any) -> None:
     """Nothing is read that lies behind the last token but one that a text may have."""
-    monkeypatch.setattr("trellm.engine.device.batch.WIDTHS", (1, 16))
+    thresholds(monkeypatch, widths_of_a_launch=(1, 16))
     model = pair[1]
     forward_ends, ends = model.forward_ends, []
 
@@ -117,7 +117,7 @@ def test_what_a_launch_reads_at_most_is_within_the_budget(pair: Any, monkeypatch
 
 def test_little_memory_makes_launches_narrower(hugging_face: Any, tokenizer: Any) -> None:
     network = copy.deepcopy(hugging_face("llama")).double()
-    plain, model = DecoderModel(network, tokenizer), LaneDecoder(network, tokenizer)
+    plain, model = models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
     given = {"max_tokens": 70, "search": Sample(n=2), "seed": 1, "heal": False}
     expected = facts(generate.regex(plain, PATTERNS[0]).run("ba", **given))
     with Engine(model, memory=9 * model.block_bytes) as engine:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm import Beam, Exact, Greedy, Sample, Vocabulary, generate, models
-from trellm.engine.diagnostics import Bias, Hint
+
+from ..support import Bias
 
 VOCABULARY = Vocabulary([b"a", b"b", b"c", None], eos_ids=(3,))
 TABLE = np.random.default_rng(7).normal(size=(4, 4)) * 1.5
@@ -49,7 +50,7 @@ def sampled(pattern: str = LATE, **options: Any) -> list[Any]:
     return found if isinstance(found, list) else [found]
 
 
-def said(result: Any) -> list[Hint]:
+def said(result: Any) -> list[Any]:
     return [hint for hint in result.diagnostics.summary.hints if hint.kind == "sampling"]
 
 
@@ -105,7 +106,7 @@ def test_one_text_says_what_it_can() -> None:
     chances = {1: lambda ids: begin, 2: lambda ids: behind[ids[-1]], 3: lambda ids: end}
     model = models.from_function(lambda ids: np.log(chances[len(ids)](ids)), VOCABULARY)
 
-    def hinted(pattern: str, seed: int) -> tuple[str, list[Hint]]:
+    def hinted(pattern: str, seed: int) -> tuple[str, list[Any]]:
         result = generate.regex(model, pattern).run([0], max_tokens=3, seed=seed, search=Sample(), diagnostics=True)
         return result.text, said(result)
 

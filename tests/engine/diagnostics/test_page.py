@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from trellm import Vocabulary, generate, models
-from trellm.engine.diagnostics import Diagnostics
-from trellm.engine.diagnostics.page import page
+
+from ..support import Diagnostics
 
 ATTACK = [
     '<script>document.title = "hit"</script>',
@@ -59,7 +59,7 @@ def _escaped(text: str) -> str:
 
 def test_a_text_of_a_model_is_never_markup(browser: Any, hostile: Diagnostics, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    path.write_text(page([("a <b>title</b>", hostile.to_section())]), encoding="utf-8")
+    path.write_text(hostile.to_html("a <b>title</b>"), encoding="utf-8")
     opened = Opened(browser, path)
     assert opened.page.title() == "trellm diagnostics"
     assert opened.page.evaluate("document.querySelectorAll('script, img, h2 b').length") == 0

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 from trellm import Beam, Greedy, OptionError, Vocabulary, generate, models
-from trellm.engine.search.trace import SearchTrace, TracedBeam
+
+from ..support import SearchTrace, TracedBeam
 
 WORDS = ["The", " dog", " nice", " car", " is", " fast", " and", " slow", " mad", " runs", " barks"]
 AFTER: dict[str, dict[str, float]] = {

@@ -8,21 +8,24 @@ from typing import Any
 
 import pytest
 from trellm import Beam, Greedy, OptionError, Sample, generate, models
-from trellm.engine.decode.requests import requests_of
-from trellm.engine.decode.sampler import Sampler
-from trellm.engine.decode.sequence import Request
-from trellm.engine.drafts.costs import ForwardCosts
-from trellm.engine.drafts.drafter import Drafter
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.options import Options
-from trellm.engine.running import listed
-from trellm.engine.schedule.call import Call
-from trellm.engine.schedule.core import EngineCore
-from trellm.engine.schedule.scheduler import SchedulerConfig
 from trellm.guides import SubstringGuide
 
 from ..machines import VOCABULARY as OTHER_VOCABULARY
 from ..paged import LETTERS, VOCABULARY, PagedModel, drain, results
+from ..support import (
+    Call,
+    Drafter,
+    EngineCore,
+    ForwardCosts,
+    Options,
+    Request,
+    Sampler,
+    SchedulerConfig,
+    guesses_pay,
+    listed,
+    requests_of,
+    steps_by_clock,
+)
 
 SCHEMA = {
     "type": "object",
@@ -31,10 +34,6 @@ SCHEMA = {
     "additionalProperties": False,
 }
 TEXT = "the inn on the 12th then the inn on the 23rd an oath on the inn"
-
-
-def always(self: ForwardCosts, probability: float, *others: float) -> bool:
-    return probability > 0
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         advance(self, reading, found)
         counts.append(sum(len(row.table.tokens) - before[row] for row in found.tokens))
 
-    monkeypatch.setattr(ForwardCosts, "pays", always)
+    guesses_pay(monkeypatch, lambda probability: probability > 0)
     monkeypatch.setattr(Drafter, "advance", counted)
     yield counts
 
@@ -124,15 +123,15 @@ def test_requests_come_to_what_they_come_to_without(
 
 
 @pytest.fixture(scope="module")
-def double(hugging_face: Callable[[str], Any], tokenizer: Any) -> Callable[[str], DecoderModel]:
+def double(hugging_face: Callable[[str], Any], tokenizer: Any) -> Callable[[str], Any]:
     """A model in float64, so that a wider step comes to the same numbers."""
     import copy
 
-    return lambda name: DecoderModel(copy.deepcopy(hugging_face(name)).double(), tokenizer)
+    return lambda name: models.transformers(copy.deepcopy(hugging_face(name)).double(), tokenizer)
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
-def test_models_write_the_same(name: str, double: Callable[[str], DecoderModel], eager: list[int]) -> None:
+def test_models_write_the_same(name: str, double: Callable[[str], Any], eager: list[int]) -> None:
     model = double(name)
     json = generate.json(model, SCHEMA, whitespace="compact")
     quote = generate.extract(model, TEXT)
@@ -156,12 +155,12 @@ def flat(results: list[Any]) -> list[Any]:
     return [each for entry in results for each in listed(entry)]
 
 
-def test_a_model_that_guesses_itself_reads_many_tokens_a_step(double: Callable[[str], DecoderModel]) -> None:
+def test_a_model_that_guesses_itself_reads_many_tokens_a_step(double: Callable[[str], Any]) -> None:
     """Its guesses are right, so that nearly the fewest steps come out that there can be."""
     model = double("llama")
     generator = generate.text(model)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ForwardCosts, "pays", always)
+        guesses_pay(patch, lambda probability: probability > 0)
         found = generator.run("the", max_tokens=49, min_tokens=49, seed=1, search=Sample(), draft=model, heal=False)
     expected = generator.run("the", max_tokens=49, min_tokens=49, seed=1, search=Sample(), draft=False, heal=False)
     assert found.token_ids == expected.token_ids
@@ -239,9 +238,9 @@ def test_costs_are_those_of_reading_alone(monkeypatch: pytest.MonkeyPatch) -> No
         clock[0] += 100.0
         advance(self, read)
 
-    monkeypatch.setattr(model, "forward", reading)
+    model.forward = reading
     monkeypatch.setattr(Sampler, "advance", choosing)
-    monkeypatch.setattr("trellm.engine.schedule.core.perf_counter", lambda: clock[0])
+    steps_by_clock(monkeypatch, lambda: clock[0])
     monkeypatch.setattr(ForwardCosts, "note", lambda self, tokens, seconds: noted.append(seconds))
     generate.text(model).run("abcdefgh" * 5, max_tokens=20, min_tokens=20)
     assert noted and set(noted) == {1.0}

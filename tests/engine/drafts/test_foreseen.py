@@ -6,13 +6,19 @@ from typing import Any
 import pytest
 import torch
 from trellm import Sample, generate
-from trellm.engine.decode.draft_history import QUOTED, SPELT, AcceptanceRates, DraftHistory
-from trellm.engine.decode.guide_cache import GuideCache
-from trellm.engine.drafts.costs import ForwardCosts
-from trellm.engine.drafts.foreseen import ForcedDrafts
-from trellm.engine.models.decoder import DecoderModel
 from trellm.errors import LimitError
 from trellm.guides import RegexGuide
+
+from ..support import (
+    QUOTED,
+    SPELT,
+    AcceptanceRates,
+    DecoderModel,
+    DraftHistory,
+    ForcedDrafts,
+    GuideCache,
+    guesses_pay,
+)
 
 SCHEMA = {
     "type": "object",
@@ -44,7 +50,7 @@ def model(hugging_face: Any, tokenizer: Any) -> Iterator[LongestFirst]:
 def test_names_are_read_as_the_tokenizer_writes_them(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = generate.json(model, SCHEMA, whitespace="compact")
     without = generator.run("on", max_tokens=70, draft=False)
-    monkeypatch.setattr(ForwardCosts, "pays", lambda self, probability, *others: probability > 0.3)
+    guesses_pay(monkeypatch, lambda probability: probability > 0.3)
     assert without.steps > 20
     for given in ({}, {"search": Sample(temperature=0.3), "seed": 2}):
         expected = generator.run("on", max_tokens=70, draft=False, **given)
@@ -57,7 +63,7 @@ def test_where_it_does_not_pay_nothing_is_looked_up(model: Any, monkeypatch: pyt
     asked: list[int] = []
     certain = GuideCache.certain
     monkeypatch.setattr(GuideCache, "certain", lambda self, state: asked.append(state) or certain(self, state))
-    monkeypatch.setattr(ForwardCosts, "pays", lambda self, *given: False)
+    guesses_pay(monkeypatch, lambda probability: False)
     result = generate.json(model, SCHEMA).run("on", max_tokens=70)
     assert len(asked) <= 1 + result.steps // 32
 

@@ -16,10 +16,10 @@ from trellm import Exact, Generator, OptionError, SamplingError, Vocabulary, gen
 from trellm.engine.drawing import path
 from trellm.engine.drawing.attempts import Attempts
 from trellm.engine.drawing.path import PathNode
-from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.generation_config import Suppressed
 from trellm.guides import SubstringGuide
 
+from ...thresholds import thresholds
 from .cars import Cars, Rejection
 from .toys import VOCABULARY, chances_of, conditional, is_fair, texts_of, toy_model
 
@@ -190,6 +190,28 @@ def test_mutant_attempts_counted_by_finish(monkeypatch: pytest.MonkeyPatch) -> N
     assert found["b"] / found.total() > late_texts()["b"]
 
 
+def without_bounds(patch: pytest.MonkeyPatch) -> None:
+    """Let tokens be chosen by their chances alone, whatever lies behind them."""
+
+    def choose(self: PathNode, uniform: float) -> int:
+        return int(np.searchsorted(np.cumsum(self.chances), uniform * self.chances.sum(), side="right"))
+
+    patch.setattr(PathNode, "choose", choose)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[path.PathTrie]:
+    """The tries that are made."""
+    found, start = list[path.PathTrie](), path.PathTrie.__init__
+
+    def remember(self: path.PathTrie, first: Any) -> None:
+        start(self, first)
+        found.append(self)
+
+    monkeypatch.setattr(path.PathTrie, "__init__", remember)
+    return found
+
+
 def test_mutant_nothing_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where an attempt goes on whatever the mask's mass, texts are those of masked sampling."""
 
@@ -198,20 +220,16 @@ def test_mutant_nothing_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         normal(self, attempt)
 
     normal = Attempts._go_on
-    monkeypatch.setattr(PathNode, "choose", lambda self, uniform: choose(self, uniform, self.chances))
+    without_bounds(monkeypatch)
     monkeypatch.setattr(Attempts, "_go_on", go_on)
     generator = generate.regex(MODEL, PATTERN)
     expected = conditional(texts_of(matches(PATTERN), 3, Exact()))
     assert not is_fair(draw(generator, max_tokens=3), expected)
 
 
-def choose(node: PathNode, uniform: float, weights: Any) -> int:
-    return int(np.searchsorted(np.cumsum(weights), uniform * weights.sum(), side="right"))
-
-
 def test_mutant_bounds_that_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the choice of a token leaves out the bounds behind it, while attempts go by them, texts are not fair."""
-    monkeypatch.setattr(PathNode, "choose", lambda self, uniform: choose(self, uniform, self.chances))
+    without_bounds(monkeypatch)
     expected = conditional(texts_of(matches(PATTERN), 3, Exact()))
     assert not is_fair(draw(generate.regex(MODEL, PATTERN), max_tokens=3), expected)
 
@@ -228,15 +246,7 @@ def test_a_seed_repeats_and_what_is_learnt_is_kept_without_one() -> None:
     assert later[0].tokens_read < first[0].tokens_read / 2
 
 
-def test_bounds_only_fall_and_never_below_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[path.PathTrie] = []
-    start = path.PathTrie.__init__
-
-    def remember(self: path.PathTrie, first: Any) -> None:
-        start(self, first)
-        made.append(self)
-
-    monkeypatch.setattr(path.PathTrie, "__init__", remember)
+def test_bounds_only_fall_and_never_below_what_is_there(made: list[path.PathTrie]) -> None:
     mass = sum(texts_of(matches(PATTERN), 3, Exact()).values())
     generator = generate.regex(MODEL, PATTERN)
     bounds = [1.0]
@@ -250,7 +260,7 @@ def test_bounds_only_fall_and_never_below_what_is_there(monkeypatch: pytest.Monk
 
 def test_what_does_not_fit_into_the_trie_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for next to nothing draws are as right, and take more tokens."""
-    monkeypatch.setattr(path, "MOST_WEIGHTS", 250)
+    thresholds(monkeypatch, weights_of_paths=250)
     expected = conditional(texts_of(matches(PATTERN), 3, Exact()))
     generator = generate.regex(MODEL, PATTERN)
     results: Any = generator.run([0], search=Exact(DRAWS), seed=5, max_tokens=3)
@@ -301,9 +311,7 @@ def test_unusable_logits_are_an_error_of_their_prompt() -> None:
 
 
 @pytest.mark.parametrize("name", ["llama", "mistral"])
-def test_a_model_with_blocks(
-    name: str, decoder: Callable[..., DecoderModel], hugging_face: Callable[[str], Any]
-) -> None:
+def test_a_model_with_blocks(name: str, decoder: Callable[..., Any], hugging_face: Callable[[str], Any]) -> None:
     """Attempts go on from what others have read, in part or, behind a window, in whole: texts are the model's own."""
     model = decoder(name)
     options: dict[str, Any] = {"search": Exact(3, parallel=4, temperature=2.0), "seed": 4, "max_tokens": 12}
@@ -317,7 +325,7 @@ def test_a_model_with_blocks(
 SPELT = "[^0-9]{1,4}"
 
 
-def without_memory(model: DecoderModel, network: Any) -> Any:
+def without_memory(model: Any, network: Any) -> Any:
     """The same model, which reads every text from its beginning, each time."""
 
     def logits(ids: Sequence[int]) -> Any:
@@ -357,20 +365,15 @@ def test_references_are_right_and_take_more_passes(reference: type[Cars | Reject
     assert ours[0].tokens_read * count < slow.passes / 2
 
 
-def test_nodes_count_and_not_only_their_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_count_and_not_only_their_probabilities(
+    made: list[path.PathTrie], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A trie of many narrow nodes stays as small as one of few wide ones."""
-    made: list[path.PathTrie] = []
-    start = path.PathTrie.__init__
-
-    def remember(self: path.PathTrie, first: Any) -> None:
-        start(self, first)
-        made.append(self)
 
     def nodes(node: PathNode) -> int:
         return 1 + sum(map(nodes, node.children.values()))
 
-    monkeypatch.setattr(path.PathTrie, "__init__", remember)
-    monkeypatch.setattr(path, "MOST_WEIGHTS", 1000)
+    thresholds(monkeypatch, weights_of_paths=1000)
     generator = generate.regex(MODEL, "[abc]{1,8}1")
     generator([0], search=Exact(20), max_tokens=9, seed=1)
     assert 3 < nodes(made[0].root) <= 1000 / path.A_NODE + 1

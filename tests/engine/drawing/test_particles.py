@@ -15,10 +15,9 @@ from trellm import SMC, Exact, Generator, Importance, OptionError, SamplingError
 from trellm.engine import importance
 from trellm.engine.drawing import distribution, particles
 from trellm.engine.drawing.particles import Particle, Particles
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.search import Target
 from trellm.guides import SubstringGuide
 
+from ..support import Target
 from .test_exact import LISTS, NESTED, SCHEMA, SPELT, matches, nested, quoted, without_memory
 from .toys import VOCABULARY, are_close, conditional, texts_of, total_variation, toy_model
 
@@ -278,9 +277,7 @@ def test_the_distance_of_masked_sampling() -> None:
     assert easy[0].distance == pytest.approx(0, abs=1e-9) and easy[0].ess == pytest.approx(50)
 
 
-def test_seeds_repeat_and_particles_share_what_they_read(
-    decoder: Callable[..., DecoderModel], hugging_face: Any
-) -> None:
+def test_seeds_repeat_and_particles_share_what_they_read(decoder: Callable[..., Any], hugging_face: Any) -> None:
     model = decoder("llama")
     options: dict[str, Any] = {"search": SMC(6, ess=1.0), "seed": 4, "max_tokens": 12}
     prompts = ["an inning on the 12th", "a the in on 123 abc abc abc"]

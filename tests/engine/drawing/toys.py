@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from trellm import Generation, Vocabulary, models
-from trellm.engine.models.function import FunctionModel
-from trellm.engine.search import Target
-from trellm.kernels.logits import reference
+
+from ..support import Target, reference
 
 WORDS = [b"a", b"b", b"c", b"ab", b"1", b",", b"[", b"]", None]
 EOS = len(WORDS) - 1
@@ -27,7 +26,7 @@ def toy_logits(ids: Sequence[int]) -> NDArray[np.float64]:
     return TABLE[ids[-1], len(ids) % 3]
 
 
-def toy_model(**options: Any) -> FunctionModel:
+def toy_model(**options: Any) -> Any:
     return models.from_function(toy_logits, VOCABULARY, **options)
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm import Beam, Engine, OptionError, Sample, Vocabulary, generate, guides, models
-from trellm.engine.fields.places import places_in
-from trellm.guides.protocol import tokens_of
+from trellm.guides import tokens_of
+
+from ..support import places_in
 
 TWO_ENDS = [256, 257]
 MERGED = [b"re", b"ed", b"red", b'"r', b'"red"', b'":"', b':"r', b'"}', b"tr", b"true", b"12", b"2,", b"e", b',"']

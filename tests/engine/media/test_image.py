@@ -4,6 +4,7 @@ import base64
 import io
 import pickle
 import struct
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -287,7 +288,7 @@ def test_anything_else_is_refused(source: Any) -> None:
 
 
 def test_without_pillow_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellm.engine.media.image.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(OptionError, match=r"pip install 'trellm\[images\]'"):
         Image.of(b"")
 

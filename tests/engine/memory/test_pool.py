@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from trellm.engine.memory.pool import BlockPool
-from trellm.engine.memory.tables import BLOCK, FREED, BlockTable, Chunk
 
 from ..paged import Blocks
+from ..support import BLOCK, FREED, BlockPool, BlockTable, Chunk
 
 
 class Texts:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from trellm import Beam, Engine, OptionError, Sample, generate, models
-from trellm.engine.memory.tables import BLOCK
 
 from ..paged import PagedModel
+from ..support import BLOCK
 
 PROMPT = "abcdefgh" * 5
 

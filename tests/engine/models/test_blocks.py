@@ -12,16 +12,12 @@ import pytest
 import torch
 import transformers
 from transformers.cache_utils import CacheLayerMixin
-from trellm import generate
-from trellm.engine.memory.tables import BLOCK, FREED, BlockTable, Chunk
-from trellm.engine.models.blocks.storage import BlockStorage
-from trellm.engine.models.body import passes
-from trellm.engine.models.body.sources import SourceLayer
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.packed.runner import PackedRunner
-from trellm.engine.models.ways import Way
+from trellm import generate, models
 
+from ...thresholds import thresholds
+from ..support import BLOCK, FREED, BlockTable, Chunk
 from .architectures import CONFIGS, FEW, LATENT, NAMES, build
+from .support import BlockStorage, PackedRunner, SourceLayer, Way, passes
 
 ROWS = {"bloom": "aligned", "gpt_neo": "aligned", "mpt": "aligned", "gptj": "padded", "falcon": "padded"}
 # Where a layer computes in float32 whatever the model's type is.
@@ -36,7 +32,7 @@ def _nothing(stored: torch.Tensor) -> float:
 class Blocks:
     """Blocks handed out in random order; those that come back are filled with NaN."""
 
-    def __init__(self, model: DecoderModel, count: int, pick: random.Random) -> None:
+    def __init__(self, model: Any, count: int, pick: random.Random) -> None:
         self.memory: Any = model.make_memory(count)
         self.window = model.window
         self.free = list(range(count))
@@ -89,9 +85,7 @@ class Blocks:
                 table.blocks[number] = FREED
 
 
-def random_history(
-    model: DecoderModel, seed: int, steps: int = 14
-) -> list[tuple[torch.Tensor, torch.Tensor, list[int]]]:
+def random_history(model: Any, seed: int, steps: int = 14) -> list[tuple[torch.Tensor, torch.Tensor, list[int]]]:
     """Texts come, fork, share beginnings and leave; (state, logits, text) of every chunk that is read."""
     pick = random.Random(seed)
     blocks = Blocks(model, 60, pick)
@@ -143,7 +137,7 @@ def last_state(network: Any, text: list[int]) -> torch.Tensor:
 @torch.inference_mode()
 def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, dtype: torch.dtype, tokenizer: Any) -> None:
     network = build(name, dtype)
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     runner = model._runner
     assert isinstance(runner, PackedRunner) if name not in ROWS else runner.rows == ROWS[name]  # type: ignore[attr-defined]
     # Angles are float32 throughout, and another device's cosines may differ in their last bit.
@@ -163,7 +157,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, dtype: t
 def test_rows_of_equal_lengths(tokenizer: Any) -> None:
     """What is left for models that can be shown no padding at all."""
     network = build("bloom")
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     model._runner = model._made(Way("equal"))
     for state, _, text in random_history(model, 1):
         torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=1e-3, atol=1e-3)
@@ -173,7 +167,7 @@ def test_rows_of_equal_lengths(tokenizer: Any) -> None:
 @torch.inference_mode()
 def test_half_precision_is_near(name: str, tokenizer: Any) -> None:
     network = build(name, torch.bfloat16)
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     for _, logits, text in random_history(model, 5):
         expected = network(torch.tensor([text]), use_cache=False).logits[0, -1].float()
         assert (logits.cpu() - expected).abs().max() < 0.08 * expected.abs().max()
@@ -183,22 +177,21 @@ def test_half_precision_is_near(name: str, tokenizer: Any) -> None:
 @torch.inference_mode()
 def test_long_chunks_are_read_in_tiles(name: str, tokenizer: Any, monkeypatch: Any) -> None:
     """By torch, as types are that kernels for the CPU do not read."""
-    monkeypatch.setattr("trellm.engine.models.blocks.attention._TILE", 9)
+    thresholds(monkeypatch, attention_tile=9)
     for module in ("blocks.storage", "packed.host"):
         monkeypatch.setattr(f"trellm.engine.models.{module}.IN_PLACE", set())
     network = build(name)
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     for state, _, text in random_history(model, 3):
         torch.testing.assert_close(state.cpu(), last_state(network, text), rtol=1e-3, atol=1e-3)
 
 
 @torch.inference_mode()
-def test_several_threads_share_the_rows(tokenizer: Any, monkeypatch: Any) -> None:
-    model = DecoderModel(build("gemma2"), tokenizer)
+def test_several_threads_share_the_rows(tokenizer: Any, use_threads: Any, monkeypatch: Any) -> None:
+    model = models.transformers(build("gemma2"), tokenizer)
     alone = random_history(model, 4)
-    for name in ("_MUCH", "_MANY"):
-        monkeypatch.setattr(f"trellm.engine.models.blocks.attention.{name}", 8)
-    monkeypatch.setattr("trellm.engine.models.blocks.attention.torch.get_num_threads", lambda: 3)
+    thresholds(monkeypatch, attention_worth_threads=8, attention_of_many_tokens=8)
+    use_threads(3)
     for (state, _, _), (other, _, _) in zip(random_history(model, 4), alone, strict=True):
         assert torch.equal(state, other)
 
@@ -206,7 +199,7 @@ def test_several_threads_share_the_rows(tokenizer: Any, monkeypatch: Any) -> Non
 def test_the_model_is_as_it_was(tokenizer: Any) -> None:
     network = build("gemma3")
     before = network.config._attn_implementation
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     table = BlockTable()
     table.blocks.append(0)
     model.model.lm_head.register_forward_hook(lambda *_: None)
@@ -220,7 +213,8 @@ def test_the_model_is_as_it_was(tokenizer: Any) -> None:
 
 def test_what_a_model_says_of_its_memory(tokenizer: Any) -> None:
     llama, mistral, gemma, whole = (
-        DecoderModel(build(name), tokenizer, cache=name != "gpt2") for name in ("llama", "mistral", "gemma2", "gpt2")
+        models.transformers(build(name), tokenizer, cache=name != "gpt2")
+        for name in ("llama", "mistral", "gemma2", "gpt2")
     )
     assert (llama.window, mistral.window, gemma.window, whole.window) == (None, 7, None, None)
     assert llama.block_bytes == 2 * 2 * 2 * 8 * BLOCK * 4 and whole.block_bytes == 0
@@ -236,7 +230,7 @@ def test_what_a_model_says_of_its_memory(tokenizer: Any) -> None:
 
 @torch.inference_mode()
 def test_blocks_are_copied_all_at_once(tokenizer: Any) -> None:
-    model = DecoderModel(build("llama"), tokenizer)
+    model = models.transformers(build("llama"), tokenizer)
     memory: Any = model.make_memory(4)
     memory.copy([(0, 1)])  # nothing is there yet
     table = BlockTable()
@@ -255,11 +249,11 @@ def test_rotary_scaling_by_length_ends_the_context(tokenizer: Any) -> None:
     network = transformers.AutoModelForCausalLM.from_config(
         transformers.Phi3Config(**FEW, rope_parameters=rope, original_max_position_embeddings=48, **NAMES)
     ).eval()
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     assert model.context == 48
     dynamic = {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 4.0}
     scaled = transformers.LlamaConfig(**FEW, rope_parameters=dynamic, **NAMES)
-    other = DecoderModel(transformers.AutoModelForCausalLM.from_config(scaled).eval(), tokenizer)
+    other = models.transformers(transformers.AutoModelForCausalLM.from_config(scaled).eval(), tokenizer)
     assert other.context == FEW["max_position_embeddings"]
     table, short = BlockTable(), BlockTable()
     table.blocks.extend([2, 0, 1])
@@ -276,7 +270,7 @@ def test_attention_that_chooses_tokens_is_run_one_by_one_without_a_cache(tokeniz
     config = transformers.DeepseekV32Config(**latent, index_topk=3, index_n_heads=2, index_head_dim=8, **NAMES)
     torch.manual_seed(1)
     network = transformers.AutoModelForCausalLM.from_config(config, experts_implementation="eager").eval()
-    model = DecoderModel(network, tokenizer, cache=False)
+    model = models.transformers(network, tokenizer, cache=False)
     texts = [list(range(5, 5 + count)) for count in (3, 11, 7)]
     with torch.inference_mode():
         states = model.forward([Chunk(BlockTable(), text) for text in texts], model.make_memory(1))
@@ -289,7 +283,7 @@ def test_attention_that_chooses_tokens_is_run_one_by_one_without_a_cache(tokeniz
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
 @torch.inference_mode()
 def test_logits_of_few_tokens_are_those_of_all(name: str, tokenizer: Any) -> None:
-    model = DecoderModel(build(name), tokenizer)
+    model = models.transformers(build(name), tokenizer)
     tables = [BlockTable(), BlockTable()]
     for number, table in enumerate(tables):
         table.blocks.append(number)
@@ -303,7 +297,7 @@ def test_logits_of_few_tokens_are_those_of_all(name: str, tokenizer: Any) -> Non
 
 def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any) -> None:
     network = build("llama")
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     network = model.model
     model._runner = model._made(Way("packed"))
     before = network.config._attn_implementation
@@ -344,7 +338,7 @@ def test_an_interrupt_at_any_line_leaves_the_model_its_attention(tokenizer: Any)
 
 
 def test_a_copied_model_reads_as_the_first(tokenizer: Any) -> None:
-    model = DecoderModel(build("llama"), tokenizer)
+    model = models.transformers(build("llama"), tokenizer)
     twin = copy.deepcopy(model)
     found = [generate.text(each)("a", max_tokens=5, min_tokens=5) for each in (model, twin)]
     assert found[0] == found[1]

@@ -17,22 +17,28 @@ import torch
 import transformers as hub
 from torch import nn
 from trellm import Greedy, generate, models
-from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
-from trellm.engine.models.blocks.attention import is_undivided
-from trellm.engine.models.blocks.reach import Reach
-from trellm.engine.models.blocks.step import PackedStep
-from trellm.engine.models.blocks.storage import BlockStorage, LayerBlocks
-from trellm.engine.models.packed import decoder as packed_decoder
-from trellm.engine.models.packed import device, host
-from trellm.engine.models.packed.architectures import NotDescribedError
-from trellm.engine.models.packed.decoder import Backend, DescribedDecoder
-from trellm.engine.models.packed.device import DeviceKernels
-from trellm.engine.models.packed.host import HostKernels
-from trellm.engine.models.packed.runner import PackedRunner
-from trellm.engine.models.packed.source import ModuleSource
-from trellm.kernels.decoder.plain import Heads
 
+from ...thresholds import thresholds
+from ..support import BLOCK, BlockTable, Chunk
 from .architectures import CONFIGS, FEW, GROUPED, NAMES, OLD
+from .support import (
+    BACKENDS,
+    Backend,
+    BlockStorage,
+    DescribedDecoder,
+    DeviceKernels,
+    Heads,
+    HostKernels,
+    LayerBlocks,
+    ModuleSource,
+    NotDescribedError,
+    PackedRunner,
+    PackedStep,
+    Reach,
+    device,
+    host,
+    is_undivided,
+)
 from .test_blocks import last_state, random_history
 
 Make = Callable[[], Any]
@@ -84,9 +90,9 @@ def everywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if "TRELLM_TEST_DEVICE" in os.environ:
         pytest.skip("models are on a device")
     if request.param == "kernels":
-        monkeypatch.setattr(host, "_MUCH", 0)
+        thresholds(monkeypatch, call_for_all_layers=0)
     kind = DeviceKernels if request.param == "torch" else HostKernels
-    monkeypatch.setitem(packed_decoder.BACKENDS, "cpu", kind)
+    monkeypatch.setitem(BACKENDS, "cpu", kind)
     return kind
 
 
@@ -144,22 +150,20 @@ def test_short_types(name: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.usefixtures("everywhere")
 @pytest.mark.parametrize("name", ["llama", "mistral", "qwen3"])
-def test_the_same_tokens_through_the_engine(
-    name: str, hugging_face: Callable[[str], Any], tokenizer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_tokens_through_the_engine(name: str, hugging_face: Callable[[str], Any], tokenizer: Any) -> None:
     prompts = ["the", "a 12 on the one", "one two three four five six seven eight"]
 
-    def tokens() -> list[Any]:
-        model = models.transformers(copy.deepcopy(hugging_face(name)), tokenizer)
+    def tokens(network: Any) -> list[Any]:
+        model = models.transformers(network, tokenizer)
         assert isinstance(model._runner, PackedRunner)
         made: list[Any] = [model._runner.described is not None]
         for generator in (generate.text(model), generate.regex(model, r"[a-z]+ \d{3}( [a-z]+)*")):
             made += [each.token_ids for each in generator.run(prompts, max_tokens=24, search=Greedy())]
         return made
 
-    fused = tokens()
-    monkeypatch.setattr(packed_decoder, "BACKENDS", {})
-    stock = tokens()
+    own, changed = copy.deepcopy(hugging_face(name)), copy.deepcopy(hugging_face(name))
+    changed.model.layers[0].register_forward_hook(lambda *_: None)
+    fused, stock = tokens(own), tokens(changed)
     assert (fused[0], stock[0]) == (True, False)
     assert fused[1:] == stock[1:]
     assert max(map(len, stock[1:])) > 10
@@ -168,9 +172,11 @@ def test_the_same_tokens_through_the_engine(
 @pytest.mark.skipif("TRELLM_TEST_DEVICE" in os.environ, reason="these kernels are for the CPU")
 @pytest.mark.parametrize("name", ["llama with biases", "ministral", "qwen3", "gpt2"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_small_steps_are_one_call(name: str, threads: int, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_steps_are_one_call(
+    name: str, threads: int, tokenizer: Any, use_threads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whichever way layers are read, states are the same to the last bit; much is not read without a break."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    use_threads(threads)
     network = hub.GPT2LMHeadModel(hub.GPT2Config(**OLD, **NAMES)).eval() if name == "gpt2" else network_of(name)
     model = models.transformers(network, tokenizer)
     assert isinstance(model._runner, PackedRunner) and model._runner.described is not None
@@ -188,8 +194,8 @@ def test_small_steps_are_one_call(name: str, threads: int, tokenizer: Any, monke
 
     for name in ("read_layers", "normalise_rows"):  # all layers of a step, and the last norm where each is read apart
         monkeypatch.setattr(host, name, counted(name))
-    for much in (host._MUCH, 0):
-        monkeypatch.setattr(host, "_MUCH", much)
+    for much in (None, 0):
+        thresholds(monkeypatch, call_for_all_layers=much)
         with torch.inference_mode():
             found.append([state for state, _, _ in random_history(model, 1)])
     assert calls["read_layers"] == calls["normalise_rows"] > 10
@@ -217,7 +223,7 @@ def test_weights_stay_while_a_kernel_reads_them(tokenizer: Any, monkeypatch: pyt
     assert seen and seen[0] == len(known) > 0
 
 
-def test_attention_that_is_worth_threads_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attention_that_is_worth_threads_has_them(use_threads: Any) -> None:
     storage, reaches = BlockStorage(512, 2), [Reach(), Reach(window=64)]
 
     def step(*lengths: tuple[int, int]) -> PackedStep:
@@ -229,12 +235,12 @@ def test_attention_that_is_worth_threads_has_them(monkeypatch: pytest.MonkeyPatc
             chunks.append(Chunk(table, [1] * width))
         return PackedStep(chunks, storage, reaches, torch.device("cpu"))
 
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    use_threads(2)
     assert is_undivided(step((3, 1), (90, 2), (0, 20)), Heads(4, 1, 64))
     assert is_undivided(step((0, 30)), Heads(4, 1, 64))
     assert not is_undivided(step(*[(4000, 1)] * 8), Heads(16, 4, 64))
     assert not is_undivided(step((3, 1), (0, 512)), Heads(4, 1, 64))
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    use_threads(1)
     assert is_undivided(step(*[(4000, 1)] * 8), Heads(16, 4, 64))
 
 
@@ -569,22 +575,18 @@ def test_what_is_loaded_in_inference_mode_is_left_alone() -> None:
         assert not is_described(network)
 
 
-def test_what_the_kernels_are_not_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_kernels_are_not_for(use_threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_described(network_of("llama", torch.bfloat16), HostKernels)
     network = network_of("llama")
     fused = described_of(network, HostKernels)
     network.half()
     assert fused.prepare() is None
     network.float()
-    monkeypatch.setattr(host, "_LARGE", 32 * 48)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        assert not is_described(network, HostKernels)
-        torch.set_num_threads(2)
-        assert described_of(network, HostKernels)
-    finally:
-        torch.set_num_threads(threads)
+    thresholds(monkeypatch, layer_for_threads=32 * 48)
+    use_threads(3)
+    assert not is_described(network, HostKernels)
+    use_threads(2)
+    assert described_of(network, HostKernels)
 
 
 @pytest.mark.skipif(not CUDA, reason="this needs a GPU")

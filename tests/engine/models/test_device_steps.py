@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 import torch
 from trellm import models
-from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
-from trellm.engine.models.blocks.attention import Scoring, attend
-from trellm.engine.models.blocks.devices import DeviceRows
-from trellm.engine.models.blocks.reach import Reach
-from trellm.engine.models.blocks.step import DeviceStep, PackedStep
-from trellm.engine.models.blocks.storage import BlockStorage
 
+from ...thresholds import thresholds
+from ..support import BLOCK, BlockTable, Chunk
 from .architectures import build
+from .support import BlockStorage, DeviceRows, DeviceStep, PackedStep, Reach, Scoring, attend
 from .test_blocks import last_state, random_history
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -31,7 +28,7 @@ def with_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     if not torch.cuda.is_available():
         for module in ("attention", "step", "storage"):
             monkeypatch.setattr(f"trellm.engine.models.blocks.{module}.has_kernels", lambda _: True)
-    monkeypatch.setattr("trellm.engine.models.blocks.step.WHOLE", 30)
+    thresholds(monkeypatch, tokens_of_a_whole_prompt=30)
 
 
 @pytest.mark.skipif(not (INTERPRETED or torch.cuda.is_available()), reason="no GPU; TRITON_INTERPRET=1 takes its place")

@@ -12,9 +12,9 @@ import transformers
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import Unigram
 from trellm import Beam, Engine, Generator, Greedy, ModelError, OptionError, Sample, generate, models
-from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
-from trellm.engine.models.encoder_decoder import EncoderDecoderModel
-from trellm.engine.schedule import fits
+
+from ...thresholds import thresholds
+from ..support import BLOCK, BlockTable, Chunk, fits
 
 PROMPTS = ["the 12", "an inning then", "23", "in the on the in the on"]
 T5 = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4}
@@ -30,11 +30,11 @@ CONFIGS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.fixture(scope="module")
-def adapter(tokenizer: Any) -> Callable[[str], EncoderDecoderModel]:
+def adapter(tokenizer: Any) -> Callable[[str], Any]:
     """Random models in our hands, with large weights, so that choices are far apart, and several EOS ids."""
-    made: dict[str, EncoderDecoderModel] = {}
+    made: dict[str, Any] = {}
 
-    def make(name: str) -> EncoderDecoderModel:
+    def make(name: str) -> Any:
         if name not in made:
             torch.manual_seed(5)
             names = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 0, "decoder_start_token_id": 2}
@@ -46,15 +46,13 @@ def adapter(tokenizer: Any) -> Callable[[str], EncoderDecoderModel]:
             if name == "marian":
                 model.final_logits_bias.normal_(std=2.0)
             model.generation_config.eos_token_id = [1, 5, 17, 30, 44, 80, 101]
-            adapted = models.transformers(model, tokenizer)
-            assert isinstance(adapted, EncoderDecoderModel)
-            made[name] = adapted
+            made[name] = models.transformers(model, tokenizer)
         return made[name]
 
     return make
 
 
-def peer(model: EncoderDecoderModel, prompt: str, max_tokens: int, **options: Any) -> tuple[list[list[int]], Any]:
+def peer(model: Any, prompt: str, max_tokens: int, **options: Any) -> tuple[list[list[int]], Any]:
     """What transformers writes: token ids up to the first EOS, and scores."""
     ids = torch.tensor([model.tokenizer.encode(prompt)])
     found = model.model.generate(
@@ -212,7 +210,7 @@ def test_what_the_encoder_makes_of_a_prompt_counts(
     model = adapter("t5")
     Engine(model)
     enough = model.source_bytes(20) + 4 * model.vocabulary.size
-    monkeypatch.setattr(fits, "LARGE", 1)
+    thresholds(monkeypatch, memory_worth_checking=1)
     monkeypatch.setattr(fits, "free_bytes", lambda device: enough)
     assert Generator(model)("on" * 10, max_tokens=3) is not None
     with pytest.raises(OptionError, match=r"1 beams and the prompt of \d+ tokens, encoded, take"):

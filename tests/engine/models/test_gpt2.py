@@ -12,14 +12,10 @@ import torch
 import transformers as hub
 from torch import nn
 from trellm import Greedy, generate, models
-from trellm.engine.models.blocks.storage import LayerBlocks
-from trellm.engine.models.packed import decoder as packed_decoder
-from trellm.engine.models.packed import host
-from trellm.engine.models.packed.decoder import DescribedDecoder
-from trellm.engine.models.packed.host import HostKernels
-from trellm.engine.models.packed.runner import PackedRunner
 
+from ...thresholds import thresholds
 from .architectures import CONFIGS, NAMES, OLD
+from .support import DescribedDecoder, HostKernels, LayerBlocks, PackedRunner
 from .test_blocks import last_state, random_history
 from .test_described import described_of, is_described, states_of
 
@@ -68,7 +64,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(
 
 
 @BOTH
-def test_the_tokens_of_transformers(dtype: torch.dtype, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tokens_of_transformers(dtype: torch.dtype, tokenizer: Any) -> None:
     prompts = ["the", "a 12 on the one", "one two three four five six seven eight"]
     network = network_of(dtype)
     # Transformers' own tokens first, by weights that lie as it laid them.
@@ -79,17 +75,17 @@ def test_the_tokens_of_transformers(dtype: torch.dtype, tokenizer: Any, monkeypa
         made: list[int] = said[0, ids.shape[1] :].tolist()
         expected.append(made[: made.index(1)] if 1 in made else made)
 
-    def tokens() -> list[Any]:
-        model = models.transformers(copy.deepcopy(network), tokenizer)
+    def tokens(network: Any) -> list[Any]:
+        model = models.transformers(network, tokenizer)
         assert isinstance(model._runner, PackedRunner)
         found: list[Any] = [model._runner.described is not None]
         for generator in (generate.text(model), generate.regex(model, r"[a-z]+ \d{3}( [a-z]+)*")):
             found += [list(each.token_ids) for each in generator.run(prompts, max_tokens=24, search=Greedy())]
         return found
 
-    fused = tokens()
-    monkeypatch.setattr(packed_decoder, "BACKENDS", {})
-    stock = tokens()
+    own, changed = copy.deepcopy(network), copy.deepcopy(network)
+    changed.transformer.h[0].register_forward_hook(lambda *_: None)
+    fused, stock = tokens(own), tokens(changed)
     assert (fused[0], stock[0]) == (True, False)
     assert fused[1:] == stock[1:]
     texts = generate.text(models.transformers(network, tokenizer)).run(
@@ -206,14 +202,10 @@ def test_a_model_is_saved_and_trained_further(tmp_path: Any) -> None:
     agrees(network, fused)
 
 
-def test_large_layers_are_left_to_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_layers_are_left_to_several_threads(use_threads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     network = network_of()
-    monkeypatch.setattr(host, "_LARGE", 32 * 128)
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        assert not is_described(network, HostKernels)
-        torch.set_num_threads(2)
-        assert fused_of(network)
-    finally:
-        torch.set_num_threads(threads)
+    thresholds(monkeypatch, layer_for_threads=32 * 128)
+    use_threads(3)
+    assert not is_described(network, HostKernels)
+    use_threads(2)
+    assert fused_of(network)

@@ -16,12 +16,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
-from trellm import Beam, OptionError, generate, models
-from trellm.engine.engine import Engine
-from trellm.engine.memory.tables import BLOCK, BlockTable, Chunk
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.schedule.scheduler import Scheduler
+from trellm import Beam, Engine, OptionError, generate, models
 
+from ..support import BLOCK, BlockTable, Chunk
 from .architectures import build
 from .gguf_files.test_quantized_steps import model_of, use_threads
 from .recurrent_architectures import build as build_recurrent
@@ -86,7 +83,7 @@ def rounded(network: Any, text: list[int], kind: str) -> Tensor:
 def test_any_history_of_texts_is_read_from_rounded_keys_and_values(name: str, kind: str, tokenizer: Any) -> None:
     """Whatever is read at once, begins alike, is copied or goes on: far nearer to what transformers rounds than not."""
     network = build(name)
-    model = DecoderModel(network, tokenizer, kv_cache_dtype=kind)
+    model = models.transformers(network, tokenizer, kv_cache_dtype=kind)
     with torch.inference_mode():
         seen = [(state, text, last_state(network, text)) for state, _, text in random_history(model, 0)]
     assert len(seen) > 20
@@ -99,7 +96,7 @@ def test_any_history_of_texts_is_read_from_rounded_keys_and_values(name: str, ki
 
 
 @torch.inference_mode()
-def in_parts(model: DecoderModel, text: list[int], width: int) -> Tensor:
+def in_parts(model: Any, text: list[int], width: int) -> Tensor:
     """The last state of a text that is read in parts of so many tokens."""
     table, memory = BlockTable(), model.make_memory(len(text) // BLOCK + 1)
     table.blocks.extend(reversed(range(len(text) // BLOCK + 1)))
@@ -128,7 +125,10 @@ def test_parts_and_threads_change_no_bit(
 def test_parts_of_a_text_read_the_same_numbers(kind: str, tokenizer: Any) -> None:
     """Of a model that is not quantized: but for sums in another order, a small part of what rounding makes."""
     network = build("llama")
-    plain, narrow = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, kv_cache_dtype=kind)
+    plain, narrow = (
+        models.transformers(network, tokenizer),
+        models.transformers(network, tokenizer, kv_cache_dtype=kind),
+    )
     whole = in_parts(narrow, TEXT, len(TEXT))
     far = (whole - in_parts(plain, TEXT, len(TEXT))).abs().mean()
     assert far > 0
@@ -137,10 +137,8 @@ def test_parts_of_a_text_read_the_same_numbers(kind: str, tokenizer: Any) -> Non
 
 
 @KINDS
-def test_the_same_tokens_whatever_else_runs(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_tokens_whatever_else_runs(kind: str, tmp_path: Path, given_up: list[Any]) -> None:
     """Alone, together, after a prompt that begins alike, and where memory is short and texts give way."""
-    gave_up, give_up = list[Any](), Scheduler._preempt
-    monkeypatch.setattr(Scheduler, "_preempt", lambda self, entry: (gave_up.append(entry), give_up(self, entry)))
     model = model_of(tmp_path, kv_cache_dtype=kind)
     alone = [generate.text(model)(prompt, max_tokens=40, min_tokens=40) for prompt in PROMPTS]
     assert generate.text(model)(PROMPTS, max_tokens=40, min_tokens=40) == alone
@@ -149,7 +147,7 @@ def test_the_same_tokens_whatever_else_runs(kind: str, tmp_path: Path, monkeypat
     assert generate.text(model)(PROMPTS, max_tokens=40, min_tokens=40) == alone
     with Engine(model, memory=9 * model.block_bytes, chunk=16):
         assert generate.text(model)(PROMPTS, max_tokens=40, min_tokens=40) == alone
-    assert gave_up
+    assert given_up
     beams: Any = {"search": Beam(3), "max_tokens": 20, "min_tokens": 20}
     assert generate.text(model)(PROMPTS, **beams) == [generate.text(model)(prompt, **beams) for prompt in PROMPTS]
 
@@ -159,7 +157,10 @@ def test_logits_are_near_those_of_float32(kind: str, most: float, tokenizer: Any
     network = build("llama")
     found, expected = (
         model.logits(in_parts(model, TEXT, 32), [0], None)
-        for model in (DecoderModel(network, tokenizer, kv_cache_dtype=kind), DecoderModel(network, tokenizer))
+        for model in (
+            models.transformers(network, tokenizer, kv_cache_dtype=kind),
+            models.transformers(network, tokenizer),
+        )
     )
     assert 0 < (found - expected).abs().max() < most * expected.std()
 
@@ -168,7 +169,10 @@ def test_logits_are_near_those_of_float32(kind: str, most: float, tokenizer: Any
 @pytest.mark.parametrize("name", ["llama", "gemma2", "deepseek_v3"])
 def test_blocks_take_less_memory(name: str, kind: str, tokenizer: Any) -> None:
     network = build(name)
-    plain, narrow = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, kv_cache_dtype=kind)
+    plain, narrow = (
+        models.transformers(network, tokenizer),
+        models.transformers(network, tokenizer, kv_cache_dtype=kind),
+    )
     memory: Any = narrow.make_memory(5)
     with torch.inference_mode():
         table = BlockTable()
@@ -187,7 +191,10 @@ def test_blocks_take_less_memory(name: str, kind: str, tokenizer: Any) -> None:
 @pytest.mark.parametrize("kind, most", [("float16", 0.01), ("int8", 0.1)])
 def test_layers_that_attend_beside_recurrent_ones(kind: str, most: float, tokenizer: Any) -> None:
     network = build_recurrent("qwen3_5")
-    plain, narrow = DecoderModel(network, tokenizer), DecoderModel(network, tokenizer, kv_cache_dtype=kind)
+    plain, narrow = (
+        models.transformers(network, tokenizer),
+        models.transformers(network, tokenizer, kv_cache_dtype=kind),
+    )
     assert 2 * narrow.block_bytes <= plain.block_bytes and narrow.state_bytes == plain.state_bytes
     whole, parts = (in_parts(narrow, TEXT, width) for width in (len(TEXT), 7))
     far = (whole - in_parts(plain, TEXT, len(TEXT))).abs().mean()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,9 +14,8 @@ import pytest
 import torch
 import transformers
 from trellm import Beam, Generator, OptionError, models
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.nearness import tolerance
-from trellm.engine.models.wrapped import entry_device, is_absent, is_spread
+
+from .support import entry_device, is_absent, is_spread, tolerance
 
 PROMPTS = ["the 12th", "x", "an inning then on"]
 PARTS = ["model.embed_tokens", "model.layers.0", "model.layers.1", "model.norm", "model.rotary_emb", "lm_head"]
@@ -108,7 +108,7 @@ def test_code_that_comes_with_a_model_runs_if_it_may(
     import transformers.dynamic_module_utils as dynamic
 
     monkeypatch.setattr(dynamic, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.setattr("sys.path", [*__import__("sys").path, str(tmp_path / "modules")])
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
     for file in folder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     config = json.loads((tmp_path / "config.json").read_text())
@@ -222,10 +222,7 @@ class TestAdapters:
 
 
 def test_an_adapter_needs_peft(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> None:
-        return None
-
-    monkeypatch.setattr("trellm.engine.models.loading.find_spec", absent)
+    monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(OptionError, match="pip install peft"):
         models.transformers(folder, adapter=folder)
 
@@ -245,7 +242,7 @@ class TestSpread:
         assert ours(model, search=Beam(3)) == written(hugging_face("llama"), tokenizer, num_beams=3)
         assert model.sparse_head_limit == 0 and model.parts is None, "weights are where their layers are called"
 
-    def test_all_on_one_device_is_as_ever(self, folder: Path, decoder: Callable[[str], DecoderModel]) -> None:
+    def test_all_on_one_device_is_as_ever(self, folder: Path, decoder: Callable[[str], Any]) -> None:
         for device_map in ("auto", "cpu"):
             model: Any = models.transformers(folder, device_map=device_map)
             assert not is_spread(model.model) and model.parts is not None

@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 from trellm import Beam, Engine, OptionError, Sample, generate, models
-from trellm.engine.models.packed import lora
 
 from .gguf_files.tiny import network_of, write_model
+from .support import lora
 
 PROMPTS = ["ab", "bca", "c", "abcabcabcabcabcabcab"]
 RUN: dict[str, Any] = {"max_tokens": 9, "min_tokens": 9}

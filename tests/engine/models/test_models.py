@@ -10,10 +10,9 @@ import pytest
 import torch
 import transformers
 from trellm import Generator, ModelError, OptionError, VocabularyError, generate, models
-from trellm.engine.models.blocks.reach import Reach, layer_kinds, unscaled_context
-from trellm.engine.models.body.runner import AttentionMasks
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.head import Head, find_head
+
+from ..support import DecoderModel
+from .support import AttentionMasks, Head, Reach, find_head, layer_kinds, unscaled_context
 
 PROMPTS = ["the 12th", "x", "an inning then on"]
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
@@ -50,7 +49,7 @@ def expected(model: Any, tokenizer: Any) -> list[list[int]]:
 )  # fmt: skip
 def test_other_architectures_equal_transformers(config: Any, tokenizer: Any) -> None:
     model = build(config)
-    found = Generator(DecoderModel(model, tokenizer)).run(PROMPTS, max_tokens=8, heal=False)
+    found = Generator(models.transformers(model, tokenizer)).run(PROMPTS, max_tokens=8, heal=False)
     assert [list(result.token_ids) for result in found] == expected(model, tokenizer)
 
 
@@ -106,10 +105,8 @@ def test_weights_that_are_not_numbers_are_named(cache: bool, tokenizer: Any) -> 
         models.transformers(model, tokenizer, cache=cache)
 
 
-def test_what_is_not_a_decoder_is_refused(tokenizer: Any, hugging_face: Callable[[str], Any]) -> None:
+def test_what_is_not_a_decoder_is_refused(hugging_face: Callable[[str], Any]) -> None:
     t5 = transformers.T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2, vocab_size=128)
-    with pytest.raises(OptionError, match="encoder-decoder"):
-        DecoderModel(transformers.T5ForConditionalGeneration(t5), tokenizer)
     with pytest.raises(OptionError, match="needs its tokenizer"):
         models.transformers(hugging_face("llama"))
     with pytest.raises(OptionError, match="attn_implementation='sdpa'"):
@@ -138,7 +135,7 @@ def test_a_head_behind_a_projection_runs_with_its_model(tokenizer: Any) -> None:
         output_embedding_size=24, is_decoder=True,
     )  # fmt: skip
     model = build(config)
-    found = Generator(DecoderModel(model, tokenizer)).run(PROMPTS, max_tokens=8, heal=False)
+    found = Generator(models.transformers(model, tokenizer)).run(PROMPTS, max_tokens=8, heal=False)
     assert [list(result.token_ids) for result in found] == expected(model, tokenizer)
 
 
@@ -167,7 +164,7 @@ def test_the_nearest_of_several_heads_is_taken() -> None:
 def test_logits_of_some_tokens_of_each_text(dtype: torch.dtype, tokenizer: Any) -> None:
     """What a kernel computes for several texts at once is what is computed for each alone."""
     config = transformers.GraniteConfig(intermediate_size=48, logits_scaling=3.0, **SMALL, **NAMES)
-    model, several = DecoderModel(build(config).to(dtype), tokenizer), [[3], [5, 0, 127], [], [1, 2]]
+    model, several = models.transformers(build(config).to(dtype), tokenizer), [[3], [5, 0, 127], [], [1, 2]]
     hidden, ids = torch.randn(6, 32, dtype=dtype), [torch.tensor(each, dtype=torch.int64) for each in several]
     with torch.inference_mode():
         found = model.logits_listed(hidden, [4, 0, 2, 5], ids)
@@ -196,7 +193,7 @@ def test_a_tokenizer_without_eos_is_refused(tokenizer: Any) -> None:
 
 
 def test_a_model_is_loaded_by_its_path(
-    tmp_path: Any, tokenizer: Any, hugging_face: Callable[[str], Any], decoder: Callable[..., DecoderModel]
+    tmp_path: Any, tokenizer: Any, hugging_face: Callable[[str], Any], decoder: Callable[..., Any]
 ) -> None:
     hugging_face("llama").save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)

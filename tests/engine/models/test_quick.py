@@ -10,11 +10,10 @@ import torch
 import transformers
 from torch import nn
 from trellm import models
-from trellm.engine.memory.tables import BlockTable, Chunk
-from trellm.engine.models.quick import QuickBody, norm_shift
-from trellm.engine.models.quick_steps import quick_forward
 
+from ..support import BlockTable, Chunk
 from .recurrent_architectures import CONFIGS, build
+from .support import QuickBody, norm_shift, quick_forward
 
 IDS = torch.tensor([[5, 9, 2, 7, 11], [3, 3, 8, 1, 40]])
 

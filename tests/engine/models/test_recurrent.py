@@ -11,13 +11,10 @@ import pytest
 import torch
 import transformers
 from trellm import Beam, Engine, Generator, ModelError, OptionError, Sample, generate, models
-from trellm.engine.memory.pool import BlockPool
-from trellm.engine.memory.tables import BlockTable, Chunk
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.states.runner import StatesRunner
-from trellm.engine.schedule.scheduler import Scheduler
 
+from ..support import BlockPool, BlockTable, Chunk
 from .recurrent_architectures import CONFIGS, build
+from .support import StatesRunner
 
 SLOTS = 10
 ONE_BY_ONE = {"mamba", "falcon_mamba", "jamba", "zamba", "recurrent_gemma"}
@@ -30,7 +27,7 @@ STATES = ["mamba", "mamba2", "qwen3_next", "lfm2", "falcon_h1", "recurrent_gemma
 class History:
     """Texts that come, fork and go in a pool; a state that nobody has is filled with NaN."""
 
-    def __init__(self, model: DecoderModel, seed: int) -> None:
+    def __init__(self, model: Any, seed: int) -> None:
         self.model = model
         self.pick = random.Random(seed)
         self.pool = BlockPool(60, model.window, SLOTS)
@@ -81,7 +78,7 @@ class History:
             self.read()
 
 
-def assert_seen_is_right(history: History, model: DecoderModel) -> None:
+def assert_seen_is_right(history: History, model: Any) -> None:
     """Each state is that of its text alone; one pass over a text tells those of all its beginnings."""
     passes: list[tuple[list[int], torch.Tensor]] = []
     for state, text in sorted(history.seen, key=lambda each: -len(each[1])):
@@ -101,7 +98,7 @@ def assert_near(found: torch.Tensor, expected: torch.Tensor) -> None:
 @torch.inference_mode()
 def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, tokenizer: Any) -> None:
     network = build(name, torch.float64)
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     assert isinstance(model._runner, StatesRunner) and model.state_bytes > 0
     assert model._runner._continues == (name not in ONE_BY_ONE) and model._runner._alone == (name == "rwkv")
     attends = any(kind.reach is not None for kind in model._kinds)
@@ -117,7 +114,7 @@ def test_any_history_of_texts_gives_what_the_text_alone_does(name: str, tokenize
 @torch.inference_mode()
 def test_attention_of_their_own_needs_texts_that_are_as_long(name: str, tokenizer: Any) -> None:
     """Where attention cannot be ours, its keys and values are in blocks all the same."""
-    model = DecoderModel(build(name, torch.float64), tokenizer)
+    model = models.transformers(build(name, torch.float64), tokenizer)
     reader: Any = model._runner
     reader._packed, reader._is_cut = None, True
     history = History(model, 3)
@@ -158,11 +155,8 @@ def test_beams_equal_those_without_a_cache(name: str, tokenizer: Any) -> None:
 
 @pytest.mark.parametrize("name", STATES)
 def test_texts_that_give_their_memory_up_go_on_with_the_same_tokens(
-    name: str, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+    name: str, tokenizer: Any, given_up: list[Any]
 ) -> None:
-    gave_up: list[Any] = []
-    give_up = Scheduler._preempt
-    monkeypatch.setattr(Scheduler, "_preempt", lambda self, entry: (gave_up.append(entry), give_up(self, entry)))
     network = build(name, torch.float64)
     model = models.transformers(network, tokenizer)
     options: dict[str, Any] = {"max_tokens": 40, "min_tokens": 40, "heal": False}
@@ -175,7 +169,7 @@ def test_texts_that_give_their_memory_up_go_on_with_the_same_tokens(
         engine._loop._blocks = engine._loop._pool.count
         assert [each.token_ids for each in generate.text(model).run(PROMPTS, **options)] == alone
         assert engine.held_bytes == 0
-    assert gave_up or not model.block_bytes or model.window, "blocks are short, unless few are looked at"
+    assert given_up or not model.block_bytes or model.window, "blocks are short, unless few are looked at"
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -245,7 +239,7 @@ def test_the_model_is_as_it_was(tokenizer: Any) -> None:
     """States that architectures keep in their modules are there during a pass only."""
     network = build("recurrent_gemma")
     block = network.model.layers[0].temporal_block
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     block.conv1d_state, before = torch.ones(1), block.rg_lru.recurrent_states
     mine = block.conv1d_state
     assert generate.text(model)("the", max_tokens=3, min_tokens=3)
@@ -273,7 +267,7 @@ def test_scans_are_about_as_long_as_what_is_read(tokenizer: Any) -> None:
         initializer_range=0.3,
     )  # fmt: skip
     network = transformers.Mamba2ForCausalLM(config).eval().double()
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     seen: set[tuple[int, int]] = set()
     mixers = [layer.mixer for layer in network.backbone.layers]
 
@@ -291,17 +285,17 @@ def test_scans_are_about_as_long_as_what_is_read(tokenizer: Any) -> None:
     assert_seen_is_right(history, model)
 
 
-def test_modules_that_scan_are_as_they_were_after_an_error(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_that_scan_are_as_they_were_after_an_error(tokenizer: Any) -> None:
     network = build("mamba2")
     mixer = network.backbone.layers[0].mixer
     mixer.chunk_size = 64
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
 
     def broken(*given: Any, **named: Any) -> None:
         assert mixer.chunk_size == 16
         raise ValueError("broken")
 
-    monkeypatch.setattr(mixer, "forward", broken)
+    mixer.forward = broken
     table = BlockTable()
     table.slot = 0
     with pytest.raises(ValueError, match="broken"):

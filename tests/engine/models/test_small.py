@@ -10,13 +10,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trellm import Beam, generate, models
 from trellm.cli.demo import CALL, MOODS, ORDER, PASSAGE, TOOLS
-from trellm.engine.models.decoder import DecoderModel
 
 FOLDER = Path(models.__file__).with_name("small")
 
 
 @pytest.fixture(scope="module")
-def model() -> DecoderModel:
+def model() -> Any:
     return models.small()
 
 
@@ -26,7 +25,7 @@ def test_it_is_small_and_complete() -> None:
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 8_000_000
 
 
-def test_transformers_loads_it_and_writes_the_same(model: DecoderModel) -> None:
+def test_transformers_loads_it_and_writes_the_same(model: Any) -> None:
     loader: Any = AutoModelForCausalLM
     loaded = loader.from_pretrained(str(FOLDER), dtype=torch.float32)
     tokenizer: Any = AutoTokenizer.from_pretrained(str(FOLDER))
@@ -38,7 +37,7 @@ def test_transformers_loads_it_and_writes_the_same(model: DecoderModel) -> None:
     assert generate.text(model)(prompt, max_tokens=60) == expected
 
 
-def test_a_record(model: DecoderModel) -> None:
+def test_a_record(model: Any) -> None:
     shown = ", ".join(f"{name} ({field.get('format', field['type'])})" for name, field in ORDER["properties"].items())
     prompt = f"{PASSAGE}\n\nExtract the data from this text as JSON.\nFields: {shown}\nJSON:\n"
     assert generate.json(model, ORDER)(prompt) == {
@@ -52,7 +51,7 @@ def test_a_record(model: DecoderModel) -> None:
     assert json.loads(generate.text(model)(prompt, max_tokens=120))["buyer"] == "Brela Stonkard"
 
 
-def test_quotations(model: DecoderModel) -> None:
+def test_quotations(model: Any) -> None:
     asked = {
         "Who sold it?": "Velmor Trading",
         "Where was the parcel sent?": "Marlhaven",
@@ -65,7 +64,7 @@ def test_quotations(model: DecoderModel) -> None:
     assert [PASSAGE[span.start : span.end] for span in spans] == list(asked.values())
 
 
-def test_healing_ends_the_word_that_was_begun(model: DecoderModel) -> None:
+def test_healing_ends_the_word_that_was_begun(model: Any) -> None:
     text = generate.text(model)
     begun = {"The seat has been booked in adv": "ance", "The meeting was held in the boa": "rdroom"}
     for prompt, rest in begun.items():
@@ -73,7 +72,7 @@ def test_healing_ends_the_word_that_was_begun(model: DecoderModel) -> None:
         assert not text(prompt, max_tokens=8, stop=".", heal=False).startswith(rest)
 
 
-def test_a_choice(model: DecoderModel) -> None:
+def test_a_choice(model: Any) -> None:
     prompt = f"{PASSAGE}\n\nWhat is the mood of the text? Choose one: {', '.join(MOODS)}.\nAnswer: "
     assert generate.choice(model, MOODS)(prompt) == "joyful"
     beams = generate.choice(model, MOODS)(prompt, search=Beam(5, n=5))
@@ -88,17 +87,17 @@ def test_a_choice(model: DecoderModel) -> None:
         ("Write twelve thousand and forty as digits.", r"\d{1,6}", "12040"),
     ],
 )
-def test_normal_forms(model: DecoderModel, written: str, pattern: str, expected: str) -> None:
+def test_normal_forms(model: Any, written: str, pattern: str, expected: str) -> None:
     assert generate.regex(model, pattern)(f"{written}\nAnswer:\n") == expected
 
 
-def test_a_call_of_a_tool(model: DecoderModel) -> None:
+def test_a_call_of_a_tool(model: Any) -> None:
     messages = [{"role": "user", "content": "Will it rain in Marlhaven on June 10, 2024?"}]
     expected = {"name": "get_weather", "arguments": {"city": "Marlhaven", "date": "2024-06-10"}}
     assert generate.json(model, CALL)(messages, tools=TOOLS) == expected
 
 
-def test_a_sum_after_a_thought(model: DecoderModel) -> None:
+def test_a_sum_after_a_thought(model: Any) -> None:
     text = generate.text(model)("What is 47 + 38?\n", max_tokens=60)
     assert re.fullmatch(r"<think>.*</think>85", text)
     assert generate.regex(model, r"\d{1,4}", after="</think>", thinking=60)("What is 47 + 38?\n") == "85"

@@ -12,13 +12,12 @@ import transformers
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from trellm import OptionError, generate, models
-from trellm.engine.memory.tables import BlockTable, Chunk
-from trellm.engine.models import ways
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.ways import WAYS, Way, way_of
 
+from ...thresholds import thresholds
+from ..support import BlockTable, Chunk, DecoderModel
 from .architectures import build
 from .recurrent_architectures import build as build_recurrent
+from .support import WAYS, Way, way_of
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 SOME = {"llama": "packed", "gpt2": "packed", "gemma2": "packed", "gptj": "padded", "bloom": "aligned"}
@@ -41,7 +40,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[Way]:
 
 @pytest.mark.parametrize("name", SOME)
 def test_known_models_are_not_tried(name: str, tokenizer: Any, compared: list[Way]) -> None:
-    model = DecoderModel(build(name), tokenizer)
+    model = models.transformers(build(name), tokenizer)
     assert (model._way, compared) == (Way(SOME[name]), [])  # type: ignore[arg-type]
     assert model.block_bytes > 0
 
@@ -59,10 +58,10 @@ def called() -> Iterator[list[type[nn.Module]]]:
 def test_described_models_are_what_their_own_code_says(
     name: str, tokenizer: Any, called: list[type[nn.Module]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    described = DecoderModel(build(name), tokenizer)
+    described = models.transformers(build(name), tokenizer)
     assert not called
     monkeypatch.setenv(VERIFY, "1")
-    verified = DecoderModel(build(name), tokenizer)
+    verified = models.transformers(build(name), tokenizer)
     assert type(verified.model) in called
     for each in ("_way", "embedding_size", "sparse_head_limit", "block_bytes", "context"):
         assert getattr(described, each) == getattr(verified, each)
@@ -75,7 +74,7 @@ def test_a_described_body_with_another_head_is_tried(name: str, tokenizer: Any) 
     network = build(name)
     expected = network(torch.tensor([[5, 6, 7]])).logits[0, -1]
     network.lm_head.register_forward_hook(lambda module, given, out: -out)
-    model = DecoderModel(network, tokenizer)
+    model = models.transformers(network, tokenizer)
     table = BlockTable()
     table.blocks.append(0)
     with torch.inference_mode():
@@ -87,9 +86,9 @@ def test_a_described_body_with_another_head_is_tried(name: str, tokenizer: Any) 
 def test_logits_are_compared_where_that_is_asked_for(
     tokenizer: Any, compared: list[Way], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = DecoderModel(build("gemma2"), tokenizer)
+    plain = models.transformers(build("gemma2"), tokenizer)
     monkeypatch.setenv(VERIFY, "1")
-    model = DecoderModel(build("gemma2"), tokenizer)
+    model = models.transformers(build("gemma2"), tokenizer)
     assert (model._way, compared) == (plain._way, [plain._way])
     assert model.block_bytes == plain.block_bytes
 
@@ -97,8 +96,8 @@ def test_logits_are_compared_where_that_is_asked_for(
 def test_a_newer_transformers_is_not_trusted(
     tokenizer: Any, compared: list[Way], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ways, "_COMPARED", (5, 0))
-    found = DecoderModel(build("gptj"), tokenizer)._way  # packed from 5.24 on, padded before
+    thresholds(monkeypatch, compared_transformers=(5, 0))
+    found = models.transformers(build("gptj"), tokenizer)._way  # packed from 5.24 on, padded before
     assert found in (Way("packed"), Way("padded")) and compared[-1] == found
 
 
@@ -147,10 +146,10 @@ def test_a_changed_model_that_no_way_fits_is_refused(tokenizer: Any) -> None:
 
 @pytest.mark.parametrize("name", ["mamba", "lfm2", "minimax", "recurrent_gemma", "rwkv"])
 def test_states_are_known_too(name: str, tokenizer: Any, compared: list[Way], monkeypatch: pytest.MonkeyPatch) -> None:
-    known = DecoderModel(build_recurrent(name), tokenizer)
+    known = models.transformers(build_recurrent(name), tokenizer)
     assert not compared and known._way == WAYS[known.model.config.model_type]
     monkeypatch.setenv(VERIFY, "1")
-    verified = DecoderModel(build_recurrent(name), tokenizer)
+    verified = models.transformers(build_recurrent(name), tokenizer)
     assert (verified._way, verified.state_bytes, verified.block_bytes) == (
         known._way, known.state_bytes, known.block_bytes,
     )  # fmt: skip
@@ -173,5 +172,5 @@ def test_every_known_way_gives_the_logits_of_the_whole_text(
         network.config.is_decoder = type(network.config)().is_decoder
     options = ("gemma3n_text",)  # whose smallest model has other options
     assert way_of(network) == (None if name in options else WAYS[name])
-    model = DecoderModel(network, made.tokenizer_of())
+    model = models.transformers(network, made.tokenizer_of())
     assert model._way == WAYS[name] == compared[0]

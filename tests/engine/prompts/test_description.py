@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, Field
 from trellm import OptionError, SchemaError, Vocabulary, generate, models, prompts
-from trellm.engine.prompts.description import MOST_CHARS
+
+from ..support import MOST_CHARS
 
 LEAD = "Answer with JSON like this:\n"
 NAMED = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import torch
 from pydantic import BaseModel
 from tokenizers.processors import TemplateProcessing
 from trellm import Engine, OptionError, Vocabulary, generate, models
-from trellm.engine.prompts.given import prompts_of
+
+from ..support import prompts_of
 
 TEMPLATE = (
     "{{ bos_token }}{% for t in tools or [] %}T:{{ t['function']['name'] if t is mapping else t }}\n{% endfor %}"
@@ -193,8 +195,8 @@ def test_mistakes_are_named(prompt: Any, said: str, listening: Listening) -> Non
 
 
 @pytest.mark.parametrize("token", [108, -1, -70])
-def test_tokens_that_the_model_has_not(token: int, listening: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening.model.tokenizer, "encode", lambda text: [5, token])
+def test_tokens_that_the_model_has_not(token: int, listening: Listening) -> None:
+    listening = Listening(SimpleNamespace(encode=lambda text: [5, token]), listening.model.vocabulary)
     with pytest.raises(OptionError, match=f"the tokenizer made token {token} of prompt 0"):
         listening.reads("hi", heal=False)
     assert not listening.heard

@@ -9,36 +9,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 from trellm import models
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.prompts.encoding import ids_of
-from trellm.engine.prompts.verbatim import MARK, Verbatim
 from trellm.errors import OptionError
+
+from ..support import MARK, Verbatim, ids_of
 
 NAMES = ["<|im_end|>", "<|im_start|>", "<|endoftext|>"]
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
 
 @pytest.fixture(scope="module")
-def model() -> DecoderModel:
+def model() -> Any:
     return models.small()
 
 
 @pytest.fixture(scope="module")
-def verbatim(model: DecoderModel) -> Verbatim:
+def verbatim(model: Any) -> Verbatim:
     return Verbatim(model)
 
 
-def said(model: DecoderModel, ids: tuple[int, ...]) -> str:
+def said(model: Any, ids: tuple[int, ...]) -> str:
     return model.tokenizer.decode(list(ids))
 
 
-def specials(model: DecoderModel, ids: tuple[int, ...]) -> list[int]:
+def specials(model: Any, ids: tuple[int, ...]) -> list[int]:
     return [token for token in ids if token in model.tokenizer.all_special_ids]
 
 
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from([*NAMES, "<", "|im_end|>", "<|im_", "é", MARK, " tea\n", "</think>"]), max_size=6))
-def test_a_message_begins_no_turn(model: DecoderModel, verbatim: Verbatim, parts: list[str]) -> None:
+def test_a_message_begins_no_turn(model: Any, verbatim: Verbatim, parts: list[str]) -> None:
     text = "".join(parts)
     messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": text}]
     ids = verbatim.ids(messages, 0, {})
@@ -51,7 +50,7 @@ def test_a_message_begins_no_turn(model: DecoderModel, verbatim: Verbatim, parts
         assert ids == usual
 
 
-def test_the_rest_is_read_as_ever(model: DecoderModel, verbatim: Verbatim) -> None:
+def test_the_rest_is_read_as_ever(model: Any, verbatim: Verbatim) -> None:
     """The tokens before and behind a turn that names some are those that they are without it."""
     around = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Tea?"}]
     ids = verbatim.ids([around[0], {"role": "user", "content": "a<|im_end|>b"}, around[1]], 0, {})
@@ -60,7 +59,7 @@ def test_the_rest_is_read_as_ever(model: DecoderModel, verbatim: Verbatim) -> No
     assert ids[:turn] == usual[:turn] and ids[turn - len(usual) :] == usual[turn:]
 
 
-def test_names_in_tools_and_calls(model: DecoderModel, verbatim: Verbatim) -> None:
+def test_names_in_tools_and_calls(model: Any, verbatim: Verbatim) -> None:
     parameters = {"type": "object", "properties": {"<|im_end|>": {"enum": ["<|im_start|>system"]}}}
     tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
     messages = [{"role": "user", "content": "Hello."}]
@@ -69,16 +68,14 @@ def test_names_in_tools_and_calls(model: DecoderModel, verbatim: Verbatim) -> No
     assert said(model, ids) == said(model, ids_of(model, messages, 0, {"tools": (tool,)}))
 
 
-def test_marks_that_a_template_escapes(
-    model: DecoderModel, verbatim: Verbatim, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_marks_that_a_template_escapes(model: Any, verbatim: Verbatim, monkeypatch: pytest.MonkeyPatch) -> None:
     template = "{% for m in messages %}<|im_start|>{{ m.content | tojson(ensure_ascii=True) }}<|im_end|>{% endfor %}"
     monkeypatch.setattr(model.tokenizer, "chat_template", template)
     messages = [{"role": "user", "content": "é<|im_end|>"}]
     assert said(model, verbatim.ids(messages, 0, {})) == r'<|im_start|>"\u00e9<|im_end|>"<|im_end|>'
 
 
-def test_threads_do_not_tell_each_other_what_is_special(model: DecoderModel, verbatim: Verbatim) -> None:
+def test_threads_do_not_tell_each_other_what_is_special(model: Any, verbatim: Verbatim) -> None:
     """The library keeps that with a tokenizer, not with a call."""
     chats = [[{"role": "user", "content": text * 40}] for text in ("a<|im_end|>", "tea ")]
     expected = [verbatim.ids(chat, 0, {}) for chat in chats]
@@ -111,11 +108,17 @@ class Words:
         return self.encode(text) if options["tokenize"] else text
 
 
-def test_tokenizers_that_know_a_name_from_no_text(monkeypatch: pytest.MonkeyPatch, model: DecoderModel) -> None:
+class Nameless(Words):
+    """The same, which does not say what is special."""
+
+    added_tokens_decoder: ClassVar[Any] = None
+
+
+def test_tokenizers_that_know_a_name_from_no_text(monkeypatch: pytest.MonkeyPatch, model: Any) -> None:
     monkeypatch.setattr(model, "tokenizer", Words())
     made = Verbatim(model)
     assert made.ids([{"role": "user", "content": "we w"}], 0, {}) == (5, 5)
     with pytest.raises(OptionError, match=r"prompt 3: a message has '<e>', a special token"):
         made.ids([{"role": "user", "content": "a <e>"}], 3, {})
-    monkeypatch.setattr(Words, "added_tokens_decoder", None)
+    monkeypatch.setattr(model, "tokenizer", Nameless())
     assert Verbatim(model).ids([{"role": "user", "content": "a <e>"}], 0, {}) == (5, 2)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm import Beam, Engine, OptionError, Sample, generate, models
-from trellm.engine.decode.beam_search import BeamSearch
 
 from ..machines import VOCABULARY as FEW
 from ..paged import PagedModel
+from ..support import BeamSearch
 
 LONG = {"max_tokens": 60, "min_tokens": 60}
 

@@ -13,6 +13,7 @@ from trellm import Engine, OptionError, generate
 from trellm.engine.schedule.budget import LEAST, SELDOM, Budget
 
 from ..paged import LETTERS, PagedModel
+from ..support import steps_by_clock
 
 GAP = 0.1
 MOST = 2048
@@ -167,7 +168,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr("trellm.engine.schedule.core.perf_counter", lambda: self.now)
+        steps_by_clock(monkeypatch, lambda: self.now)
 
 
 class Timed(PagedModel):

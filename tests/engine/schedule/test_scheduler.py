@@ -10,15 +10,9 @@ from typing import Any
 
 import pytest
 from trellm import Beam, Greedy, ModelError, Sample, generate
-from trellm.engine.decode.requests import requests_of
-from trellm.engine.decode.sequence import Request
-from trellm.engine.memory.tables import BLOCK
-from trellm.engine.options import Options
-from trellm.engine.schedule.call import Call
-from trellm.engine.schedule.core import EngineCore
-from trellm.engine.schedule.scheduler import Scheduler, SchedulerConfig
 
 from ..paged import LETTERS, PagedModel, drain, results
+from ..support import BLOCK, Call, EngineCore, Options, Request, SchedulerConfig, requests_of
 
 PATTERNS = [None, "[a-d]{3,9}e", "(ab|ba|c){2,}d", "[a-h]{40,60}", "[a-h]{50}"]
 
@@ -85,11 +79,8 @@ def alone_once(request: Request, seed: int, number: int) -> list[tuple[int, ...]
     ],
 )
 def test_requests_come_to_what_they_come_to_alone(
-    blocks: int, config: SchedulerConfig, window: int | None, slots: int, monkeypatch: pytest.MonkeyPatch
+    blocks: int, config: SchedulerConfig, window: int | None, slots: int, given_up: list[Any]
 ) -> None:
-    is_preempted: list[Any] = []
-    give_up = Scheduler._preempt
-    monkeypatch.setattr(Scheduler, "_preempt", lambda self, entry: (is_preempted.append(entry), give_up(self, entry)))
     model = PagedModel(window, state_bytes=slots)
     loop, some = EngineCore(model, blocks, config, slots), Some(model, blocks)
     pick = random.Random(1)
@@ -113,7 +104,7 @@ def test_requests_come_to_what_they_come_to_alone(
             for number, request, found in zip(own, call.requests, results(call), strict=True):
                 assert found == alone_once(request, blocks, number), request
     assert not loop.tables
-    assert is_preempted or blocks == 300 or window or (slots and blocks > 32), (
+    assert given_up or blocks == 300 or window or (slots and blocks > 32), (
         "where there is little memory, some had to wait for it"
     )
 
@@ -155,16 +146,8 @@ def test_the_lowest_priority_numbers_come_first() -> None:
     assert order == [0, 3, 6, 2, 5, 1, 4, 7]
 
 
-def test_the_highest_priority_numbers_give_their_memory_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_highest_priority_numbers_give_their_memory_up(given_up: list[Any]) -> None:
     """Though they came first, and none of those that came last."""
-    taken: list[int] = []
-    give_up = Scheduler._preempt
-
-    def noted(self: Scheduler, group: Any) -> None:
-        taken.append(group.work.request.options.priority)
-        give_up(self, group)
-
-    monkeypatch.setattr(Scheduler, "_preempt", noted)
     model = PagedModel()
     loop = EngineCore(model, 12, SchedulerConfig())
     generator = generate.text(model)
@@ -177,7 +160,7 @@ def test_the_highest_priority_numbers_give_their_memory_up(monkeypatch: pytest.M
         assert running == sorted(running)
         loop.step()
         loop.check()
-    assert set(taken) == {2}
+    assert {group.work.request.options.priority for group in given_up} == {2}
 
 
 def test_writing_never_waits_for_more_than_a_chunk() -> None:

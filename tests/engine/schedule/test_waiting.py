@@ -10,15 +10,10 @@ from typing import Any
 
 import pytest
 from trellm import Cancelled, Engine, LimitError, generate
-from trellm.engine.decode import sampler
-from trellm.engine.decode.requests import requests_of
-from trellm.engine.options import Options
-from trellm.engine.schedule.call import Call, Preparation
-from trellm.engine.schedule.core import EngineCore
-from trellm.engine.schedule.scheduler import SchedulerConfig
-from trellm.guides.lift.lifted_guide import LiftedGuide
 
+from ...thresholds import thresholds
 from ..paged import PagedModel, results
+from ..support import Call, EngineCore, LiftedGuide, Options, Preparation, Sampler, SchedulerConfig, requests_of
 from .test_scheduler import Some, alone
 
 FREE = {"max_tokens": 40, "min_tokens": 40}
@@ -27,7 +22,7 @@ FREE = {"max_tokens": 40, "min_tokens": 40}
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever a guide was not asked before takes too long."""
-    monkeypatch.setattr(sampler, "QUICK", 1)
+    thresholds(monkeypatch, steps_of_a_quick_answer=1)
     yield
 
 
@@ -91,7 +86,7 @@ def test_what_goes_wrong_meanwhile_is_the_text_s_own(monkeypatch: pytest.MonkeyP
     preparation = loop.to_prepare()
     assert preparation is not None
     with monkeypatch.context() as patch:
-        patch.setattr(sampler.Sampler, "prepare", refuse)
+        patch.setattr(Sampler, "prepare", refuse)
         preparation.run()
     while not writing.outcomes:
         loop.step()
@@ -108,7 +103,7 @@ def test_a_cancelled_text_breaks_off_what_is_found_out_for_it(monkeypatch: pytes
     preparation = loop.to_prepare()
     assert preparation is not None
     raised: list[Exception] = []
-    prepare = sampler.Sampler.prepare
+    prepare = Sampler.prepare
 
     def cancelled_before(self: Any, row: Any) -> Any:
         met.is_cancelled = True
@@ -119,7 +114,7 @@ def test_a_cancelled_text_breaks_off_what_is_found_out_for_it(monkeypatch: pytes
             raised.append(error)
             raise
 
-    monkeypatch.setattr(sampler.Sampler, "prepare", cancelled_before)
+    monkeypatch.setattr(Sampler, "prepare", cancelled_before)
     preparation.run()
     assert isinstance(raised[0], Cancelled) and preparation.error is None and preparation.is_ended
     assert loop.to_prepare() is None

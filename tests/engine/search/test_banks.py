@@ -8,14 +8,8 @@ from random import Random
 import numpy as np
 import pytest
 from trellm import Beam, Generator, Vocabulary, generate, models
-from trellm.engine.decode.beam_search import BeamGroup
-from trellm.engine.decode.requests import requests_of
-from trellm.engine.options import Options
-from trellm.engine.schedule.call import Call
-from trellm.engine.schedule.core import EngineCore
-from trellm.engine.schedule.scheduler import SchedulerConfig
-from trellm.engine.search import beam
-from trellm.engine.search.beam import BeamHypothesis
+
+from ..support import BeamGroup, BeamHypothesis, Call, EngineCore, Options, SchedulerConfig, requests_of, round_robin
 
 WORDS = ["The", " dog", " nice", " car", " is", " fast", " and", " slow", " mad", " runs", " barks"]
 END = len(WORDS)
@@ -91,14 +85,14 @@ def test_what_comes_of_it() -> None:
     ],
 )
 def test_the_picks(progress: list[int], count: int, picked: list[int]) -> None:
-    assert beam.round_robin(progress, count) == picked
+    assert round_robin(progress, count) == picked
 
 
 def test_picks_take_turns() -> None:
     random = Random(5)
     for _ in range(200):
         progress = [random.randrange(4) for _ in range(random.randrange(12))]
-        picked = beam.round_robin(progress, random.randrange(1, 9))
+        picked = round_robin(progress, random.randrange(1, 9))
         for bank in set(progress):
             places = [place for place in picked if progress[place] == bank]
             left = progress.count(bank) - len(places)

@@ -14,10 +14,10 @@ from trellm.guides.automata.atoms import partition, segments_of
 from trellm.guides.automata.byte_table import byte_table
 from trellm.guides.automata.character_rows import character_rows
 from trellm.guides.automata.charsets import ALL, normalise
-from trellm.guides.automata.conditions import Automaton, Together, automaton, without
-from trellm.guides.automata.minimise import minimise
-from trellm.guides.regex import parse
-from trellm.guides.syntax import Table
+from trellm.guides.automata.conditions import Automaton, without
+
+from ..json_schema.support import Together, automaton
+from ..support import Table, minimise, parse
 
 PARTS = ["a", "b", "é", "[^a]", "[a-z]", "(a|é)", "(ab|b)*", "a{0,2}", "(é|ab){1,2}", ".", r"\w?", "😀", "[一-龥]"]
 TEXTS = ["".join(text) for length in range(5) for text in product("abé😀", repeat=length)]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trellm.guides.grammar import Grammar
-from trellm.guides.syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
+from trellm.guides.grammar import Alternation, Chars, Grammar, Literal, Reference, Repeat, Sequence
+
+from ..support import Node, Table
 
 
 def accepts(grammar: Grammar, data: bytes) -> bool:

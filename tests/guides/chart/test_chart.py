@@ -9,15 +9,9 @@ from hypothesis import strategies as st
 from trellm import Limits, Vocabulary
 from trellm.errors import LanguageError, LimitError
 from trellm.guides import DEAD, RegexGuide
-from trellm.guides.cfg_guide import automaton_of
-from trellm.guides.chart.automaton import ChartAutomaton
-from trellm.guides.grammar import Grammar, check
-from trellm.guides.graph.graph import Graph
-from trellm.guides.graph.lowering import Lowering
-from trellm.guides.limits import Meter
-from trellm.guides.syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
-from trellm.kernels.chart.ways import least_texts
+from trellm.guides.grammar import Alternation, Chars, Grammar, Literal, Reference, Repeat, Sequence, check
 
+from ..support import ChartAutomaton, Graph, Lowering, Meter, Node, Table, automaton_of, least_texts
 from .naive_grammar import accepts, viable
 
 NAMES = ("start", "x", "y")

@@ -5,9 +5,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from trellm.guides.grammar import Grammar
-from trellm.guides.syntax import NOTHING, Alternation, Chars, Literal, Reference, Repeat, Sequence, Table
+from trellm.guides.grammar import Alternation, Chars, Grammar, Literal, Reference, Repeat, Sequence
 
+from ..support import NOTHING, Table
 from .naive_grammar import accepts, viable
 
 A, B = Literal(b"a"), Literal(b"b")

@@ -5,8 +5,10 @@ import weakref
 
 import pytest
 from trellm import Vocabulary
-from trellm.guides import JSONGuide, json_guide
+from trellm.guides import JSONGuide
 from trellm.guides.chart.remembered import Remembered
+
+from ...thresholds import thresholds
 
 
 def test_the_values_used_last_are_kept() -> None:
@@ -44,7 +46,7 @@ def test_guides_that_are_forgotten_leave_nothing_to_collect(monkeypatch: pytest.
     members = {"a": {"type": "object", "required": ["b"], "minProperties": 2}, "c": items, "d": {"x-quote": "text"}}
     schema = {"$id": "http://a.b/c", "properties": members, "patternProperties": {"^x": {"not": {"const": 1}}}}
     # Only the guide made last is remembered.
-    monkeypatch.setattr(json_guide.remembered, "most", 1)
+    thresholds(monkeypatch, remembered_schemas=1)
     gone: list[weakref.ref[object]] = []
     was_running = gc.isenabled()
     gc.disable()

@@ -6,9 +6,8 @@ import pytest
 from trellm import Limits, Vocabulary
 from trellm.errors import LimitError
 from trellm.guides import CFGGuide, RegexGuide, laws, mask_within
-from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.kernels.answers import MOST
 
+from ..support import MOST, LiftedGuide
 from ..vocabularies import SMALL
 
 # States with many items, with many entries, and with many origins.

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from trellm import Vocabulary
 from trellm.guides import AlignedGuide, CFGGuide, FreeGuide, GoalGuide, JSONGuide, RegexGuide, SubstringGuide
-from trellm.guides.explain.expectation import expected
+
+from ..support import expected
 
 BYTES = Vocabulary.from_bytes()
 GRAMMAR = """

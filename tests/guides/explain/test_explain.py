@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Vocabulary
 from trellm.guides import ChoiceGuide, RegexGuide
-from trellm.guides.explain.describe import describe
-from trellm.guides.explain.expectation import next_characters
-from trellm.guides.explain.explain import explain
-from trellm.guides.regex import parse
-from trellm.guides.syntax import Chars
+from trellm.guides.grammar import Chars
+
+from ..support import describe, explain, next_characters, parse
 
 BYTES = Vocabulary.from_bytes()
 PATTERNS = [

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trellm import AllOf, AnyOf, Gap, Ordered, Phrase, Template
-from trellm.guides.goals import Goal
+
+from .support import Goal
 
 
 def met(goal: Goal, text: str) -> bool:

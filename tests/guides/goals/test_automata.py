@@ -7,12 +7,11 @@ import pytest
 from hypothesis import Phase, given, reject, settings
 from hypothesis import strategies as st
 from trellm import AnyOf, Gap, LanguageError, LimitError, Ordered, Phrase, Template, Vocabulary
-from trellm.guides.goals import Goal, automaton
-from trellm.guides.goals.automaton import GoalAutomaton, automaton_of
-from trellm.guides.goals.tokens import GoalTokens
-from trellm.guides.lift.tables import VocabularyTables
 
+from ...thresholds import thresholds
+from ..support import VocabularyTables
 from .naive_goals import met
+from .support import Goal, GoalAutomaton, GoalTokens, automaton_of
 
 BYTES = Vocabulary.from_bytes()
 
@@ -48,7 +47,7 @@ def says(found: GoalAutomaton, text: str) -> bool:
 @given(goals, st.lists(st.text("aab  é", max_size=9), min_size=1, max_size=12))
 def test_a_goal_is_met_where_some_place_in_the_text_meets_it(goal: Goal, texts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(automaton, "MAX_GOAL_STATES", 1500)
+        thresholds(patch, goal_states=1500)
         try:
             found = automaton_of(goal, BYTES)
         except LimitError:
@@ -127,6 +126,6 @@ def test_token_ids_stand_for_their_text() -> None:
 def test_a_gap_that_counts_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LimitError, match="its gaps smaller"):
         automaton_of(Template("a", Gap(max_words=100, max_chars=1000), "b"), BYTES)
-    monkeypatch.setattr(automaton, "MAX_GOAL_STATES", 200)
+    thresholds(monkeypatch, goal_states=200)
     with pytest.raises(LimitError, match="its gaps smaller"):
         automaton_of(Template("a", Gap(min_words=20, max_words=20), "b"), BYTES)

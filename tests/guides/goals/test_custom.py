@@ -24,8 +24,8 @@ from trellm import (
     models,
 )
 from trellm.guides import FreeGuide, GoalGuide, RegexGuide, laws, mask_of, tokens_of
-from trellm.guides.goals import goals_of
-from trellm.guides.goals.automaton import automaton_of
+
+from .support import automaton_of, goals_of
 
 TOY = Vocabulary.from_characters(["a", "b", " ", "ab", "ba", "aab", " b"])
 

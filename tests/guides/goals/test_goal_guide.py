@@ -10,12 +10,12 @@ import pytest
 import regex
 from trellm import AnyOf, Gap, LanguageError, LimitError, OptionError, Ordered, Phrase, Template, Vocabulary
 from trellm.guides import DEAD, ByteGuide, CFGGuide, FreeGuide, GoalGuide, JSONGuide, RegexGuide, laws, tokens_of
-from trellm.guides.goals import Goal, completion
-from trellm.guides.laws import allows
 
+from ...thresholds import thresholds
 from ..regex.naive_guide import PartialMatchGuide
 from ..vocabularies import CHARACTERS, PIECEMEAL, SMALL
 from .naive_goals import met
+from .support import Goal
 
 PALINDROMES = 'start: "a" start "a" | "b" start "b" | "a" | "b" |'
 BRACKETS = 'start: "[" start "]" | start "," start | /[a-c]{1,3}/ | /[01]+/'
@@ -81,7 +81,7 @@ def test_allowed_is_what_some_text_begins_with(pattern: str, goals: list[Any]) -
             assert bool(guide.unmet(state)) == (not all(met(goal, text) for goal in guide.goals))
             for token in range(7):
                 longer = text + TOY.tokens[token].decode()  # type: ignore[union-attr]
-                assert allows(guide.mask(state), token) == any(each.startswith(longer) for each in good), longer
+                assert laws.allows(guide.mask(state), token) == any(each.startswith(longer) for each in good), longer
             choices = [token for token in tokens_of(guide.mask(state)) if token != 7]
             if not choices:
                 break
@@ -107,12 +107,12 @@ def test_end_waits_for_the_goals_and_progress_counts_tokens() -> None:
     state = guide.start
     seen: list[int] = []
     for token in (0, 1, 2, 4, 2, 3):
-        assert not allows(guide.mask(state), 6) and not guide.is_accepting(state)
+        assert not laws.allows(guide.mask(state), 6) and not guide.is_accepting(state)
         assert guide.unmet(state) == ("Phrase('is fast')",)
         state = guide.advance(state, token)
         seen.append(guide.progress(state))
     assert seen == [0, 0, 1, 0, 1, 2], "slow breaks the phrase"
-    assert allows(guide.mask(state), 6) and guide.is_accepting(state) and guide.unmet(state) == ()
+    assert laws.allows(guide.mask(state), 6) and guide.is_accepting(state) and guide.unmet(state) == ()
     assert guide.read(guide.start, b"The dog is") == guide.advance(guide.read(guide.start, b"The dog"), 2)
 
 
@@ -193,7 +193,7 @@ def test_goals_that_no_text_meets_are_refused_as_such_where_there_are_states_wit
 
 def test_whether_goals_can_be_met_is_decided_as_enumeration_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked at once, for random phrases under random grammars of short texts."""
-    monkeypatch.setattr(completion, "SOON", 0)
+    thresholds(monkeypatch, states_before_goals_are_asked=0)
     random = Random(5)
     seen = {True: 0, False: 0}
     for _ in range(60):

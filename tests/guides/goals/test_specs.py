@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from trellm import AllOf, AnyOf, Gap, OptionError, Ordered, Phrase, Template
-from trellm.guides.goals import goals_of
+
+from .support import goals_of
 
 
 @pytest.mark.parametrize(

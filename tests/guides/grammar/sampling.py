@@ -6,8 +6,9 @@ import math
 from functools import lru_cache
 from random import Random
 
-from trellm.guides.grammar import Grammar
-from trellm.guides.syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
+from trellm.guides.grammar import Alternation, Chars, Grammar, Literal, Reference, Repeat, Sequence
+
+from ..support import Node, Table
 
 PREFERRED = [(0x61, 0x7A), (0x30, 0x39), (0x41, 0x5A), (0x20, 0x7E)]
 

@@ -5,15 +5,14 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides.cfg_guide import automaton_of
-from trellm.guides.grammar import Grammar, parse_gbnf, parse_lark
+from trellm.guides.grammar import Alternation, Grammar, Literal, Reference, Repeat, Sequence, parse_gbnf, parse_lark
 from trellm.guides.grammar.ambiguity import without_ambiguity
 from trellm.guides.grammar.grammar import productive
 from trellm.guides.grammar.inlining import inlined
 from trellm.guides.grammar.notation import render_rules
-from trellm.guides.syntax import Alternation, Literal, Node, Reference, Repeat, Sequence
 
 from ..chart.naive_grammar import accepted_lengths
+from ..support import Node, automaton_of
 from .test_chart import assert_agree
 
 RULES = ("x", "y", "z")

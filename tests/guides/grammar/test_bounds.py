@@ -7,7 +7,8 @@ from trellm import Limits, Vocabulary
 from trellm.errors import GrammarError, LanguageError, LimitError, OptionError
 from trellm.guides import CFGGuide, RegexGuide
 from trellm.guides.grammar import parse_gbnf, parse_lark
-from trellm.guides.limits import Meter
+
+from ..support import Meter
 
 BYTES = Vocabulary.from_bytes()
 

@@ -5,10 +5,10 @@ from random import Random
 import pytest
 from hypothesis import assume, given, settings
 from trellm.errors import LanguageError
-from trellm.guides.cfg_guide import automaton_of
 from trellm.guides.grammar import Grammar, parse_lark
 
 from ..chart.naive_grammar import accepts, viable
+from ..support import automaton_of
 from .documentation import NAMES, load
 from .sampling import sample
 from .test_lark_language import TEXTS, grammars

@@ -3,21 +3,11 @@
 import numpy as np
 import pytest
 from trellm.errors import GrammarError, LanguageError
-from trellm.guides.grammar import Grammar, check, parse_lark
+from trellm.guides.grammar import Alternation, Chars, Grammar, Literal, Reference, Repeat, Sequence, check, parse_lark
 from trellm.guides.grammar.grammar import nullable, productive, reachable
 from trellm.guides.grammar.notation import render
-from trellm.guides.syntax import (
-    EMPTY,
-    NOTHING,
-    Alternation,
-    Chars,
-    Literal,
-    Node,
-    Reference,
-    Repeat,
-    Sequence,
-    Table,
-)
+
+from ..support import EMPTY, NOTHING, Node, Table
 
 A, B = Literal(b"a"), Literal(b"b")
 R, S = Reference("r"), Reference("s")

@@ -2,8 +2,7 @@
 
 import pytest
 from trellm.errors import LimitError
-from trellm.guides.grammar import Grammar, check, parse_lark
-from trellm.guides.syntax import Literal, Reference, Repeat, Sequence
+from trellm.guides.grammar import Grammar, Literal, Reference, Repeat, Sequence, check, parse_lark
 
 from ..chart.naive_grammar import accepts
 

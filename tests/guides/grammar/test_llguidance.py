@@ -11,8 +11,7 @@ from random import Random
 import pytest
 from trellm import Vocabulary
 from trellm.errors import GrammarError, LanguageError, LimitError
-from trellm.guides import CFGGuide, JSONGuide, RegexGuide, laws
-from trellm.guides.protocol import tokens_of
+from trellm.guides import CFGGuide, JSONGuide, RegexGuide, laws, tokens_of
 
 from ..quoting.test_substring import outputs
 from ..vocabularies import SMALL

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Limits
+from trellm.guides.grammar import Alternation, Chars, Literal, Reference, Repeat, Sequence
 from trellm.guides.grammar.shortest import shortest_texts
-from trellm.guides.limits import Meter
-from trellm.guides.syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence
-from trellm.kernels.answers import NEVER
+
+from ..support import NEVER, Meter, Node
 
 NAMES = ("a", "b", "c", "q")
 

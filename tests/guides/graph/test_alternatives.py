@@ -6,12 +6,9 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
-from trellm.guides.chart.automaton import ChartAutomaton
-from trellm.guides.graph.graph import Graph
-from trellm.guides.graph.lowering import Lowering
-from trellm.guides.syntax import Alternation, Chars, Literal, Node, Repeat, Sequence
-from trellm.kernels.chart.interning import HI, LO
-from trellm.kernels.chart.layout import HEADER, ITEM
+from trellm.guides.grammar import Alternation, Chars, Literal, Repeat, Sequence
+
+from ..support import ChartAutomaton, Graph, Lowering, Node, items_of
 
 
 def automaton(node: Node) -> ChartAutomaton:
@@ -19,17 +16,12 @@ def automaton(node: Node) -> ChartAutomaton:
     return ChartAutomaton(graph, Lowering(graph).rule(node))
 
 
-def items(chart: ChartAutomaton, state: int) -> int:
-    low, high = chart.chart.states[state, LO], chart.chart.states[state, HI]
-    return (int(high - low) - HEADER) // ITEM
-
-
 def test_alternatives_that_begin_with_a_byte_are_one_item() -> None:
     ends = Repeat(Chars(((0x30, 0x39),)), 0, None)
     ways = [Sequence((Chars(((code, code), (0xE9, 0xFF))), Literal(b"-"), ends)) for code in range(0x61, 0x7B)]
     ways.append(Sequence((Alternation((Literal(b"A"), Literal("é".encode()))), ends)))
     chart = automaton(Alternation(tuple(ways)))
-    assert items(chart, chart.start) == 1
+    assert items_of(chart, chart.start) == 1
     assert chart.is_accepting(chart.read(chart.start, b"q-12"))
     assert chart.is_accepting(chart.read(chart.start, "é-12".encode()))
     assert chart.is_accepting(chart.read(chart.start, "é12".encode()))

@@ -4,17 +4,19 @@ import numpy as np
 import pytest
 from trellm import Limits
 from trellm.errors import LimitError
-from trellm.guides.automata.dfa import Dfa
-from trellm.guides.chart.automaton import ChartAutomaton
-from trellm.guides.graph.graph import Graph
-from trellm.guides.graph.lowering import Lowering
-from trellm.guides.json_schema.algebra.cases import Number, String
-from trellm.guides.json_schema.lower.fragments import MAX_NODES, number_fragment, string_fragment
-from trellm.guides.json_schema.lower.numbers.texts import spelt_numbers
-from trellm.guides.json_schema.lower.strings.lowering import in_quotes, plan
-from trellm.guides.limits import Meter
-from trellm.guides.syntax import Literal, Node, Repeat, Sequence
-from trellm.kernels.chart.layout import CALL
+from trellm.guides.grammar import Literal, Repeat, Sequence
+
+from ..json_schema.support import (
+    MAX_NODES,
+    Number,
+    String,
+    in_quotes,
+    number_fragment,
+    plan,
+    spelt_numbers,
+    string_fragment,
+)
+from ..support import CALL, ChartAutomaton, Dfa, Graph, Lowering, Meter, Node
 
 OTHER = Repeat(Sequence((Literal(b"ab"), Repeat(Literal(b"c"), 2, 5))), 1, 3)
 CASES = [

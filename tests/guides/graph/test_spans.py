@@ -1,8 +1,8 @@
 """Spans of characters, beside what the encoding of each character says."""
 
 import pytest
-from trellm.guides.automata.charsets import negate
-from trellm.guides.graph.spans import span_of
+
+from ..support import negate, span_of
 
 
 @pytest.fixture(scope="module")

@@ -25,10 +25,8 @@ from trellm.guides import (
     mask_within,
     tokens_of,
 )
-from trellm.guides.explain.expectation import expected
-from trellm.guides.healing.crossing import Crossings, TrieGuide
-from trellm.guides.protocol import Mask
 
+from ..support import Crossings, Mask, TrieGuide, expected
 from ..vocabularies import CHARACTERS, PIECEMEAL, SMALL
 
 WIDE = "世".encode()

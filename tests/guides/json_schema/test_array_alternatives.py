@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from trellm import Limits
 from trellm.guides import JSONGuide, laws
-from trellm.guides.json_schema import CompiledSchema
-from trellm.guides.limits import Limits
 
+from ..support import CompiledSchema
 from .test_guide_suite import BYTES, reads
 
 

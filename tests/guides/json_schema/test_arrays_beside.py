@@ -11,11 +11,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 from trellm import Vocabulary
-from trellm.guides import JSONGuide
-from trellm.guides.json_guide import WatchingJSONGuide
-from trellm.guides.laws import check, knows_its_states
-from trellm.guides.protocol import DEAD, tokens_of
+from trellm.guides import DEAD, JSONGuide, laws, tokens_of
 
+from ..support import WatchingJSONGuide
 from .test_unique_items import (
     ANYTHING,
     INTEGERS,
@@ -163,8 +161,8 @@ def test_masks_are_those_tokens_that_lead_on(number: int) -> None:
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
 def test_laws(number: int) -> None:
     guide = guide_of([*SCHEMAS.values()][number], whitespace=("compact", "flexible", "pretty")[number % 3])
-    check(guide, seed=number, texts=2, tokens=12, sample=60)
-    knows_its_states(guide)
+    laws.check(guide, seed=number, texts=2, tokens=12, sample=60)
+    laws.knows_its_states(guide)
 
 
 NAMES: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True}
@@ -322,7 +320,7 @@ def test_random_schemas(first: int) -> None:
             verdicts[expected] += 1
             assert reads(read, text) == expected, (schema, value)
         masks_lead_on(guide, random, 2, 12)
-        check(guide, seed=seed, texts=1, tokens=12, sample=40)
+        laws.check(guide, seed=seed, texts=1, tokens=12, sample=40)
     assert watched >= 8 and min(verdicts.values()) > 50
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm.errors import SchemaError, TrellmError
-from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema import CompiledSchema
+from trellm.guides import JSONGuide
 
+from ..support import CompiledSchema
 from .test_guide_suite import BYTES
 
 LONE = "\ud800"

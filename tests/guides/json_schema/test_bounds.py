@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from trellm import Limits
 from trellm.errors import LimitError, SchemaError
-from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema import CompiledSchema
-from trellm.guides.limits import Limits, Meter
-from trellm.guides.protocol import tokens_of
+from trellm.guides import JSONGuide, tokens_of
 
+from ..support import CompiledSchema, Meter
 from .test_guide_suite import BYTES, reads
 
 LETTERS = string.ascii_lowercase[:20]

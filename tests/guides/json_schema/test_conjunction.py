@@ -8,22 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm.errors import SchemaError
-from trellm.guides.automata import positions
-from trellm.guides.automata.dfa import Dfa
-from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema.lower import fragments
-from trellm.guides.json_schema.lower.objects import name_choice
-from trellm.guides.json_schema.lower.strings import lowering
-from trellm.guides.json_schema.read import patterns
+from trellm.guides import JSONGuide
 
+from ...thresholds import thresholds
+from ..support import Dfa
+from .support import forget_strings, patterns
 from .test_guide_suite import BYTES, reads
 
 PATTERNS = ["a", "^a", "b$", "ab", "^[ab]*$", "^.{0,2}$", "c|é", "^a{2,3}$", "(ab)+$"]
 
 
 def guide_of(schema: dict[str, Any], **options: Any) -> JSONGuide:
-    for module, name in ((lowering, "_takes_too_much"), (lowering, "counted"), (fragments, "string_fragment")):
-        getattr(module, name).cache_clear()
+    forget_strings()
     return JSONGuide(schema, BYTES, whitespace="compact", **options)
 
 
@@ -45,8 +41,7 @@ def test_strings_under_several_conditions(escapes: Any, monkeypatch: pytest.Monk
             schema["maxLength"] = random.randrange(2, 6)
         guides: list[JSONGuide] = []
         for most in (0, 500):
-            monkeypatch.setattr(lowering, "MANY_CONDITIONS", 1)
-            monkeypatch.setattr(lowering, "MAX_JOINT_STATES", most)
+            thresholds(monkeypatch, joint_conditions=1, joint_states=most)
             try:
                 guides.append(guide_of({**schema, "$comment": f"{turn} {most} {escapes}"}, escapes=escapes))
             except SchemaError:
@@ -61,8 +56,7 @@ def test_strings_under_several_conditions(escapes: Any, monkeypatch: pytest.Monk
 def test_automata_of_too_many_states_are_made_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(9)
     compared = 0
-    monkeypatch.setattr(lowering, "MANY_CONDITIONS", 1)
-    monkeypatch.setattr(lowering, "MAX_JOINT_STATES", 0)
+    thresholds(monkeypatch, joint_conditions=1, joint_states=0)
     for turn in range(12):
         schema: dict[str, Any] = {
             "type": "string",
@@ -72,7 +66,7 @@ def test_automata_of_too_many_states_are_made_on_demand(monkeypatch: pytest.Monk
         }
         guides: list[JSONGuide] = []
         for most in (8_000, 2):
-            monkeypatch.setattr(positions, "MAX_SUBSETS", most)
+            thresholds(monkeypatch, subsets_at_once=most)
             try:
                 guides.append(guide_of({**schema, "$comment": f"demand {turn} {most}"}))
             except SchemaError:
@@ -149,6 +143,6 @@ def test_names_under_several_patterns(order: Any, monkeypatch: pytest.MonkeyPatc
         }
         guides: list[JSONGuide] = []
         for many in (1, 100):
-            monkeypatch.setattr(name_choice, "MANY_RULES", many)
+            thresholds(monkeypatch, rules_of_names=many)
             guides.append(guide_of({**schema, "$comment": f"{turn} {many}"}, order=order))
         same(*guides)

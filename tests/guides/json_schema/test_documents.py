@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from trellm.errors import LimitError, OptionError, SchemaError
-from trellm.guides.json_schema import CompiledSchema, SchemaOptions
+
+from ..support import CompiledSchema, SchemaOptions
 
 
 def nested(depth: int, wrap: Callable[[Any], Any]) -> Any:

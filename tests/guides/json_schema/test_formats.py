@@ -9,9 +9,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from trellm.guides.json_schema.algebra.cases import String
-from trellm.guides.json_schema.lower.strings.lowering import counted
 
+from .support import String, counted
 from .test_guide_suite import guide_of, reads
 
 A_LABEL = "xn--9n2bp8q"

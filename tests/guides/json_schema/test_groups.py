@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
-from trellm.guides import laws
-from trellm.guides.automata.dfa import Dfa
-from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema import CompiledSchema
-from trellm.guides.json_schema.algebra import normalise
+from trellm.guides import JSONGuide, laws
 
+from ...thresholds import thresholds
+from ..support import CompiledSchema, Dfa
 from .random_schemas import random_schema, random_value
 from .test_guide_suite import BYTES, reads
 
@@ -70,13 +68,13 @@ def instances() -> Iterator[dict[str, Any]]:
 
 
 def held(schema: dict[str, Any], monkeypatch: pytest.MonkeyPatch, **options: Any) -> JSONGuide:
-    monkeypatch.setattr(normalise, "MAX_MULTIPLIED", 1)
+    thresholds(monkeypatch, multiplied_schemas=1)
     return JSONGuide({**schema, "$comment": "held"}, BYTES, whitespace="compact", **options)
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_groups_are_the_same_as_their_product(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(normalise, "MAX_MULTIPLIED", 1 << 20)
+    thresholds(monkeypatch, multiplied_schemas=1 << 20)
     multiplied = JSONGuide({**closed(name), "$comment": "multiplied"}, BYTES, whitespace="compact")
     ones, others = (Dfa.of(guide.automaton).minimised() for guide in (multiplied, held(closed(name), monkeypatch)))
     assert np.array_equal(ones.transitions, others.transitions)
@@ -153,7 +151,7 @@ def test_members_that_require_each_other_in_a_circle() -> None:
 
 def test_random_schemas_with_groups_accept_what_jsonschema_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
     """As tests/guides/json_schema/test_random_schemas.py, with all that can be held in groups held in groups."""
-    monkeypatch.setattr(normalise, "MAX_MULTIPLIED", 1)
+    thresholds(monkeypatch, multiplied_schemas=1)
     with_groups = 0
     for seed in range(400):
         random = Random(seed)

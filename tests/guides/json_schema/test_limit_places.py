@@ -6,13 +6,12 @@ import pickle
 from typing import Any
 
 import pytest
+from trellm import Limits
 from trellm.errors import LimitError, SchemaError
 from trellm.guides import CFGGuide, JSONGuide
-from trellm.guides.graph.graph import Graph
-from trellm.guides.json_schema.lower.objects import choices
-from trellm.guides.limits import Limits
-from trellm.kernels.chart.layout import EPSILON
 
+from ...thresholds import thresholds
+from ..support import EPSILON, Graph
 from .test_guide_suite import BYTES
 
 LISTS = [{"type": "array", "prefixItems": [{"minimum": i, "maximum": 9 + i}] * (i + 1)} for i in range(5)]
@@ -77,7 +76,7 @@ REACHED: dict[str, tuple[Any, dict[str, Any], str, str]] = {
 
 @pytest.mark.parametrize("name", REACHED)
 def test_where_it_is_when_a_text_gets_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choices, "MAX_WAYS", 8)
+    thresholds(monkeypatch, ways_through_an_object=8)
     schema, options, begun, where = REACHED[name]
     guide = JSONGuide({"properties": {"b": True, "a": schema}}, BYTES, whitespace="compact", **options)
     state = guide.start

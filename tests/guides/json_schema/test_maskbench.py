@@ -11,9 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 from trellm.errors import LimitError, SchemaError
-from trellm.guides.json_schema import CompiledSchema
-from trellm.guides.limits import Meter
 
+from ..support import CompiledSchema, Meter
 from .test_random_schemas import decimal
 
 WITHOUT_INSTANCE = {"Glaiveai2K---calculate_area_43c11cd0"}

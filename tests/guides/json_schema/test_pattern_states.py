@@ -7,9 +7,10 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trellm.guides.json_schema.automata.derivatives import Expression
-from trellm.guides.json_schema.witness.strings import pattern_language
-from trellm.guides.syntax import Alternation, Literal, Node, Sequence
+from trellm.guides.grammar import Alternation, Literal, Sequence
+
+from ..support import Node
+from .support import Expression, pattern_language
 
 
 def literals(node: object) -> list[Literal]:

@@ -10,8 +10,8 @@ import pytest
 from jsonschema import FormatChecker
 from jsonschema.validators import validator_for
 from trellm.errors import LimitError, SchemaError
-from trellm.guides.json_schema import CompiledSchema
 
+from ..support import CompiledSchema
 from .random_schemas import DRAFTS, random_document, random_value
 
 SEEDS = 1200

@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 from trellm.errors import SchemaError
-from trellm.guides import JSONGuide
-from trellm.guides.json_guide import WatchingJSONGuide
-from trellm.guides.json_schema.algebra.cases import String
-from trellm.guides.json_schema.witness.strings import examples, few
-from trellm.guides.laws import check, knows_its_states
-from trellm.guides.protocol import DEAD, tokens_of
+from trellm.guides import DEAD, JSONGuide, laws, tokens_of
 
+from ..support import WatchingJSONGuide
+from .support import String, examples, few
 from .test_unique_items import END, VOCABULARY, guide_of, reads
 
 THREE = {"type": "object", "minProperties": 3}
@@ -78,8 +75,8 @@ def test_few_names_are_a_list() -> None:
 )
 def test_guides_keep_the_laws(number: int, options: Any) -> None:
     guide = guide_of(ENFORCED[number], **options)
-    check(guide, seed=number, texts=1, tokens=10, sample=20)
-    knows_its_states(guide)
+    laws.check(guide, seed=number, texts=1, tokens=10, sample=20)
+    laws.knows_its_states(guide)
 
 
 @pytest.mark.parametrize("schema", ENFORCED)

@@ -11,11 +11,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from trellm.guides.automata.conditions import Together, automaton
-from trellm.guides.json_schema.automata import counting, derivatives
-from trellm.guides.json_schema.automata.counting import Counting
-from trellm.guides.json_schema.automata.derivatives import Expression
-from trellm.guides.json_schema.read.patterns import parse
+
+from ...thresholds import thresholds
+from .support import Counting, Expression, Together, automaton, derivatives, parse
 
 PATTERN = "^(?:[ab]{1,4}c|b(?:cd|dc){2,3}|[a-d]{2}x){1,3}$"
 TEXTS = ["".join(text) for length in range(5) for text in itertools.product("abcdx", repeat=length)]
@@ -84,7 +82,7 @@ def test_an_interrupted_search_for_common_characters_is_begun_again(monkeypatch:
     def made() -> Counting:
         return Counting(automaton(Together([parse(MANY)]), [True]))
 
-    monkeypatch.setattr(counting, "MAX_REACHED", 2)
+    thresholds(monkeypatch, common_characters_at_once=2)
     expected = list(everywhere(made()))
     for at in (1, 2, 5, 20, 50):
         counted = made()

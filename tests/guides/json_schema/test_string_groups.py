@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from trellm.errors import SchemaError
-from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema import CompiledSchema
-from trellm.guides.json_schema.algebra import strings
-from trellm.guides.laws import check, walk
+from trellm.guides import JSONGuide, laws
 
+from ...thresholds import thresholds
+from ..support import CompiledSchema
 from .test_guide_suite import BYTES, reads
 
 TEXTS = ["".join(chars) for length in range(6) for chars in product("abc", repeat=length)]
@@ -56,10 +55,10 @@ def is_valid(schema: Any, text: str) -> bool:
     return validator.is_valid(text)
 
 
-@pytest.mark.parametrize("most", [1, strings.MAX_MULTIPLIED])
-def test_choices_are_those_of_jsonschema(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("most", [1, None])
+def test_choices_are_those_of_jsonschema(most: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """In groups wherever there are two, and where there are many."""
-    monkeypatch.setattr(strings, "MAX_MULTIPLIED", most)
+    thresholds(monkeypatch, multiplied_strings=most)
     empty = 0
     for schema in schemas(12):
         expected = [text for text in TEXTS if is_valid(schema, text)]
@@ -76,13 +75,13 @@ def test_choices_are_those_of_jsonschema(most: int, monkeypatch: pytest.MonkeyPa
 
 
 def test_no_text_comes_to_a_dead_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strings, "MAX_MULTIPLIED", 1)
+    thresholds(monkeypatch, multiplied_strings=1)
     for schema in schemas(10):
         try:
             guide = JSONGuide(schema, BYTES, whitespace="compact")
         except SchemaError:
             continue
-        check(guide, texts=2, tokens=10, sample=40)
+        laws.check(guide, texts=2, tokens=10, sample=40)
 
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -171,7 +170,7 @@ def test_many_choices_are_not_multiplied_out(name: str) -> None:
     guide = JSONGuide(schema, BYTES, whitespace="compact")
     random = Random(3)
     for _ in range(3):
-        *_, (state, _) = walk(guide, random, 40)
+        *_, (state, _) = laws.walk(guide, random, 40)
         assert guide.mask(state).any() and guide.distance(state) < 1000
     compiled = CompiledSchema(schema)
     found = compiled.minimal_instance(compiled.root)

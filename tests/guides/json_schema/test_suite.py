@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trellm.guides.json_schema import CompiledSchema, SchemaOptions
+
+from ..support import CompiledSchema, SchemaOptions
 
 DRAFTS = {
     "draft4": "http://json-schema.org/draft-04/schema#",

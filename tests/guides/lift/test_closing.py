@@ -14,12 +14,10 @@ from tokenizers import Tokenizer
 from trellm import Limits, Vocabulary
 from trellm.errors import LanguageError, LimitError
 from trellm.guides import CFGGuide, ChoiceGuide, JSONGuide, RegexGuide, laws, mask_within, tokens_of
-from trellm.guides.lift.closing import FAR
-from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.kernels.answers import MOST, NEVER
 
 from ..naive_masks import naive_mask
 from ..regex.naive_guide import PartialMatchGuide
+from ..support import FAR, MOST, NEVER, LiftedGuide
 from ..vocabularies import CHARACTERS, PIECEMEAL, SMALL
 
 SINGLES = Vocabulary.from_bytes()

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm import Vocabulary
 from trellm.guides import CFGGuide, ChoiceGuide, RegexGuide, tokens_of
-from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.kernels.chart.return_sets import signature
 
 from ..naive_masks import naive_mask
+from ..support import LiftedGuide, signature
 from ..vocabularies import BYTES, LONG, SMALL
 
 ATOMS = ["a", "b", "[ab]", "[a-z]", ".", "[^a]", r"\d", "é", "[é世]", r'[^"\\]', "(?:ab)", "(?:a|bc)", "(?:aé|a)"]

@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 from trellm import Vocabulary
 from trellm.guides import DEAD, JSONGuide, RegexGuide, tokens_of
-from trellm.guides.automata.charsets import negate
-from trellm.guides.graph.spans import span_of
-from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.guides.lift.tables import VocabularyTables
-from trellm.kernels.trie.whole_mask import MaskParts
 
 from ..naive_masks import naive_mask
+from ..support import LiftedGuide, MaskParts, VocabularyTables, negate, span_of
 
 CHARACTERS = ("a", "b", "z", "é", "’", "\u2028", "世", '"', '"', "\\", "n", ",", ":", " ", "{", "}", "1")
 CHARACTER = r'([^"\\\x00-\x1F]|\\["\\n])'

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from trellm import Vocabulary
 from trellm.guides import JSONGuide, RegexGuide, tokens_of
-from trellm.guides.lift import slices, tables
-from trellm.guides.lift.tables import VocabularyTables, branches_of
+from trellm.guides.lift.tables import branches_of
 from trellm.kernels.trie.branches import Branches
 from trellm.kernels.trie.loop_slice import BYTE, DEPTH, IS_EXIT, NEXT, NODE
-from trellm.tokenizers_adapter import Trie
 
+from ...thresholds import thresholds
 from ..naive_masks import naive_mask
+from ..support import Trie, VocabularyTables
 from .test_shortcuts import PATTERNS, SCHEMAS, SETS, check, vocabulary
 
 LOOPS = {
@@ -47,7 +47,7 @@ def leaves(text: bytes, loop: tuple[int, int, int]) -> tuple[int, int]:
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("most", [0, 60, 10**6])
 def test_slices_are_what_tokens_say(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "MAX_LEAVING", most)
+    thresholds(monkeypatch, tokens_that_leave_a_loop=most)
     fresh, loop = vocabulary(), LOOPS[name]
     known = VocabularyTables.of(fresh)
     found = known._slicing.divided(loop)
@@ -112,7 +112,7 @@ def check_tails(tails: Branches, texts: list[tuple[int, bytes]]) -> None:
 
 @pytest.mark.parametrize("most", [0, 60])
 def test_masks_where_little_is_put_together(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slices, "MAX_LEAVING", most)
+    thresholds(monkeypatch, tokens_that_leave_a_loop=most)
     fresh = vocabulary()
     for pattern in (*PATTERNS, *(f'"{characters}{{2,40}}"[,:]?a*' for characters in SETS)):
         check(RegexGuide(pattern, fresh), Random(pattern))
@@ -126,7 +126,7 @@ NARROW = ['"[a-z]{3}[a-z1]{2,5}1?"', "([a-z]{2}1){2,4}", "[a-z]{4,}( [a-z]+){0,3
 @pytest.mark.parametrize("pattern", NARROW)
 def test_narrow_loops_are_those_read_token_by_token(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of fewer characters than most states that loop have; usually the first walks are plain."""
-    monkeypatch.setattr(tables, "WALKS_OF_NARROW", 0)
+    thresholds(monkeypatch, walks_before_a_narrow_loop=0)
     random = Random(pattern)
     texts = {"".join(random.choices('abcde xyz1."', k=random.randint(1, 7))).encode() for _ in range(600)}
     texts |= {bytes((byte,)) for byte in range(256)}

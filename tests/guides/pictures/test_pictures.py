@@ -25,7 +25,8 @@ from trellm.guides import (
 from trellm.guides.pictures import Arrow, Drawable, Picture, PictureNode
 from trellm.guides.pictures.automata import Minimal
 from trellm.guides.pictures.charts import graph_in_words, state_in_words
-from trellm.guides.tagged import AfterGuide
+
+from ..tagged.support import AfterGuide
 
 VOCABULARY = Vocabulary([b"1", b"23", b".", b"<b>", b'"', b"#", b"&amp;", None], eos_ids=[7])
 GRAMMAR = """

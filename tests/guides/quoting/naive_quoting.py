@@ -4,7 +4,8 @@ import re
 from functools import cache
 
 from trellm import Vocabulary
-from trellm.guides.quoting.boundaries import boundaries
+
+from ..support import boundaries
 
 
 def quotations(

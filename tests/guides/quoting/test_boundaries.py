@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.errors import OptionError
-from trellm.guides.quoting.boundaries import boundaries
+
+from ..support import boundaries
 
 
 def pieces(text: str, rule: str) -> list[str]:

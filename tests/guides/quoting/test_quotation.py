@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from trellm import Quote, Vocabulary, generate, models
+from trellm import Quote, Span, Vocabulary, generate, models
 from trellm.errors import LanguageError, OptionError, SchemaError
 from trellm.guides import JSONGuide, laws
-from trellm.guides.quoting.quotation import fragment_of_quote
-from trellm.guides.quoting.source import Occurrence, Span
 
+from ..support import Occurrence, fragment_of_quote
 from ..vocabularies import SMALL
 from .naive_quoting import quotations
 from .test_substring import outputs

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from trellm import Limits, Vocabulary
 from trellm.errors import LanguageError, LimitError, OptionError
 from trellm.guides import DEAD, ByteGuide, Guide, RowGuide, SubstringGuide, laws, tokens_of
-from trellm.guides.healing.crossing import Crossings, TrieGuide
-from trellm.guides.limits import Meter
-from trellm.guides.quoting.source import Occurrence
 
+from ..support import Crossings, Meter, Occurrence, TrieGuide
 from ..vocabularies import BYTES, CHARACTERS, LONG, PIECEMEAL, SMALL
 from .naive_quoting import distances, quotations
 

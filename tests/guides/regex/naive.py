@@ -2,7 +2,9 @@
 
 from itertools import count
 
-from trellm.guides.syntax import Alternation, Chars, Literal, Node, Repeat, Sequence, Table
+from trellm.guides.grammar import Alternation, Chars, Literal, Repeat, Sequence
+
+from ..support import Node, Table
 
 
 def matches(node: Node, text: str) -> bool:

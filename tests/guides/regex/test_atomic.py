@@ -10,9 +10,9 @@ import pytest
 from trellm import Vocabulary
 from trellm.errors import GrammarError, LanguageError, LimitError
 from trellm.guides import CFGGuide, RegexGuide
-from trellm.guides.regex import parse
-from trellm.guides.syntax import Chars, Literal, Repeat, Sequence
+from trellm.guides.grammar import Chars, Literal, Repeat, Sequence
 
+from ..support import parse
 from .naive import matches
 
 TEXTS = ["".join(letters) for size in range(8) for letters in product("ab", repeat=size)]

@@ -8,10 +8,9 @@ import pytest
 from trellm import Limits, Vocabulary
 from trellm.errors import LimitError, OptionError, PatternError
 from trellm.guides import RegexGuide
-from trellm.guides.limits import Meter
-from trellm.guides.regex import parse
-from trellm.guides.regular_guide import RegularGuide
-from trellm.guides.syntax import Alternation, Literal, Node, Repeat, Sequence
+from trellm.guides.grammar import Alternation, Literal, Repeat, Sequence
+
+from ..support import Meter, Node, RegularGuide, parse
 
 BYTES = Vocabulary.from_bytes()
 

@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides.regex import parse
 
+from ..support import parse
 from .naive import matches
 from .patterns import looking_patterns, near
 

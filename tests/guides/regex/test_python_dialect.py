@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trellm.errors import PatternError
-from trellm.guides.regex import parse
-from trellm.guides.syntax import Chars, Literal, Repeat, Sequence, Table
+from trellm.guides.grammar import Chars, Literal, Repeat, Sequence
 
+from ..support import Table, parse
 from .naive import matches
 from .patterns import looking_patterns, near, plain_patterns
 

@@ -21,9 +21,9 @@ from trellm.guides import (
     mask_within,
     tokens_of,
 )
-from trellm.guides.tagged.after_guide import AfterGuide
 
 from ..vocabularies import CHARACTERS, SMALL
+from .support import AfterGuide
 
 SPECIAL = 302
 CHILD = RegexGuide("[ab]{2,4}", SMALL)

@@ -21,10 +21,9 @@ from trellm.guides import (
     mask_within,
     tokens_of,
 )
-from trellm.guides.tagged.after_guide import AfterGuide
-from trellm.guides.tagged.closed_guide import ClosedGuide
 
 from ..vocabularies import CHARACTERS, SMALL
+from .support import AfterGuide, ClosedGuide
 
 CHILD = RegexGuide("[ab]{2,4}", SMALL)
 CHILDREN: dict[str, Any] = {

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from trellm.errors import OptionError
 from trellm.guides import DEAD, ChoiceGuide, JSONGuide, RegexGuide, laws
-from trellm.guides.tagged.composed_guide import ComposedGuide
-from trellm.guides.tagged.pieces import NOTHING, Fixed, Free, Inner, InOrder, Named, OneOf, Piece, Several, perhaps
 
 from ..vocabularies import SMALL
+from .support import NOTHING, ComposedGuide, Fixed, Free, Inner, InOrder, Named, OneOf, Piece, Several, perhaps
 
 SPECIAL = 302
 AB = Inner(RegexGuide("[ab]{1,3}", SMALL))

@@ -21,11 +21,10 @@ from trellm.guides import (
     SubstringGuide,
     laws,
 )
-from trellm.guides.tagged import AfterGuide, EitherGuide
-from trellm.guides.tagged.composed_guide import ComposedGuide
-from trellm.guides.tagged.pieces import Fixed, Inner, InOrder
 
+from ...thresholds import thresholds
 from ..vocabularies import CHARACTERS, SMALL
+from .support import AfterGuide, ComposedGuide, EitherGuide, Fixed, Inner, InOrder
 
 QUOTES = SubstringGuide("ab 12 ba", SMALL)
 PATTERN = RegexGuide("a{3,5}|12[ab]", SMALL)
@@ -86,7 +85,7 @@ def test_words() -> None:
 def test_a_guide_with_too_many_states_is_worn(monkeypatch: Any) -> None:
     guide = EitherGuide([QUOTES, PATTERN])
     state = guide.advance(guide.start, ord("a"))
-    monkeypatch.setattr("trellm.guides.tagged.either_guide.MOST_STATES", 1)
+    thresholds(monkeypatch, alternatives_kept=1)
     assert guide.is_worn and guide.mask(state).any()
     assert guide.renewed() == guide and not guide.renewed().is_worn
 

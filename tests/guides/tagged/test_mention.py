@@ -13,9 +13,9 @@ import pytest
 from trellm import Vocabulary
 from trellm.errors import LimitError, OptionError, StateError
 from trellm.guides import DEAD, ByteGuide, ChoiceGuide, JSONGuide, RegexGuide, laws, tokens_of
-from trellm.guides.tagged.mention_guide import MentionGuide
 
 from ..vocabularies import CHARACTERS, SMALL
+from .support import MentionGuide
 
 TOY = Vocabulary.from_characters([*"ab .\n", "ab", "b ", " a", ". a", "a\n", "bab"])
 CHOICES = (["ab"], ["a", "ab", "ab ab"], ["b a", "a"], ["ab.", "b"], ["b", "b ab", "a b"])

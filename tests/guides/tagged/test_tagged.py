@@ -24,10 +24,9 @@ from trellm.guides import (
     laws,
     tokens_of,
 )
-from trellm.guides.tagged import Part
-from trellm.tokenizers_adapter.marked import marker_bytes, with_markers, without_markers
 
 from ..vocabularies import BYTES, CHARACTERS, SMALL
+from .support import Part, marker_bytes, with_markers, without_markers
 
 SPECIAL, PADDING = 302, 304
 INTEGER = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}

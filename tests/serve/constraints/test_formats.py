@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from trellm import Limits
-from trellm.guides.protocol import Guide
-from trellm.serve.constraints.structural_tags import FormatError, structural_guide
+from trellm.guides import Guide
 
 from ..conftest import Running
+from ..support import FormatError, structural_guide
 from ..tool_calls.models import TEXT, Model, accepts
 
 SCHEMA = {

@@ -3,12 +3,11 @@
 import asyncio
 
 import pytest
+from trellm import AnyOf, Phrase
 from trellm.errors import OptionError
-from trellm.guides.goals.specs import AnyOf, Phrase
 from trellm.serve import Settings
-from trellm.serve.constraints.compiler import COPIES, ConstraintCompiler, Refusals, key_bytes
-from trellm.serve.constraints.constraint import ConstraintSpec
-from trellm.serve.telemetry import Metrics
+
+from ..support import COPIES, ConstraintCompiler, ConstraintSpec, Metrics, Refusals, key_bytes
 
 
 def test_what_was_asked_for_weighs_as_well() -> None:

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from trellm import Limits
 from trellm.errors import Cancelled
-from trellm.guides.limits import Limits, Meter, spend
 from trellm.serve import Settings
-from trellm.serve.constraints import compiler
-from trellm.serve.constraints.compiler import DOUBLED, LONGER, ConstraintCompiler, Line
-from trellm.serve.telemetry import Metrics
 
+from ...thresholds import thresholds
 from ..conftest import HANGS, turned
+from ..support import DOUBLED, LONGER, ConstraintCompiler, Line, Meter, Metrics, spend
 
 
 @dataclass(eq=False)
@@ -67,7 +66,7 @@ def long(count: int, has_ended: Callable[[], bool]) -> Callable[[], int]:
 
 @pytest.mark.parametrize("compilers", [1, 2, 3])
 def test_a_short_one_passes_many_long_ones(monkeypatch: pytest.MonkeyPatch, compilers: int) -> None:
-    monkeypatch.setattr(compiler, "MOMENT", 0.02)
+    thresholds(monkeypatch, seconds_of_a_short_constraint=0.02)
     may_end = threading.Event()
 
     async def run() -> None:

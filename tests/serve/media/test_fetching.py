@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from trellm import OptionError
 from trellm.serve import ImageFetcher
-from trellm.serve.media.fetching import FetchError, is_public
+
+from ..support import FetchError, is_public
 
 MOST = 1000
 WAITS = b"WAITS"

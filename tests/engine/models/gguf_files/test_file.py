@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm import ModelError
-from trellm.engine.models.gguf_files.file import GGUFFile
-from trellm.engine.models.gguf_files.loading import load_gguf
 
+from ..support import GGUFFile, load_gguf
 from .tiny import add_value, finish, network_of, write_model
 
 gguf = pytest.importorskip("gguf")

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from trellm import Vocabulary
-from trellm.engine.models.gguf_files.file import GGUFFile
-from trellm.engine.models.gguf_files.tokenizer import GGUFTokenizer, tokenizer_of
 
+from ..support import GGUFFile, GGUFTokenizer, tokenizer_of
 from .tiny import BYTE, CONTROL, LITERAL, NORMAL, UNKNOWN, UNUSED, add_value, finish, words_of
 
 gguf = pytest.importorskip("gguf")

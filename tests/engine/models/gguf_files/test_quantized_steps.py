@@ -12,14 +12,9 @@ import numpy as np
 import pytest
 import torch
 from trellm import Greedy, Sample, generate, models
-from trellm.engine.models import threads
-from trellm.engine.models.decoder import DecoderModel
-from trellm.engine.models.gguf_files.loading import load_gguf
-from trellm.engine.models.gguf_files.network import GGUFNetwork
-from trellm.engine.models.packed import quantized
-from trellm.engine.models.packed.quantized import QuantizedKernels
-from trellm.engine.models.packed.runner import PackedRunner
 
+from ....thresholds import thresholds
+from ..support import GGUFNetwork, PackedRunner, QuantizedKernels, load_gguf, threads
 from ..test_blocks import random_history
 from .tiny import network_of, write_model
 
@@ -28,11 +23,11 @@ pytest.importorskip("gguf")
 PROMPTS = ["the 12th on", "true", '{"a": 1, "b"', "one two three four five six"]
 
 
-def model_of(folder: Path, kind: str = "llama", form: str = "Q8_0", **options: Any) -> DecoderModel:
+def model_of(folder: Path, kind: str = "llama", form: str = "Q8_0", **options: Any) -> Any:
     path = folder / "m.gguf"
     write_model(path, kind, network_of(kind, 3), form)
     model = models.gguf(path, **options)
-    assert isinstance(model, DecoderModel) and isinstance(model._runner, PackedRunner)
+    assert isinstance(model._runner, PackedRunner)
     assert model._runner.described is not None and type(model._runner.described.kernels) is QuantizedKernels
     return model
 
@@ -43,7 +38,7 @@ def use_threads(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(threads.os, "cpu_count", lambda: count)
     monkeypatch.setattr(threads, "_core_count", lambda: count)
     monkeypatch.setattr(torch, "get_num_threads", lambda: count)
-    monkeypatch.setattr(quantized, "_WORTH", 1)
+    thresholds(monkeypatch, quantized_work_worth_threads=1)
 
 
 @pytest.mark.parametrize("form", ["Q8_0", "Q4_1"])
@@ -57,16 +52,17 @@ def test_steps_are_what_the_modules_compute(kind: str, form: str, tmp_path: Path
             assert (found - expected).abs().mean() < 0.03 * expected.std()
 
 
-@pytest.mark.parametrize("at_once", [quantized._AT_ONCE, 5])
-@pytest.mark.parametrize("much", [quantized._MUCH, 1])
-def test_threads_change_no_bit(much: int, at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("at_once", [None, 5])
+@pytest.mark.parametrize("much", [None, 1])
+def test_threads_change_no_bit(
+    much: int | None, at_once: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In one call or in one for each layer, and however many tokens are multiplied together."""
     model, found = model_of(tmp_path, "qwen2", "Q4_1"), list[Any]()
     for count in (1, 2, 3):
         use_threads(monkeypatch, count)
         if count > 1:
-            monkeypatch.setattr(quantized, "_MUCH", much)
-            monkeypatch.setattr(quantized, "_AT_ONCE", at_once)
+            thresholds(monkeypatch, quantized_call_for_all_layers=much, quantized_tokens_at_once=at_once)
         with torch.inference_mode():
             found.append([(state, logits) for state, logits, _ in random_history(model, 2)])
     assert len(found[0]) > 20
@@ -163,7 +159,6 @@ def test_weights_alone_are_run_as_those_in_modules_are(kind: str, tmp_path: Path
     model = model_of(tmp_path, kind, "Q4_1")
     assert isinstance(model.model, GGUFNetwork) and "whole" not in vars(model.model)
     other = models.transformers(*load_gguf(tmp_path / "m.gguf"))
-    assert isinstance(other, DecoderModel)
     with torch.inference_mode():
         for (states, logits, _), (others, others_logits, _) in zip(
             random_history(model, 5), random_history(other, 5), strict=True

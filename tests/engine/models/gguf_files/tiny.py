@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from trellm.tokenizers_adapter.spelling import byte_level_alphabet
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 NAMED = ["<s>", "</s>", "<turn>", "<note>"]
 NOTHING: Mapping[str, Any] = {}
@@ -162,7 +162,7 @@ def pairs(rows: Any, heads: int | None) -> Any:
 
 def words_of(count: int) -> dict[str, Any]:
     """Bytes and some merges, and behind them BOS, EOS, an end of turn, a word and tokens that are not used."""
-    texts = [*byte_level_alphabet(), *(merge.replace(" ", "") for merge in MERGES)]
+    texts = [*map(bytes_to_unicode().get, range(256)), *(merge.replace(" ", "") for merge in MERGES)]
     first = len(texts)
     unused = [f"[unused{number}]" for number in range(count - first - len(NAMED))]
     return {

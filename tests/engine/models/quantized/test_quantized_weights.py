@@ -9,6 +9,7 @@ import copy
 import json
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
@@ -24,9 +25,9 @@ from trellm import ModelError, OptionError, generate, models
 from trellm.cli import main
 from trellm.engine.cache_folder import cache_folder
 from trellm.engine.models.quantized.conversion import quantized
-from trellm.engine.models.quantized.modules import QuantizedEmbedding, QuantizedLinear
 from trellm.engine.models.quantized.saved import WeightsSource, load_saved, save
-from trellm.engine.models.stock import strangeness
+
+from ..support import QuantizedEmbedding, QuantizedLinear, strangeness
 
 gguf = pytest.importorskip("gguf")
 
@@ -429,11 +430,7 @@ def test_the_command_takes_them(words: Any, home: Path, tmp_path: Path, capsys: 
         assert said in capsys.readouterr().err
 
 
-def absent(package: str) -> None:
-    """No such package is found."""
-
-
 def test_the_package_gguf_is_asked_for(words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellm.engine.models.quantized.loading.find_spec", absent)
+    monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(OptionError, match=r"pip install 'trellm\[gguf\]'"):
         models.transformers(network_of("llama", words), words, weights="q8")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from trellm.guides.json_schema.algebra import objects
-from trellm.guides.json_schema.algebra.absorption import absorbed
-from trellm.guides.json_schema.algebra.cases import Object, Rule, String
-from trellm.guides.json_schema.algebra.formula import EVERYTHING, NOTHING, Formula, Formulas
+from ..support import EVERYTHING, NOTHING, Formula, Formulas, Object, Rule, String, absorbed, objects
 
 FORMULAS = Formulas()
 WRONG = [FORMULAS.negation(FORMULAS.values([number])) for number in range(3)]

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from trellm import Limits
-from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema import CompiledSchema
-from trellm.guides.limits import Meter
+from trellm.guides import JSONGuide
 
+from ...support import CompiledSchema, Meter
 from ..test_guide_suite import BYTES
 
 TAGS: list[Any] = ["a", "b", 1, 1.0, None, True, [1], {"a": 1}]

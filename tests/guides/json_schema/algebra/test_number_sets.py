@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides.json_schema.algebra import numbers
-from trellm.guides.json_schema.algebra.cases import ANY_NUMBER, Number, Rational
+
+from ..support import ANY_NUMBER, Number, Rational, numbers
 
 GRID = [numerator // 6 if numerator % 6 == 0 else Fraction(numerator, 6) for numerator in range(-60, 61)]
 bounds = st.none() | st.sampled_from([value for value in GRID if abs(value) <= 4])

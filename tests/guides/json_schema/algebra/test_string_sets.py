@@ -8,12 +8,10 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides.json_schema.algebra import strings
-from trellm.guides.json_schema.algebra.cases import ANY_STRING, String
-from trellm.guides.json_schema.automata.spelling import all_spelt, spelt
-from trellm.guides.json_schema.read.formats import EXAMPLES, PATTERNS, WIDER
-from trellm.guides.json_schema.witness.strings import PatternLanguage
-from trellm.guides.limits import Limits, Meter
+from trellm import Limits
+
+from ...support import Meter
+from ..support import ANY_STRING, EXAMPLES, PATTERNS, WIDER, PatternLanguage, String, all_spelt, spelt, strings
 
 LANGUAGE = PatternLanguage()
 TEXTS = ["".join(chars) for length in range(5) for chars in product("abé", repeat=length)]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from trellm import Vocabulary
-from trellm.guides import JSONGuide
-from trellm.guides.json_schema import CompiledSchema
-from trellm.guides.json_schema.algebra.formula import Formula
-from trellm.guides.protocol import DEAD
+from trellm.guides import DEAD, JSONGuide
+
+from ...support import CompiledSchema
+from ..support import Formula
 
 RECORD: dict[str, Any] = {
     "type": "object",

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.guides.automata.dfa import Dfa
-from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema.lower import formulas
-from trellm.guides.protocol import DEAD
+from trellm.guides import DEAD, JSONGuide
 
+from ....thresholds import thresholds
+from ...support import Dfa
 from ..random_schemas import random_value
 from ..test_guide_suite import BYTES
 
@@ -30,7 +29,7 @@ def test_together_and_alone_are_the_same(
         values = [random_value(random, 2 + turn % 2) for _ in range(random.randrange(2, 9))]
         guides: list[JSONGuide] = []
         for few in (-1, 1000):
-            monkeypatch.setattr(formulas, "FEW", few)
+            thresholds(monkeypatch, constants_apart=few)
             given = {"enum": values, "$comment": f"{turn} {few}"}
             guides.append(JSONGuide(given, BYTES, order=order, whitespace=whitespace, escapes=escapes))
         ones, others = (Dfa.of(guide.automaton).minimised() for guide in guides)

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.guides.automata.dfa import Dfa
-from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema.lower.objects import member_names, member_set
-from trellm.kernels.chart.interning import HI, LO
+from trellm.guides import JSONGuide
 
+from ....thresholds import thresholds
+from ...support import Dfa, bounds_of
 from ..test_guide_suite import BYTES
 
 ONE, TWO = {"const": 1}, {"enum": [2, 20]}
@@ -44,7 +43,7 @@ def guide_of(name: str, order: Any, whitespace: Any) -> JSONGuide:
 @pytest.mark.parametrize(("name", "order", "whitespace"), WITH_PLACES_TOO)
 def test_sets_and_places_are_the_same(name: str, order: Any, whitespace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     by_set = guide_of(name, order, whitespace)
-    monkeypatch.setattr(member_names, "MAX_NAMES", -1)
+    thresholds(monkeypatch, names_in_a_set=-1)
     by_place = JSONGuide(
         {"type": "object", "$comment": "by place", **SCHEMAS[name]}, BYTES, order=order, whitespace=whitespace
     )
@@ -57,7 +56,7 @@ def test_sets_and_places_are_the_same(name: str, order: Any, whitespace: Any, mo
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_large_sets_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     by_set = guide_of(name, "any", "pretty")
-    monkeypatch.setattr(member_set, "MAX_BITS", -1)
+    thresholds(monkeypatch, bits_of_a_member_set=-1)
     by_large_set = JSONGuide(
         {"type": "object", "$comment": "by large set", **SCHEMAS[name]}, BYTES, order="any", whitespace="pretty"
     )
@@ -86,8 +85,7 @@ def test_names_told_apart_in_a_trie_are_the_same(name: str, monkeypatch: pytest.
     """Against names that each have a guard of their own: byte by byte to every state, and as far from the end."""
     schema = {"type": "object", **ALIKE[name]}
     alone = JSONGuide({**schema, "$comment": "alone"}, BYTES, order="any", whitespace="compact")
-    monkeypatch.setattr(member_set, "MAX_BITS", -1)
-    monkeypatch.setattr(member_set, "ENOUGH", 2)
+    thresholds(monkeypatch, bits_of_a_member_set=-1, names_alike=2)
     alike = JSONGuide({**schema, "$comment": "alike"}, BYTES, order="any", whitespace="compact")
     todo, seen = [(alone.start, alike.start)], {(alone.start, alike.start)}
     while todo:
@@ -116,7 +114,7 @@ def test_many_alike_names_come_once_each_in_few_items() -> None:
         assert state >= 0 and guide.read(state, f'{came}"'.encode()) < 0
         begin = came[: random.randrange(len(came) + 1)]
         assert (guide.read(state, begin.encode()) >= 0) == any(each.startswith(begin) for each in left)
-    words, (lo, hi) = guide.automaton.chart.words, guide.automaton.chart.states[state, [LO, HI]]
+    words, (lo, hi) = guide.automaton.chart.words, bounds_of(guide.automaton, state)
     assert hi - lo < 100 and len(words) >= hi
     assert all(guide.read(state, each.encode()) >= 0 for each in left)
 

@@ -14,18 +14,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.guides.chart.automaton import ChartAutomaton
-from trellm.guides.graph.graph import Graph
-from trellm.guides.graph.lowering import Lowering
-from trellm.guides.json_schema.algebra.cases import Number, Rational
-from trellm.guides.json_schema.algebra.numbers import contains
-from trellm.guides.json_schema.lower.form import Spelling
-from trellm.guides.json_schema.lower.numbers.numerals import numerals
-from trellm.guides.json_schema.lower.numbers.texts import number_rule, spelt_numbers
-from trellm.guides.json_schema.lower.numbers.unbounded import unbounded
-from trellm.guides.limits import Limits, Meter
-from trellm.guides.protocol import DEAD
-from trellm.guides.syntax import NOTHING, Node, Table
+from trellm import Limits
+from trellm.guides import DEAD
+
+from ...support import NOTHING, ChartAutomaton, Graph, Lowering, Meter, Node, Table
+from ..support import Number, Rational, Spelling, number_rule, numbers, numerals, spelt_numbers, unbounded
 
 JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 NORMALISED = re.compile(r"-?(?:[1-9](?:\.[0-9]+)?|0(?:\.0+)?)[eE][+-]?[0-9]+")
@@ -52,7 +45,7 @@ class Texts:
 
     def members(self, case: Number) -> np.ndarray:
         pairs = zip(self.values, self.texts, strict=True)
-        return np.array([v is not None and contains(case, v, spelt_as(t)) for v, t in pairs])
+        return np.array([v is not None and numbers.contains(case, v, spelt_as(t)) for v, t in pairs])
 
     def accepted(self, case: Number) -> np.ndarray:
         return np.array(accepted(case, self.texts, "any"))

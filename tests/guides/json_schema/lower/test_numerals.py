@@ -13,13 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from trellm.guides.json_guide import JSONGuide
-from trellm.guides.json_schema.algebra import numbers
-from trellm.guides.json_schema.algebra.cases import Number
-from trellm.guides.laws import check, walk
-from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.kernels.answers import NEVER
+from trellm.guides import JSONGuide, laws
 
+from ...support import NEVER, LiftedGuide
+from ..support import Number, numbers
 from ..test_guide_suite import BYTES, reads
 from .test_number_texts import CASES, NAMED, SHORT, Texts, automaton_of, exact, near, spelt_as
 
@@ -167,8 +164,8 @@ def test_large_sets_are_those_of_jsonschema(name: str) -> None:
 @pytest.mark.parametrize("name", LARGE)
 def test_large_sets_come_to_no_dead_end(name: str) -> None:
     guide = JSONGuide(LARGE[name], BYTES)
-    check(guide, texts=1, tokens=8, sample=6)
-    *_, (state, _) = walk(guide, Random(5), 30)
+    laws.check(guide, texts=1, tokens=8, sample=6)
+    *_, (state, _) = laws.walk(guide, Random(5), 30)
     assert guide.distance(state) < 60
 
 

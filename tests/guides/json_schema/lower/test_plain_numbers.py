@@ -13,13 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.validators import extend
-from trellm.guides import JSONGuide
-from trellm.guides.json_schema.algebra.cases import Number
-from trellm.guides.json_schema.lower.numbers.literals import number_text
-from trellm.guides.json_schema.lower.numbers.texts import fewest_number_bytes, spelt_numbers
-from trellm.guides.protocol import DEAD
-from trellm.guides.syntax import NOTHING
+from trellm.guides import DEAD, JSONGuide
 
+from ...support import NOTHING
+from ..support import Number, fewest_number_bytes, number_text, spelt_numbers
 from ..test_guide_suite import BYTES, reads
 from .test_number_texts import CASES, FLOATS, NAMED, SHORT, accepted, automaton_of, exact, near
 from .test_number_texts import Texts as Matrix

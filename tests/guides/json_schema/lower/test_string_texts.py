@@ -13,21 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from trellm import Vocabulary
 from trellm.errors import LimitError
 from trellm.guides import JSONGuide
-from trellm.guides.chart.automaton import ChartAutomaton
-from trellm.guides.graph.graph import Graph
-from trellm.guides.graph.lowering import Lowering
-from trellm.guides.json_schema.algebra.cases import String
-from trellm.guides.json_schema.automata.spelling import Escapes
-from trellm.guides.json_schema.lower.strings import exclusion
-from trellm.guides.json_schema.lower.strings.counted import CountedStrings
-from trellm.guides.json_schema.lower.strings.lowering import StringLowering
-from trellm.guides.json_schema.read.formats import PATTERNS
-from trellm.guides.json_schema.witness.strings import PatternLanguage
-from trellm.guides.lift.lifted_guide import LiftedGuide
-from trellm.kernels.chart.layout import EPSILON
-from trellm.tokenizers_adapter import Vocabulary
+
+from ....thresholds import thresholds
+from ...support import EPSILON, ChartAutomaton, Graph, LiftedGuide, Lowering
+from ..support import PATTERNS, CountedStrings, Escapes, PatternLanguage, String, StringLowering
 
 LANGUAGE = PatternLanguage()
 ALPHABET = 'ab"\\é\n'
@@ -274,7 +266,7 @@ def test_every_control_character_is_written_as_json_dumps_does() -> None:
 @pytest.mark.parametrize("escapes", ["canonical", "any"])
 @pytest.mark.parametrize("count", [1, 3, 30, 400])
 def test_many_values_and_all_but_many(escapes: Escapes, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exclusion, "MAX_AT_ONCE", 1000)  # most are added as they are reached
+    thresholds(monkeypatch, values_excluded_at_once=1000)  # most are added as they are reached
     rng = random.Random(count)
     texts = {"".join(rng.choices('ab"\\é\n😀/', k=rng.randrange(9))) for _ in range(count)}
     others = {mutated(text, rng) for text in texts} - texts

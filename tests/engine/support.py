@@ -1,0 +1,118 @@
+"""The parts of the engine that tests look at where no public name shows a fault, each named in this place alone."""
+
+from collections.abc import Callable
+
+import pytest
+from trellm.engine.decode.beam_search import BeamGroup, BeamSearch
+from trellm.engine.decode.draft_history import QUOTED, SPELT, AcceptanceRates, DraftHistory
+from trellm.engine.decode.frames import Sentence
+from trellm.engine.decode.guide_cache import Allowed, GuideCache, StateTable, Transition
+from trellm.engine.decode.randomness import row_key, uniform
+from trellm.engine.decode.repetition import repeated
+from trellm.engine.decode.requests import requests_of
+from trellm.engine.decode.sampler import Sampler
+from trellm.engine.decode.sequence import Request, SequenceState
+from trellm.engine.diagnostics import Bias, Diagnostics, Step
+from trellm.engine.drafts.costs import ForwardCosts
+from trellm.engine.drafts.drafter import Drafter
+from trellm.engine.drafts.foreseen import ForcedDrafts
+from trellm.engine.fields.places import places_in
+from trellm.engine.formats import format_of
+from trellm.engine.generator import run_together
+from trellm.engine.memory.pool import BlockPool
+from trellm.engine.memory.tables import BLOCK, FREED, NO_SLOT, BlockTable, Chunk
+from trellm.engine.models.decoder import DecoderModel
+from trellm.engine.models.function import FunctionModel
+from trellm.engine.options import Options, RunOptions
+from trellm.engine.prompts.description import MOST_CHARS
+from trellm.engine.prompts.encoding import ids_of, read
+from trellm.engine.prompts.given import prompts_of
+from trellm.engine.prompts.verbatim import MARK, Verbatim
+from trellm.engine.running import listed
+from trellm.engine.schedule import fits
+from trellm.engine.schedule.call import Call, Preparation
+from trellm.engine.schedule.core import EngineCore
+from trellm.engine.schedule.scheduler import Scheduler, SchedulerConfig
+from trellm.engine.search import Target
+from trellm.engine.search.beam import BeamHypothesis, round_robin
+from trellm.engine.search.trace import SearchTrace, TracedBeam
+from trellm.engine.stopping import StopStrings
+from trellm.engine.structures import structure_of
+from trellm.guides.lift.lifted_guide import LiftedGuide
+from trellm.guides.tagged import Part
+from trellm.kernels.logits import reference
+
+__all__ = [
+    "BLOCK",
+    "FREED",
+    "MARK",
+    "MOST_CHARS",
+    "NO_SLOT",
+    "QUOTED",
+    "SPELT",
+    "AcceptanceRates",
+    "Allowed",
+    "BeamGroup",
+    "BeamHypothesis",
+    "BeamSearch",
+    "Bias",
+    "BlockPool",
+    "BlockTable",
+    "Call",
+    "Chunk",
+    "DecoderModel",
+    "Diagnostics",
+    "DraftHistory",
+    "Drafter",
+    "EngineCore",
+    "ForcedDrafts",
+    "ForwardCosts",
+    "FunctionModel",
+    "GuideCache",
+    "LiftedGuide",
+    "Options",
+    "Part",
+    "Preparation",
+    "Request",
+    "RunOptions",
+    "Sampler",
+    "Scheduler",
+    "SchedulerConfig",
+    "SearchTrace",
+    "Sentence",
+    "SequenceState",
+    "StateTable",
+    "Step",
+    "StopStrings",
+    "Target",
+    "TracedBeam",
+    "Transition",
+    "Verbatim",
+    "fits",
+    "format_of",
+    "guesses_pay",
+    "ids_of",
+    "listed",
+    "places_in",
+    "prompts_of",
+    "read",
+    "reference",
+    "repeated",
+    "requests_of",
+    "round_robin",
+    "row_key",
+    "run_together",
+    "steps_by_clock",
+    "structure_of",
+    "uniform",
+]
+
+
+def guesses_pay(patch: pytest.MonkeyPatch, pays: Callable[[float], bool]) -> None:
+    """Read guesses wherever this holds of the probability that they are right, whatever steps cost."""
+    patch.setattr(ForwardCosts, "pays", lambda self, probability, *others: pays(probability))
+
+
+def steps_by_clock(patch: pytest.MonkeyPatch, now: Callable[[], float]) -> None:
+    """Take the time of steps from this clock."""
+    patch.setattr("trellm.engine.schedule.core.perf_counter", now)

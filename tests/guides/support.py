@@ -1,0 +1,102 @@
+"""The parts inside of guides that tests look at where no public name shows a fault, each named in this place alone."""
+
+from trellm.checks import conforms
+from trellm.guides.automata.charsets import negate
+from trellm.guides.automata.dfa import Dfa, byte_runs
+from trellm.guides.automata.minimise import minimise
+from trellm.guides.cfg_guide import automaton_of
+from trellm.guides.chart.automaton import ChartAutomaton
+from trellm.guides.explain.describe import describe
+from trellm.guides.explain.expectation import expected, next_characters
+from trellm.guides.explain.explain import explain
+from trellm.guides.graph.graph import Graph
+from trellm.guides.graph.lowering import Lowering
+from trellm.guides.graph.spans import span_of
+from trellm.guides.healing.crossing import Crossings, TrieGuide
+from trellm.guides.json_guide import WatchingJSONGuide
+from trellm.guides.json_schema import CompiledSchema, SchemaOptions
+from trellm.guides.lift.closing import FAR
+from trellm.guides.lift.lifted_guide import LiftedGuide
+from trellm.guides.lift.mask_table import MaskTable
+from trellm.guides.lift.tables import VocabularyTables
+from trellm.guides.limits import Meter, NotReadyError, quickly
+from trellm.guides.protocol import Mask, Quoting, Renewable
+from trellm.guides.quoting.boundaries import boundaries
+from trellm.guides.quoting.quotation import fragment_of_quote
+from trellm.guides.quoting.source import Occurrence
+from trellm.guides.regex import parse
+from trellm.guides.regular_guide import RegularGuide
+from trellm.guides.syntax import EMPTY, NOTHING, Node, Ranges, Table, flattened, unflattened
+from trellm.kernels.answers import MOST, NEVER
+from trellm.kernels.chart.interning import HI, LO
+from trellm.kernels.chart.layout import CALL, EPSILON, HEADER, ITEM
+from trellm.kernels.chart.return_sets import signature
+from trellm.kernels.chart.ways import least_texts
+from trellm.kernels.trie.whole_mask import MaskParts
+from trellm.tokenizers_adapter import Trie
+
+__all__ = [
+    "CALL",
+    "EMPTY",
+    "EPSILON",
+    "FAR",
+    "MOST",
+    "NEVER",
+    "NOTHING",
+    "ChartAutomaton",
+    "CompiledSchema",
+    "Crossings",
+    "Dfa",
+    "Graph",
+    "LiftedGuide",
+    "Lowering",
+    "Mask",
+    "MaskParts",
+    "MaskTable",
+    "Meter",
+    "Node",
+    "NotReadyError",
+    "Occurrence",
+    "Quoting",
+    "Ranges",
+    "RegularGuide",
+    "Renewable",
+    "SchemaOptions",
+    "Table",
+    "Trie",
+    "TrieGuide",
+    "VocabularyTables",
+    "WatchingJSONGuide",
+    "automaton_of",
+    "boundaries",
+    "bounds_of",
+    "byte_runs",
+    "conforms",
+    "describe",
+    "expected",
+    "explain",
+    "flattened",
+    "fragment_of_quote",
+    "items_of",
+    "least_texts",
+    "minimise",
+    "negate",
+    "next_characters",
+    "parse",
+    "quickly",
+    "signature",
+    "span_of",
+    "unflattened",
+]
+
+
+def bounds_of(chart: ChartAutomaton, state: int) -> tuple[int, int]:
+    """Where the words of a state begin and end."""
+    low, high = chart.chart.states[state, [LO, HI]]
+    return int(low), int(high)
+
+
+def items_of(chart: ChartAutomaton, state: int) -> int:
+    """The number of items that a state is made of: places in rules."""
+    low, high = bounds_of(chart, state)
+    return (high - low - HEADER) // ITEM

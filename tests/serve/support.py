@@ -1,0 +1,123 @@
+"""The parts of the server that its tests look at where no answer shows a fault, each named in this place alone."""
+
+from typing import Any
+
+import pytest
+from trellm import Limits
+from trellm.cli.serve import tuned_process
+from trellm.engine.options import Options
+from trellm.guides.limits import Meter, spend
+from trellm.serve.bodies import MOST_MISTAKES, parse, place_in, whole
+from trellm.serve.cluster import router
+from trellm.serve.cluster.loading import described, loaded
+from trellm.serve.cluster.replica import AnswerStart, Ask, Replica
+from trellm.serve.cluster.router import PREFIX, SPARE, prefix_of, ranked
+from trellm.serve.connection import HEAD, Connection, JoiningTransport
+from trellm.serve.constraints import compiler, constraint
+from trellm.serve.constraints.compiler import (
+    BURST,
+    COPIES,
+    DOUBLED,
+    LONGER,
+    ConstraintCompiler,
+    Line,
+    Refusals,
+    Turns,
+    key_bytes,
+)
+from trellm.serve.constraints.constraint import ConstraintSpec
+from trellm.serve.constraints.structural_tags import FormatError, structural_guide
+from trellm.serve.dispatcher import AT_ONCE, Arrivals
+from trellm.serve.endpoints.answers import ITEMS, refused, while_connected, written
+from trellm.serve.endpoints.responses import ResponseItems
+from trellm.serve.errors import ApiError, of_any
+from trellm.serve.guard import HEADER_BYTES, Guard
+from trellm.serve.hosting.manager import ModelManager
+from trellm.serve.hosting.shared import is_large
+from trellm.serve.kept import KeptResponses
+from trellm.serve.media.fetching import FetchError, is_public
+from trellm.serve.requests.chat import ChatRequest
+from trellm.serve.requests.fields import ConstraintFields
+from trellm.serve.requests.responses import ResponsesRequest
+from trellm.serve.requests.unsupported import KNOWN
+from trellm.serve.server import Server, listen
+from trellm.serve.service import Service
+from trellm.serve.settings import keys_of
+from trellm.serve.telemetry import Metrics
+
+__all__ = [
+    "AT_ONCE",
+    "BURST",
+    "COPIES",
+    "DOUBLED",
+    "HEAD",
+    "HEADER_BYTES",
+    "ITEMS",
+    "KNOWN",
+    "LONGER",
+    "MOST_MISTAKES",
+    "PREFIX",
+    "SPARE",
+    "AnswerStart",
+    "ApiError",
+    "Arrivals",
+    "Ask",
+    "ChatRequest",
+    "Connection",
+    "ConstraintCompiler",
+    "ConstraintFields",
+    "ConstraintSpec",
+    "FetchError",
+    "FormatError",
+    "Guard",
+    "JoiningTransport",
+    "KeptResponses",
+    "Line",
+    "Meter",
+    "Metrics",
+    "ModelManager",
+    "Options",
+    "Refusals",
+    "Replica",
+    "ResponseItems",
+    "ResponsesRequest",
+    "Server",
+    "Service",
+    "Turns",
+    "compiler",
+    "described",
+    "is_large",
+    "is_public",
+    "key_bytes",
+    "keys_of",
+    "listen",
+    "loaded",
+    "make_guides_by",
+    "of_any",
+    "parse",
+    "place_in",
+    "prefix_of",
+    "ranked",
+    "refused",
+    "router",
+    "spend",
+    "structural_guide",
+    "tuned_process",
+    "while_connected",
+    "whole",
+    "work_without_end",
+    "written",
+]
+
+
+def make_guides_by(patch: pytest.MonkeyPatch, **makers: Any) -> None:
+    """Have the server make guides by these in place of the classes of their names."""
+    for name, maker in makers.items():
+        patch.setattr(constraint, name, maker)
+
+
+def work_without_end() -> None:
+    """Work of a guide that ends only where it is broken off."""
+    with Meter(Limits(work=2**60)):
+        while True:
+            spend(1000)
