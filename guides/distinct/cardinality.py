@@ -377,9 +377,9 @@ def _outermost(frame: OpenContainer) -> OpenContainer:
     return frame
 
 
-def note(known: dict[Any, Any], keys: list[Any], value: Any) -> None:
+def note(known: dict[Any, Any], keys: list[Any], value: Any, most: int = MAX_KNOWN) -> None:
     """Note something of some keys, of so many in all."""
-    if len(known) >= MAX_KNOWN:
+    if len(known) >= most:
         known.clear()
     for key in keys:
         known[key] = value

@@ -57,6 +57,10 @@ class ChartSteps:
             note(self._known, [key], known)
         return known
 
+    def after_at_once(self, state: int, token: int) -> int:
+        """As `after`, by one call of a kernel; a code of `kernels.answers` where it takes more."""
+        return DEAD if self._outside.item(token) else self._automaton.attempt(follow, self._tokens, state, token)
+
     def after_each(self, state: int, tokens: Sequence[int] | NDArray[np.int32]) -> NDArray[np.int32]:
         """As `after`, of several tokens, in one call: int32."""
         spend(EACH_FOLLOWED * len(tokens))

@@ -17,12 +17,13 @@ from ..given import MOST_LEFT, left_of, state_of
 from ..lift.lifted_guide import MAX_STEPS
 from ..limits import spend
 from ..protocol import Mask, tokens_of
+from .cardinality import note
 from .continuations import At
 from .effects import Unsafe
 from .frames import NAME_ESCAPE, PARTIAL, STRINGS, TEXT_ESCAPE, WORD, JSONTrail, joined
 from .remembering_guide import FIRST_NUMBER, RememberingGuide
-from .settled import NO_SIGNATURE, RememberedPlace
-from .summaries import FewTokens
+from .settled import BEHIND, NEXT, NO_SIGNATURE, Spot
+from .summaries import STRING, FewTokens
 from .trail import SPACE
 from .values import OBJECT, word_of
 
@@ -53,11 +54,15 @@ class DistinctGuide(RememberingGuide):
         self._quick.refuse = self._refuse
         # Masks that lack tokens are kept among the chart's, by numbers that are no signatures
         self._lacking: dict[tuple[int, Refused], int] = {}
+        self._lacks: dict[int, Refused] = {}
+        # Those of places where nothing else matters, by the strings in progress
+        self._begun_keys: dict[tuple[int, bytes], int] = {}
+        self._within: Spot | None = None
         self._own_keys = count(NO_SIGNATURE - 1, -1)
 
     def _forget(self, kept: object) -> None:
         self._settled.forget_signatures()
-        self._lacking.clear()
+        self._forget_lacks()
         for state in [state for state in self._signatures if state >= FIRST_NUMBER]:
             del self._signatures[state]
         for key in [key for key in list(self._rows) if key < NO_SIGNATURE]:
@@ -71,55 +76,91 @@ class DistinctGuide(RememberingGuide):
         if state < FIRST_NUMBER:
             return super()._new_row(state)
         with self._lock:
-            place = self._given_place(state)
-            assert place is not None
-            row = super().row(place.state)
-            if self._is_told(place, row):
-                signature = self._signatures[place.state]
-                if place.spot is not None:
-                    place.spot.signature = signature
+            spot = self._spot(state)
+            assert spot is not None
+            row = self._chart_row(spot)
+            if self._is_told(state, spot, row):
+                signature = self._signatures[spot.state]
+                if spot.is_plain:
+                    spot.signature = signature
                 return self._noted(state, signature, row)
-            with self._meter:
-                refused = self._refused(place.state, self._trail(place), partial(self._copied, place.state))
-            if not (refused.endings or refused.tokens):
-                row = super().row(place.state)
-                return self._noted(state, self._signatures[place.state], row)
-            # Many states of equal ones in the chart lack the same tokens.
-            key = self._lacking.get((place.state, refused))
+            trail = self._trail(state)
+            begin = joined(trail.text) if self._settled.is_begun(spot, trail) else None
+            key = None if begin is None else self._begun_keys.get((spot.state, begin))
             if key is None:
-                if len(self._lacking) >= MAX_STEPS:
-                    self._lacking.clear()
-                key = self._lacking[place.state, refused] = next(self._own_keys)
+                key = self._lacking_key(spot, trail)
+            if begin is not None:
+                note(self._begun_keys, [(spot.state, begin)], key)
+            if key == NO_SIGNATURE:
+                row = self._chart_row(spot)
+                return self._noted(state, self._signatures[spot.state], row)
             with self._tables.lock:
                 row = self._masks.find(self._rows, key)
                 if row is None:
-                    allowed = self._masks.rows[super().row(place.state)].copy()
-                    row = self._masks.store(self._rows, key, self._without(allowed, refused))
+                    allowed = self._masks.rows[self._chart_row(spot)].copy()
+                    row = self._masks.store(self._rows, key, self._without(allowed, self._lacks[key]))
             return self._noted(state, key, row)
 
-    def _is_told(self, place: RememberedPlace, row: int) -> bool:
-        """Tell whether the mask of a place is known to be the chart's, as it is settled; row: of that mask."""
-        spot = place.spot
-        if spot is None:
-            return False
+    def _chart_row(self, spot: Spot) -> int:
+        """The row of the chart's mask in a spot."""
+        self._within = spot
+        try:
+            return super().row(spot.state)
+        finally:
+            self._within = None
+
+    def _lacking_key(self, spot: Spot, trail: JSONTrail) -> int:
+        """The key of the mask in a spot, after a trail; NO_SIGNATURE for the chart's."""
+        with self._meter:
+            refused = self._refused(spot.state, trail, partial(self._copied, spot.state))
+        if not (refused.endings or refused.tokens):
+            return NO_SIGNATURE
+        # Many states of equal ones in the chart lack the same tokens.
+        key = self._lacking.get((spot.state, refused))
+        if key is None:
+            if len(self._lacking) >= MAX_STEPS:
+                self._forget_lacks()
+            key = self._lacking[spot.state, refused] = next(self._own_keys)
+            self._lacks[key] = refused
+        return key
+
+    def _forget_lacks(self) -> None:
+        self._lacking.clear()
+        self._lacks.clear()
+        self._begun_keys.clear()
+
+    def _is_told(self, state: int, spot: Spot, row: int) -> bool:
+        """Tell whether the mask of a state in a spot is known to be the chart's; row: of that mask."""
         if spot.is_new:
             with self._meter:
-                self._settled.look(spot, lambda tokens: self._among(tokens, spot.state, row))
-        if spot.needs is None or spot.is_plain:
-            return spot.is_plain
-        if place.trail is not None:
-            return self._settled.is_told(spot, place.trail)
-        with self._meter:
-            return self._settled.is_told(spot, self._trail(place))
+                trail = self._trail(state) if spot.is_early and not _is_item(spot) else None
+                self._settled.look(
+                    spot, trail, partial(self._copied, spot.state), lambda tokens: self._among(tokens, spot, row)
+                )
+        if spot.is_plain:
+            return True
+        if spot.is_early or spot.needs is not None:
+            with self._meter:
+                if spot.where in (NEXT, BEHIND) and self._settled.is_told_unread(spot, *self._unread(state)[1:]):
+                    return True
+                trail = self._trail(state)
+                if spot.is_early and (settled := self._settled.spot(spot.state, trail)) is not spot:
+                    self._spots[state - FIRST_NUMBER] = settled
+                    return self._is_told(state, settled, row)
+                return spot.needs is not None and self._settled.is_told(spot, trail)
+        return False
 
-    def _among(self, tokens: FewTokens, state: int, row: int) -> list[int]:
-        """Those of some tokens that the chart allows in a state, of which the mask was just in a row."""
+    def _among(self, tokens: FewTokens, spot: Spot, row: int) -> FewTokens:
+        """Those of some tokens that the chart allows in a spot, of which the mask was just in a row."""
         while True:
             before = self._masks.evictions
-            found = tokens.within(self._masks.rows[row]).listed()
-            if self._masks.evictions == before and self._rows.get(self._signatures.get(state, NO_SIGNATURE)) == row:
+            found = tokens.within(self._masks.rows[row])
+            if (
+                self._masks.evictions == before
+                and self._rows.get(self._signatures.get(spot.state, NO_SIGNATURE)) == row
+            ):
                 return found
-            row = super().row(state)
+            row = self._chart_row(spot)
 
     def _without(self, mask: Mask, refused: Refused) -> Mask:
         ending = self._summaries.ending_word if refused.are_words else self._summaries.ending_string
@@ -147,6 +188,9 @@ class DistinctGuide(RememberingGuide):
                 endings = self._end_word(state, trail, allowed, tried)
             elif trail.frame.rivals:
                 tried.update(unsafe.loose)
+                for value, tokens in unsafe.members.items():
+                    if value in trail.frame.targets:
+                        tried.update(tokens)
         if not tried:
             return Refused(endings, mode == WORD)
         spend(len(tried))
@@ -238,12 +282,16 @@ class DistinctGuide(RememberingGuide):
 
     def _refuse(self, state: int, mask: Mask) -> None:
         """Take tokens from a mask that have something twice, outside of what is remembered."""
+        is_inside = self._within is not None and self._settled.is_inside(self._within)
+        nested = self._summaries.nested.within(mask)
+        if is_inside and not nested.bits.any():
+            return
         with self._meter:
             if self._items.beside_free:
                 mask &= self._summaries.inside
             if self._automaton.chart.states.item(state, KEPT) < 0:
                 self._automaton.keep(np.array([state], np.int32))
-            found = self._refusable(state, mask)
+            found = nested if is_inside else self._refusable(state, mask)
             if not found.bits.any():
                 return
             tokens = self._to_try(state, found)
@@ -448,6 +496,11 @@ class DistinctGuide(RememberingGuide):
     def describe(self, state: int) -> str:
         """The bytes that may follow, in words, as the chart has it."""
         return super().describe(self.chart_state(state))
+
+
+def _is_item(spot: Spot) -> bool:
+    """Tell whether a spot is in a string that is an item."""
+    return spot.where == STRING and not spot.depth
 
 
 def _without_space(data: bytes) -> bytes:

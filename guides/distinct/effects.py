@@ -18,6 +18,7 @@ from .frames import (
     AFTER,
     COLON,
     ITEM,
+    NAME,
     NAME_ESCAPE,
     NAME_TEXT,
     PARTIAL,
@@ -39,6 +40,10 @@ VALUE_MODES = (ITEM, COLON, TEXT, TEXT_ESCAPE, WORD)
 EACH_TOKEN = 600
 UNKNOWN, NOTHING = -2, -1
 """Numbers of no effects: of tokens that have not been looked at, and of those that do not matter."""
+EARLY = 2
+"""Stands for rivals that are not known."""
+MOST_FOLLOWED = 256
+"""How many tokens that go on with a name are followed, to find out whether very many values may come."""
 MOST_SHARED = 64
 """Of how many places the effects are kept for all guides of a vocabulary."""
 
@@ -53,6 +58,7 @@ class Effect(NamedTuple):
     begins_word: whether it is the beginning of a word, with nothing but space before it
     is_loose: whether it has the end of a value, or nothing, so that it matters if the container has rivals
     stays_free: whether nothing in progress behind it can come to what is there, if the container has no rivals
+    member: the value that it has in whole of the member whose value comes, if that is no container
     """
 
     trail: JSONTrail | None
@@ -63,6 +69,7 @@ class Effect(NamedTuple):
     is_loose: bool
     begins_word: bool = False
     stays_free: bool = False
+    member: Value | None = None
 
 
 ENDED = Effect(None, (), frozenset(), is_told=True, goes_on=False, is_loose=True)
@@ -74,6 +81,7 @@ class Unsafe(NamedTuple):
 
     tested: those of which nothing is known
     loose: those after which a container may be one that is there, or may come to such ones only
+    members: such ones that have the value of a member, by that value
     wholes, named: by an item, or a name, that must not be there
     words: by a word, those that lead on where that word is not there
     """
@@ -83,6 +91,7 @@ class Unsafe(NamedTuple):
     wholes: dict[Value, list[int]]
     named: dict[Value, list[int]]
     words: dict[Value, list[int]]
+    members: dict[Value, list[int]]
 
 
 class Narrow(NamedTuple):
@@ -184,25 +193,27 @@ class Effects:
                 readers[kind] = JSONTrails(canonical=kind[0], with_names=kind[1])
             self._reader: JSONTrails = readers[kind]
         self._narrow: dict[int, Narrow] = {}
-        self._unsafe: dict[tuple[int, int, int, bool], Unsafe] = {}
+        self._unsafe: dict[tuple[int, int, int, int], Unsafe] = {}
 
-    def known(self, state: int, trail: JSONTrail) -> Unsafe | None:
-        """The tokens to be looked at in a state of the chart, if they are known."""
-        return self._unsafe.get((state, trail.frame.shape, trail.mode, bool(trail.frame.rivals)))
+    def unsafe(self, state: int, trail: JSONTrail, allowed: Callable[[], Mask], *, is_early: bool = False) -> Unsafe:
+        """The tokens to be looked at in a state of the chart, of those that it allows.
 
-    def unsafe(self, state: int, trail: JSONTrail, allowed: Callable[[], Mask]) -> Unsafe:
-        """The tokens to be looked at in a state of the chart, of those that it allows."""
-        known = self.known(state, trail)
+        is_early: as if an item had rivals that nobody knows, to which those that end a string or word may matter, too
+        """
+        is_early = is_early and trail.frame.parent is not None
+        key = (state, trail.frame.shape, trail.mode, EARLY if is_early else bool(trail.frame.rivals))
+        known = self._unsafe.get(key)
         if known is None:
+            known = self._find_unsafe(trail, allowed(), key)
             if len(self._unsafe) >= MAX_KNOWN >> 4:
                 self._unsafe.clear()
-            known = self._find_unsafe(state, trail, allowed())
-            self._unsafe[state, trail.frame.shape, trail.mode, bool(trail.frame.rivals)] = known
+            self._unsafe[key] = known
         return known
 
-    def _find_unsafe(self, state: int, trail: JSONTrail, allowed: Mask) -> Unsafe:
-        found = Unsafe([], [], {}, {}, {})
-        shape, mode = self._trails.shapes[trail.frame.shape], trail.mode
+    def _find_unsafe(self, trail: JSONTrail, allowed: Mask, key: tuple[int, int, int, int]) -> Unsafe:
+        state, _, mode, rivals = key
+        found = Unsafe([], [], {}, {}, {}, {})
+        shape = self._trails.shapes[trail.frame.shape]
         if mode in STRINGS:
             allowed = allowed & self._summaries.quoted
         elif mode == WORD:
@@ -213,23 +224,21 @@ class Effects:
                 tokens_of(allowed), lambda data: self._effect(met.blank, shape, data), self._texts
             )
         if len(tokens):
-            self._look_groups(state, met, tokens, groups, found, with_rivals=bool(trail.frame.rivals))
+            self._look_groups(state, met, tokens, groups, found, rivals=rivals)
         return found
 
-    def _look_groups(
-        self, state: int, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, with_rivals: bool
-    ) -> None:
+    def _look_groups(self, state: int, met: Met, tokens: Tokens, groups: Tokens, found: Unsafe, *, rivals: int) -> None:
         """As `_find_unsafe`, of tokens with the numbers of their effects: once for all that lead to one state."""
         after = self._steps.after_each(state, tokens)
         order = np.lexsort((tokens, after, groups))
         tokens, after, groups = tokens[order], after[order], groups[order]
         starts = np.flatnonzero(np.r_[True, (np.diff(after) != 0) | (np.diff(groups) != 0)])
-        is_between = met.blank.mode not in PARTIAL
+        with_rivals, with_loose = rivals > 0, rivals == EARLY or (rivals > 0 and met.blank.mode not in PARTIAL)
         spend(EACH_TOKEN * len(starts) + len(tokens))
         for first, last in zip(starts, [*starts[1:], len(tokens)], strict=True):
             effect, target = met.effects[groups.item(first)], after.item(first)
             alike: list[int] = tokens[first:last].tolist()
-            if with_rivals and is_between and effect.is_loose:
+            if with_loose and effect.is_loose:
                 self._note_loose(target, met.blank, effect, alike, found)
             if not effect.is_told:
                 found.tested.extend(alike)
@@ -263,7 +272,9 @@ class Effects:
             names = self._room(state, at)
             if names and at.frame.parent is not blank.frame.parent:
                 names = None
-        if names is None:
+        if names is None and effect.member is not None:
+            found.members.setdefault(effect.member, []).extend(tokens)
+        elif names is None:
             found.loose.extend(tokens)
         for name in names or ():
             found.named.setdefault(name, []).extend(tokens)
@@ -294,6 +305,10 @@ class Effects:
         if mode in PARTIAL:
             if bounds.is_various(state, trail):
                 return frozenset()
+            rest = bounds.ending(state) if mode == WORD else None
+            if rest is not None and kind is OBJECT:
+                behind = self._automaton.read(state, rest + b",")
+                return None if behind == DEAD else bounds.room(behind, NAME, kind)
             if mode not in (TEXT, NAME_TEXT) or kind is not OBJECT:
                 return None
         return bounds.room(state, mode, kind, trail.text)
@@ -314,6 +329,19 @@ class Effects:
                     endings = known.powers if data[:1] in b"eE" else known.others
                     endings[token] = None if rest is None else data + rest
         return known
+
+    def stays_roomy(self, state: int, trail: JSONTrail, allowed: Mask) -> bool:
+        """Tell whether very many values may come behind a name in progress, whatever it goes on with."""
+        bounds, summaries = self._continuations.bounds, self._summaries
+        tokens = tokens_of(allowed & ~summaries.quoted)
+        if len(tokens) > MOST_FOLLOWED:
+            return False
+        begin = joined(trail.text)
+        for token, after in zip(tokens, self._steps.after_each(state, tokens).tolist(), strict=True):
+            data = summaries.text(token)
+            if b"\\" in data or bounds.room(after, trail.mode, trail.frame.kind, begin + data) is None:
+                return False
+        return True
 
     def met_words(self, narrow: Narrow, begin: bytes, targets: Targets) -> tuple[list[bytes], list[int]]:
         """The ends of a word that begins so and makes it one of the targets; tokens after which it may be no other."""
@@ -340,18 +368,21 @@ class Effects:
             return UNTOLD
         closed = sum(isinstance(each.value, Container) and not each.begun for each in log)
         fresh = [each for each in log if each.begun]
-        if found is None:
-            is_all = len(shape) <= LEVELS and not fresh and not self._trails.openings.search(data, end)
-            return ENDED if is_all else UNTOLD
         outside = [each for each in fresh if not each.inside]
         values = [each.value for each in outside if not each.is_name]
-        if sum(each.inside and not each.is_name for each in fresh) > 1 or (closed and outside):
-            return UNTOLD
         is_watched = blank.frame.kind is ARRAY and blank.frame.written is not None
-        if not is_watched:
-            values = []
-        elif any(isinstance(value, Container) for value in values):
+        is_untold = is_watched and any(isinstance(value, Container) and value.parts for value in values)
+        if found is None:
+            is_all = not fresh or (is_watched and not (closed or is_untold) and len(values) == len(fresh))
+            is_all = is_all and len(shape) <= LEVELS and not self._trails.openings.search(data, end)
+            return ENDED._replace(wholes=tuple(values)) if is_all else UNTOLD
+        if is_untold or sum(each.inside and not each.is_name for each in fresh) > 1 or (closed and outside):
             return UNTOLD
+        member: Value | None = None
+        if not is_watched:
+            if values and blank.mode in (ITEM, COLON) and not isinstance(values[0], Container):
+                member = values[0]
+            values = []
         is_after = found.mode == AFTER and _depth(found.frame) <= _depth(blank.frame) - closed
         is_same_piece = not log and blank.mode in PARTIAL
         goes_on = not is_after and not is_same_piece
@@ -368,6 +399,7 @@ class Effects:
             is_after or bool(log),
             begins_word,
             self._stays_free(found, blank),
+            member,
         )
 
     def _stays_free(self, at: JSONTrail, blank: JSONTrail) -> bool:

@@ -12,7 +12,7 @@ from .beginnings import Beginnings, ChartPlaces
 from .continuations import At, ChartSteps, Continuations
 from .effects import Effects
 from .frames import JSONTrail
-from .settled import RememberedPlace, SettledSpots
+from .settled import SettledSpots, Spot
 from .summaries import TokenSummaries
 from .trail import SPACE, JSONTrails
 
@@ -63,7 +63,7 @@ class RememberingGuide(LiftedGuide):
         self._names = Beginnings(self._automaton, names)
         self._summaries = TokenSummaries.of(self.vocabulary)
         self._twins = self._summaries.twins
-        self._trails = JSONTrails(canonical=canonical, with_names=remembers_names)
+        self._trails = JSONTrails(canonical=canonical, with_names=remembers_names, spelt=self._summaries.spelt)
         self._continuations = Continuations(self._automaton, self._trails, self._items, self._closing)
         self._chart_steps = ChartSteps(self._automaton, self._tables.bytes, self._prepare, self._summaries.outside)
         self._effects = Effects(
@@ -76,35 +76,52 @@ class RememberingGuide(LiftedGuide):
             self._continuations,
             self._summaries,
             self._chart_steps,
+            self._effects,
+            self._items,
             open_names=open_names,
             scarce=scarce_names,
         )
-        self._given: list[RememberedPlace] = []
+        # Of states with a trail, from FIRST_NUMBER on: their spots, their trails as far as they have been read, and the
+        # steps to those that have not, as `_steps` has them
+        self._spots: list[Spot] = []
+        self._trails_at: dict[int, JSONTrail] = {}
+        self._came: dict[int, int] = {}
         self._numbers: dict[tuple[int, bytes], int] = {}
 
-    def _given_place(self, state: int) -> RememberedPlace | None:
-        """The place that a state was given out for; None for the chart's own. Raises StateError."""
+    def _spot(self, state: int) -> Spot | None:
+        """The spot of a state; None for the chart's own. Raises StateError."""
         if state < FIRST_NUMBER:
             return None
-        if state - FIRST_NUMBER >= len(self._given):
+        if state - FIRST_NUMBER >= len(self._spots):
             raise no_state(state)
-        return self._given[state - FIRST_NUMBER]
+        return self._spots[state - FIRST_NUMBER]
 
     def _place(self, state: int) -> At:
         """The chart's state and the trail of a state. Raises StateError."""
-        place = self._given_place(state)
-        return (state, None) if place is None else (place.state, self._trail(place))
+        spot = self._spot(state)
+        return (state, None) if spot is None else (spot.state, self._trail(state))
 
-    def _trail(self, place: RememberedPlace) -> JSONTrail:
-        """The trail of a place, which is read if that has not been done."""
-        if place.trail is None:
-            base, data = place.unread
-            trail = base.trail
-            assert trail is not None
+    def _trail(self, state: int) -> JSONTrail:
+        """The trail of a state that has one, which is read if that has not been done."""
+        trail = self._trails_at.get(state)
+        if trail is None:
+            at, trail, data = self._unread(state)
             spend(EACH_READ)
-            place.trail, _ = self._trails.read(trail, data, 0, self._items.places(base.state, data))
-            assert place.trail is not None, "a settled item has not ended"
-        return place.trail
+            after, _ = self._trails.read(trail, data, 0, self._items.places(self._spots[at - FIRST_NUMBER].state, data))
+            assert after is not None, "what was not read has no end"
+            trail = self._trails_at[state] = after
+            del self._came[state]
+        return trail
+
+    def _unread(self, state: int) -> tuple[int, JSONTrail, bytes]:
+        """The last state before one whose trail has been read, with that trail, and the bytes between them."""
+        found, at = list[bytes](), state
+        while (trail := self._trails_at.get(at)) is None:
+            step = self._came[at]
+            found.append(self._summaries.text(step & MOST_LEFT))
+            at = step >> 32
+        spend(len(found))
+        return at, trail, b"".join(reversed(found))
 
     def _number(self, state: int, data: bytes, after: int) -> int:
         """The state after `data`, which leads to `after` in the chart. Equal bytes lead to one state."""
@@ -125,14 +142,16 @@ class RememberingGuide(LiftedGuide):
         key = state << 32 | token
         known = self._steps.get(key)
         if known is None:
-            data, place = self._summaries.text(token), self._given_place(state)
-            spot = self._settled.after(place.spot, token) if data and place is not None and place.spot else None
+            data, spot = self._summaries.text(token), self._spot(state)
+            target = self._settled.after(spot, token) if data and spot is not None else None
             if not data:
                 known = DEAD
-            elif place is not None and spot is not None:
-                known = self._add(place.on(spot, data), len(data))
+            elif target is not None:
+                known = self._add(target, key)
+            elif spot is not None and token in spot.exits:
+                known = spot.exits[token]
             else:
-                at = (state, None) if place is None else (place.state, self._trail(place))
+                at = self._place(state)
                 if after is None:
                     after = self._chart_steps.after(at[0], token)
                 known = self._give(self._follow(at, data, after), len(data))
@@ -144,12 +163,14 @@ class RememberingGuide(LiftedGuide):
         if at is None:
             return DEAD
         state, trail = at
-        return (
-            state if trail is None else self._add(RememberedPlace(state, trail, self._settled.spot(state, trail)), size)
-        )
+        if trail is None:
+            return state
+        self._trails.states_bytes += size
+        return self._add(self._settled.spot(state, trail), trail)
 
-    def _add(self, place: RememberedPlace, size: int) -> int:
-        count, limits = len(self._given), self._meter.limits
+    def _add(self, spot: Spot, known: JSONTrail | int) -> int:
+        """A state in a spot, of which its trail is known, or the step to it."""
+        count, limits = len(self._spots), self._meter.limits
         if count >= limits.states:
             raise LimitError(
                 f"the constraint has led through more than {limits.states:,} states; simplify it, or raise states= "
@@ -157,24 +178,33 @@ class RememberingGuide(LiftedGuide):
             )
         if count % LOOKS == 0:
             self._meter.check_memory(self._automaton.held_bytes + self.trail_bytes)
-        self._trails.states_bytes += EACH_STATE + size
-        self._given.append(place)
-        return FIRST_NUMBER + count
+        number = FIRST_NUMBER + count
+        self._spots.append(spot)  # first, so that what is broken off leaves a number that nobody has
+        if isinstance(known, int):
+            self._came[number] = known
+        else:
+            self._trails_at[number] = known
+        return number
 
     def _note_step(self, key: int, number: int) -> None:
         if len(self._steps) >= MAX_STEPS:
             self._steps.clear()
+            self._signatures.clear()
         self._steps[key] = number
 
     @property
     def trail_bytes(self) -> int:
         """About how much memory the states with a trail take."""
-        return self._trails.states_bytes + self._trails.values.held_bytes
+        return self._own_bytes + self._trails.values.held_bytes
+
+    @property
+    def _own_bytes(self) -> int:
+        return self._trails.states_bytes + EACH_STATE * len(self._spots)
 
     @property
     def is_worn(self) -> bool:
         """Tell whether so many states were given out, which are never forgotten, that another guide should begin."""
-        return self._trails.states_bytes > self._meter.limits.memory >> 2
+        return self._own_bytes > self._meter.limits.memory >> 2
 
     def _differs(self, state: int) -> bool:
         """Tell whether an item of a watched array may begin in a state of the chart."""
@@ -238,38 +268,30 @@ class RememberingGuide(LiftedGuide):
     def _new_step(self, state: int, token: int) -> int:
         """As `advance`, where it is not known and the token is not EOS."""
         with self._lock:
+            spots, index = self._spots, state - FIRST_NUMBER
+            count = len(spots)
+            if 0 <= index < count and count % LOOKS and not self._automaton.is_crowded:
+                spot = spots[index].moves.get(token)
+                if spot is None and token not in self._twins:
+                    spot = self._settled.after_at_once(spots[index], token)
+                if spot is not None and count < self._meter.limits.states:
+                    # As `_step`, without looking at what is looked at after so many states
+                    number, step = FIRST_NUMBER + count, state << 32 | token
+                    spots.append(spot)
+                    self._came[number] = step
+                    self._steps[step] = number
+                    if spot.signature >= 0:
+                        self._signatures[number] = spot.signature
+                    return number
             first = self._twins.get(token)
             if first is not None:
                 number = self.advance(state, first)
                 self._note_step(state << 32 | token, number)
                 return number
-            known = None if self._automaton.is_crowded else self._settled_step(state, token)
-            if known is not None:
-                return known
             with self._meter:
                 if self._automaton.is_crowded:
                     self._automaton.collect()
                 return self._step(state, token)
-
-    def _settled_step(self, state: int, token: int) -> int | None:
-        """As `advance` between settled places, if the spot knows the token; None elsewhere."""
-        given = self._given
-        index, count = state - FIRST_NUMBER, len(given)
-        if not 0 <= index < count or count % LOOKS == 0 or len(self._steps) >= MAX_STEPS:
-            return None
-        place = given[index]
-        spot = None if place.spot is None else place.spot.moves.get(token)
-        if spot is None or count >= self._meter.limits.states:
-            return None
-        self._trails.states_bytes += EACH_STATE
-        after = place.on(spot, self._summaries.text(token))
-        given.append(after)
-        number = self._steps[state << 32 | token] = FIRST_NUMBER + count
-        if spot.signature >= 0 and len(self._signatures) < MAX_STEPS:
-            trail = after.trail
-            if spot.is_plain if trail is None else self._settled.is_told(spot, trail):
-                self._signatures[number] = spot.signature
-        return number
 
     def read(self, state: int, data: bytes) -> int:
         """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
@@ -288,4 +310,4 @@ class RememberingGuide(LiftedGuide):
     def is_accepting(self, state: int) -> bool:
         """Tell whether the text so far is complete; never within what is remembered."""
         state = state_of(state, MOST_LEFT)
-        return self._given_place(state) is None and super().is_accepting(state)
+        return self._spot(state) is None and super().is_accepting(state)

@@ -7,6 +7,7 @@ import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import combinations
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -115,12 +116,14 @@ class TokenSummaries:
     """Tables of the tokens of a vocabulary.
 
     closers: what tokens have before a quote that may end a string, with the tokens
+    spelt: what tokens have between two quotes, and with it all strings in whole; spelt_begins: how these begin
     enders: what tokens have before the end of a word, with the tokens; number_enders: those of numbers
     quoted, ending: the tokens with a quote, those that may end a word; quotes: as quoted; powers: with an e
     outside: bool [tokens], those with a byte that no text has; inside: the others
-    shifting: from BETWEEN and STRING, those that may end a container, or have a string in whole
+    closing: from BETWEEN and STRING, those that may end a container; shifting: or have a string in whole
     beginning: those in which something may be that must not be there twice, outside of what is remembered, by whether
     an item that must differ may begin before them, and whether names must differ, too
+    nested: those in which an array with several items may begin
     readers, effects: what `Effects` of several guides have in common; lock: hold it meanwhile
     """
 
@@ -141,13 +144,20 @@ class TokenSummaries:
                 self.enders.setdefault(ended.group(1), []).append(token)
         with_comma = np.flatnonzero(texts.of(b",")).tolist()
         quoted = np.flatnonzero(texts.of(b'"')).tolist()
+        spelt: set[bytes] = set()
         for token in quoted:
             text = tokens[token] or b""
-            for at in _QUOTE.finditer(text):
-                self.closers.setdefault(text[: at.start()], []).append(token)
+            ends = [at.start() for at in _QUOTE.finditer(text)]
+            for at in ends:
+                self.closers.setdefault(text[:at], []).append(token)
+            spelt.update(text[begin + 1 : end] for begin, end in combinations(ends, 2))
+        self.spelt = frozenset(spelt)
+        self.spelt_begins = frozenset(text[:end] for text in spelt for end in range(len(text) + 1))
         self._masks: dict[tuple[int, bytes], Mask] = {}
         ends, quotes = texts.of(b"]}") > 0, texts.of(b'"')
-        risky = (ends | (quotes > 1), (ends & (quotes > 0)) | (quotes > 2))
+        closing = (ends, ends & (quotes > 0))
+        self.closing = [FewTokens.of(self.packed(np.flatnonzero(each))) for each in closing]
+        risky = (ends | (quotes > 1), closing[1] | (quotes > 2))
         self.shifting = [FewTokens.of(self.packed(np.flatnonzero(each))) for each in risky]
         self._shifts: tuple[dict[int, Shift], ...] = ({}, {}, {})
         self._behind: dict[tuple[int, int, int], bytes] = {}
@@ -168,6 +178,7 @@ class TokenSummaries:
         self.number_enders = {head: each for head, each in self.enders.items() if head[-1:] in b"0123456789"}
         commas = self.packed(with_comma)
         opening = self.packed([token for token in with_comma if _opens(tokens[token] or b"")])
+        self.nested = FewTokens.of(self.packed([token for token in with_comma if _nests(tokens[token] or b"")]))
         self.beginning = {
             (differs, with_names): FewTokens.of((commas if differs else opening) | (commas & self.quoted) * with_names)
             for differs in (False, True)
@@ -281,6 +292,11 @@ class _Counts:
         return np.frombuffer(self._bytes.translate(flags), np.bool_)
 
 
+def _nests(text: bytes) -> bool:
+    """Tell whether a token with a comma has a bracket before it."""
+    return 0 <= text.find(b"[") < text.rfind(b",")
+
+
 def _opens(text: bytes) -> bool:
     """Tell whether a token with a comma has a bracket before it, or space in front."""
-    return text[:1].isspace() or 0 <= text.find(b"[") < text.rfind(b",")
+    return text[:1].isspace() or _nests(text)

@@ -103,14 +103,15 @@ class JSONTrails:
     """Reads texts into trails.
 
     canonical: whether every string has one spelling; with_names: whether trails may begin with names
+    spelt: the strings that tokens have in whole
     """
 
-    def __init__(self, *, canonical: bool, with_names: bool = False) -> None:
+    def __init__(self, *, canonical: bool, with_names: bool = False, spelt: frozenset[bytes] = frozenset()) -> None:
         self.canonical = canonical
         self.with_names = with_names
         # What may stand before that which a trail begins with
         self.openings = re.compile(rb"[\[{,]" if with_names else rb"\[")
-        self.nothing = WrittenValues(Ledger(), 0)
+        self.nothing = WrittenValues(Ledger(spelt), 0)
         self.values = Values()
         # Kinds of containers from the innermost on, with whether their items may have to differ; the first few, and one
         # more where they are more; and their numbers, by that of those around

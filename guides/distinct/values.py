@@ -127,6 +127,10 @@ Value = bytes | tuple[Any, ...] | Container
 """What equal JSON values have in common: bytes for strings, tuples for numbers, true, false and null; hashable."""
 
 
+EMPTY: dict[Kind, Container] = {ARRAY: Container(ARRAY, ()), OBJECT: Container(OBJECT, dict[bytes, Any]())}
+"""The array without items and the object without members, of all guides."""
+
+
 class Values:
     """The arrays and objects of one guide."""
 
@@ -148,7 +152,7 @@ class Values:
         return self._one(frozenset(members), OBJECT, dict(members))
 
     def _one(self, key: Any, kind: Kind, parts: Any) -> Container:
-        known = self._known.get(key)
+        known = self._known.get(key) if parts else EMPTY[kind]
         if known is None:
             spend(20 * len(parts))
             known = self._known[key] = Container(kind, parts)

@@ -153,9 +153,13 @@ def texts_beginning(texts: list[bytes], begin: bytes) -> Iterator[bytes]:
 
 
 class Ledger:
-    """Values in the order in which they were written, for all sets that are the first so many of them."""
+    """Values in the order in which they were written, for all sets that are the first so many of them.
 
-    def __init__(self) -> None:
+    spelt: the strings that tokens have in whole
+    """
+
+    def __init__(self, spelt: Collection[bytes] = ()) -> None:
+        self.spelt = spelt
         self.numbers: dict[Value, int] = {}
         self.texts: list[bytes] = []
         self.words = WordIndex()
@@ -175,7 +179,7 @@ class Ledger:
     def first(self, count: int) -> Ledger:
         """A copy with the first values only."""
         spend(100 * count)
-        copied = Ledger()
+        copied = Ledger(self.spelt)
         for value, number in self.numbers.items():
             if number >= count:
                 break
@@ -186,12 +190,12 @@ class Ledger:
 class WrittenValues:
     """A set of values: the first ones of a ledger, and a few that came last.
 
-    count: how many there are; serial: a number that no other set has
+    count: how many there are; serial: a number that no other set has; has_spelt: whether tokens have one in whole
     """
 
-    __slots__ = ("_first", "_last", "_ledger", "_next", "count", "serial")
+    __slots__ = ("_first", "_last", "_ledger", "_next", "count", "has_spelt", "serial")
 
-    def __init__(self, ledger: Ledger, first: int, last: tuple[Value, ...] = ()) -> None:
+    def __init__(self, ledger: Ledger, first: int, last: tuple[Value, ...] = (), *, has_spelt: bool = False) -> None:
         # How many values of the ledger count, and those that came last
         self._ledger = ledger
         self._first = first
@@ -199,6 +203,7 @@ class WrittenValues:
         # A value and the set with that one more, the last of which that was asked for
         self._next: tuple[Value, WrittenValues] | None = None
         self.count = first + len(last)
+        self.has_spelt = has_spelt
         self.serial = next(_serials)
 
     def __contains__(self, value: object) -> bool:
@@ -219,7 +224,8 @@ class WrittenValues:
             return known[1]
         if len(self._last) >= UNSORTED:
             self._sort()
-        more = WrittenValues(self._ledger, self._first, (*self._last, value))
+        has_spelt = self.has_spelt or value in self._ledger.spelt
+        more = WrittenValues(self._ledger, self._first, (*self._last, value), has_spelt=has_spelt)
         self._next = (value, more)
         return more
 

@@ -518,7 +518,7 @@ def test_numbers_of_any_length_are_compared() -> None:
 def test_guides_are_of_the_class_that_their_schema_takes() -> None:
     assert type(JSONGuide({"type": "string"}, VOCABULARY)) is JSONGuide
     first, again = guide_of(STRINGS), guide_of(STRINGS)
-    assert first is not again and first.held_bytes == again.held_bytes >= first.trail_bytes
+    assert first is again and first.held_bytes >= first.trail_bytes
 
 
 def test_goals_are_not_joined_with_what_remembers_items() -> None:
