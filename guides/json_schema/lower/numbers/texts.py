@@ -42,7 +42,7 @@ from ....graph.lowering import Lowering
 from ....kept import kept
 from ....syntax import EMPTY, NOTHING, Literal, Node, Repeat, Sequence
 from ...algebra.cases import Number, Rational
-from ...algebra.numbers import least_common_multiple, leaves
+from ...algebra.numbers import contains, least_common_multiple, leaves
 from ...automata.spelling import fewest_bytes
 from ..form import Spelling
 from .literals import (
@@ -209,6 +209,8 @@ def _from_0(case: Number) -> Number | None:
         low_open = low_open or 0 in case.excluded or bool(case.not_multiple_of)
     if high is not None and (low > high or (low == high and (low_open or high_open))):
         return None
+    if high == 0 and case.either:  # of a single number the groups are told here
+        return _zero_in_groups(case)
     step = case.multiple_of
     if case.notation == "integer":
         step = 1 if step is None else least_common_multiple(step, 1)
@@ -224,6 +226,15 @@ def _from_0(case: Number) -> Number | None:
         excluded=frozenset(value for value in excluded if high is None or value <= high),
         either=case.either,
     )
+
+
+def _zero_in_groups(case: Number) -> Number | None:
+    """The set of 0 in the notations in which the groups of a set have it; None if they have it in none."""
+    groups = Number(notation=case.notation, either=case.either)
+    found = [each for each in ZERO_TEXTS if each is not None and contains(groups, 0, each)]
+    if not found:
+        return None
+    return Number(0, 0, notation=found[0] if len(found) == 1 else case.notation)
 
 
 def _unsigned(case: Number) -> Node | OnDemand:

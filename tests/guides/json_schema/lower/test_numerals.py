@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from trellm.guides import JSONGuide, laws
@@ -67,11 +67,14 @@ def test_any_case(case: Number) -> None:
         check_texts(found)
 
 
+NOT_0 = Number(excluded=frozenset((0, 1)))
 PLAIN = CASES.map(lambda case: tidied(replace(case, notation=None)) or Number(values=frozenset((1, F(5, 2), 20))))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(CASES, st.lists(st.lists(PLAIN, min_size=2, max_size=3), min_size=1, max_size=3))
+@example(Number(maximum=0), [[NOT_0, NOT_0]])
+@example(Number(maximum=0), [[NOT_0, Number(multiple_of=2, notation="real")]])
 def test_any_groups(case: Number, groups: list[list[Number]]) -> None:
     """A set and one of each of some groups, told by members and by texts."""
     bare = tidied(case)
