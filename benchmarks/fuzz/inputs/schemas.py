@@ -7,6 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from trellm.guides.json_schema.read.formats import ENFORCED
+
 from .mutation import changed_text, changed_value, number, size, value, word
 from .regexes import alternation
 
@@ -20,11 +22,7 @@ DRAFTS = [
     "urn:nothing",
 ]
 TYPES = ["object", "array", "string", "integer", "number", "boolean", "null"]
-FORMATS = [
-    "date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname", "ipv4", "ipv6", "uri",
-    "uri-reference", "iri", "iri-reference", "uuid", "uri-template", "json-pointer", "relative-json-pointer", "regex",
-    "color", "utc-millisec", "",
-]  # fmt: skip
+FORMATS = [*sorted(ENFORCED), "color", "utc-millisec", ""]
 NAMES = ["a", "b", "ab", "", "é", "a/b", "~", "$ref", "x y", "😀"]
 REFERENCES = [
     "#",

@@ -20,6 +20,8 @@ that RFC 6570 reserves (= , ! @ |) are of no level of its templates, and are ref
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .regex_format import nested
 
 SEPARATOR = "[.\\u3002\\uFF0E\\uFF61]"
@@ -184,80 +186,69 @@ _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 OLD_HOSTNAME = "hostname of RFC 1123"
 """The `hostname` of drafts 4 and 6: labels may have hyphens anywhere inside."""
 
-_EXACT_OR_NARROW = {
-    "date": _DATE,
-    "time": _TIME,
-    "date-time": f"{_DATE}[Tt]{_TIME}",
-    "duration": _DURATION,
-    "email": f"{_LOCAL}@(?:{_HOSTNAME}|{_ADDRESS})",
-    "idn-email": f"{_WIDE_LOCAL}@(?:{_WIDE_DOMAIN}|{_ADDRESS})",
-    "hostname": _HOSTNAME,
-    OLD_HOSTNAME: _OLD_HOSTNAME,
-    "idn-hostname": international(_label(_ASCII)),
-    "ipv4": _IPV4,
-    "ipv6": _IPV6,
-    "uri": _URI,
-    "uri-reference": _URI_REFERENCE,
-    "iri": _IRI,
-    "iri-reference": _IRI_REFERENCE,
-    "uri-template": _TEMPLATE,
-    "uuid": f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}",
-    "json-pointer": _POINTER,
-    "relative-json-pointer": f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})",
-    "regex": nested(2),
-}
-"""Strings that are of a format."""
 
-_PERHAPS = {
-    "time": _PERHAPS_TIME,
-    "date-time": f"{_DATE}[Tt]{_PERHAPS_TIME}",
-    "email": f"{_LOCAL}@(?:{_OLD_HOSTNAME}|{_ADDRESS})",
-    "idn-email": rf"{_WIDE_LOCAL}@(?:{_ANY_LABEL}(?:[.]{_ANY_LABEL})*|{_ADDRESS})",
-    "hostname": _OLD_HOSTNAME,
-    "idn-hostname": f"{_ANY_LABEL}(?:{SEPARATOR}{_ANY_LABEL})*",
-    "regex": "(?:[^*+?)][^]*)?",
-}
-"""Strings that may be of a format of which not all are told."""
+class Format(NamedTuple):
+    """A format: the pattern of its strings, and a short string of it.
 
-WIDER = {name: f"perhaps {name}" for name in _PERHAPS}
+    perhaps: the pattern of all strings that may be of it, where `pattern` leaves some out; longest: in characters
+    """
+
+    pattern: str
+    example: str
+    perhaps: str | None = None
+    longest: int | None = None
+
+
+_FORMATS = {
+    "date": Format(_DATE, "2000-01-01"),
+    "time": Format(_TIME, "00:00:00Z", perhaps=_PERHAPS_TIME),
+    "date-time": Format(f"{_DATE}[Tt]{_TIME}", "2000-01-01T00:00:00Z", perhaps=f"{_DATE}[Tt]{_PERHAPS_TIME}"),
+    "duration": Format(_DURATION, "P1D"),
+    "email": Format(
+        f"{_LOCAL}@(?:{_HOSTNAME}|{_ADDRESS})", "a@b.c", perhaps=f"{_LOCAL}@(?:{_OLD_HOSTNAME}|{_ADDRESS})"
+    ),
+    "idn-email": Format(
+        f"{_WIDE_LOCAL}@(?:{_WIDE_DOMAIN}|{_ADDRESS})",
+        "a@b.c",
+        perhaps=rf"{_WIDE_LOCAL}@(?:{_ANY_LABEL}(?:[.]{_ANY_LABEL})*|{_ADDRESS})",
+    ),
+    "hostname": Format(_HOSTNAME, "a", perhaps=_OLD_HOSTNAME, longest=253),
+    OLD_HOSTNAME: Format(_OLD_HOSTNAME, "a", longest=253),
+    "idn-hostname": Format(
+        international(_label(_ASCII)), "a", perhaps=f"{_ANY_LABEL}(?:{SEPARATOR}{_ANY_LABEL})*", longest=253
+    ),
+    "ipv4": Format(_IPV4, "0.0.0.0"),
+    "ipv6": Format(_IPV6, "::"),
+    "uri": Format(_URI, "a:"),
+    "uri-reference": Format(_URI_REFERENCE, ""),
+    "iri": Format(_IRI, "a:"),
+    "iri-reference": Format(_IRI_REFERENCE, ""),
+    "uri-template": Format(_TEMPLATE, ""),
+    "uuid": Format(
+        f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}", "00000000-0000-0000-0000-000000000000"
+    ),
+    "json-pointer": Format(_POINTER, ""),
+    "relative-json-pointer": Format(f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})", "0"),
+    "regex": Format(nested(2), "", perhaps="(?:[^*+?)][^]*)?"),
+}
+"""All formats that are enforced."""
+
+WIDER = {name: f"perhaps {name}" for name, each in _FORMATS.items() if each.perhaps is not None}
 """By format of which not all strings are told, the name of the format of all that may be of it."""
 
 NARROWER = {wide: name for name, wide in WIDER.items()}
 """The other way round."""
 
-PATTERNS = {
-    name: f"^(?:{pattern})$"
-    for name, pattern in (*_EXACT_OR_NARROW.items(), *((WIDER[name], pattern) for name, pattern in _PERHAPS.items()))
-}
+PATTERNS = {name: f"^(?:{each.pattern})$" for name, each in _FORMATS.items()}
+PATTERNS.update((wide, f"^(?:{_FORMATS[name].perhaps})$") for name, wide in WIDER.items())
 """The pattern of each format."""
 
-ENFORCED = frozenset(_EXACT_OR_NARROW) - {OLD_HOSTNAME}
+ENFORCED = frozenset(_FORMATS) - {OLD_HOSTNAME}
 """The formats that schemas name; others are annotations."""
 
-MAX_LENGTH = {"hostname": 253, OLD_HOSTNAME: 253, "idn-hostname": 253}
+MAX_LENGTH = {name: each.longest for name, each in _FORMATS.items() if each.longest is not None}
 """Formats that also bound the length, in characters."""
 
-EXAMPLES = {
-    "date": "2000-01-01",
-    "time": "00:00:00Z",
-    "date-time": "2000-01-01T00:00:00Z",
-    "duration": "P1D",
-    "email": "a@b.c",
-    "idn-email": "a@b.c",
-    "hostname": "a",
-    OLD_HOSTNAME: "a",
-    "idn-hostname": "a",
-    "ipv4": "0.0.0.0",
-    "ipv6": "::",
-    "uri": "a:",
-    "uri-reference": "",
-    "iri": "a:",
-    "iri-reference": "",
-    "uri-template": "",
-    "uuid": "00000000-0000-0000-0000-000000000000",
-    "json-pointer": "",
-    "relative-json-pointer": "0",
-    "regex": "",
-}
+EXAMPLES = {name: each.example for name, each in _FORMATS.items()}
 EXAMPLES.update((wide, EXAMPLES[name]) for name, wide in WIDER.items())
 """A short member of each format."""
