@@ -20,13 +20,14 @@ from trellm.guides.json_schema.lower.strings import lowering
 from trellm.guides.json_schema.lower.strings.counted import CountedStrings
 from trellm.guides.json_schema.lower.strings.lowering import StringLowering, counted, in_quotes, plan
 from trellm.guides.json_schema.read import patterns
-from trellm.guides.json_schema.read.formats import EXAMPLES, PATTERNS, WIDER
+from trellm.guides.json_schema.read.formats import ENFORCED, EXAMPLES, PATTERNS, WIDER
 from trellm.guides.json_schema.read.patterns import parse
 from trellm.guides.json_schema.witness.strings import PatternLanguage, examples, few, pattern_language
 
 __all__ = [
     "ANY_NUMBER",
     "ANY_STRING",
+    "ENFORCED",
     "EVERYTHING",
     "EXAMPLES",
     "MAX_NODES",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+import trellm
 
-from .support import String, counted
+from .support import ENFORCED, String, counted
 from .test_guide_suite import guide_of, reads
 
 A_LABEL = "xn--9n2bp8q"
@@ -52,6 +54,12 @@ def test_names_that_may_be_of_a_format(schema: dict[str, Any], wanted: dict[str,
     assert not isinstance(guide, str)
     for name, valid in {**wanted, A_LABEL: False}.items():
         assert reads(guide, json.dumps({name: 1})) is valid, name
+
+
+def test_the_page_has_every_format() -> None:
+    page = (Path(trellm.__file__).parent / "docs" / "json.md").read_text(encoding="utf-8")
+    row = page.split("| `format` | ", 1)[1].split(";", 1)[0]
+    assert set(row.split(", ")) == ENFORCED, "the row of `format` in docs/json.md names the formats that are enforced"
 
 
 def test_only_names_of_the_standard_are_formats() -> None:
