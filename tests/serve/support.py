@@ -36,7 +36,7 @@ from trellm.serve.hosting.manager import ModelManager
 from trellm.serve.hosting.shared import is_large
 from trellm.serve.kept import KeptResponses
 from trellm.serve.media.fetching import FetchError, is_public
-from trellm.serve.requests.chat import ChatRequest
+from trellm.serve.requests.chat import ChatRequest, CompletionRequest
 from trellm.serve.requests.fields import ConstraintFields
 from trellm.serve.requests.responses import ResponsesRequest
 from trellm.serve.requests.unsupported import KNOWN
@@ -63,6 +63,7 @@ __all__ = [
     "Arrivals",
     "Ask",
     "ChatRequest",
+    "CompletionRequest",
     "Connection",
     "ConstraintCompiler",
     "ConstraintFields",

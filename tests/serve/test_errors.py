@@ -11,7 +11,7 @@ from trellm import LimitError, Limits, Vocabulary
 from trellm.guides import RegexGuide
 
 from .conftest import Running
-from .support import KNOWN, of_any
+from .support import KNOWN, ChatRequest, CompletionRequest, of_any
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -148,6 +148,13 @@ def test_the_pages_have_every_code() -> None:
     assert len(codes) > 20
     unread = {"client_closed_request"}  # by whoever went away
     assert not {code for code in codes - unread if not any(f"`{code}`" in page for page in pages)}
+
+
+def test_the_page_has_every_field() -> None:
+    page = (Path(trellm.__file__).parent / "docs" / "serve.md").read_text(encoding="utf-8")
+    named = {*re.findall(r"\w+", " ".join(re.findall(r"`([^`]*)`", page)))}
+    fields = {**ChatRequest.model_fields, **CompletionRequest.model_fields}
+    assert not {field.alias or name for name, field in fields.items()} - named, "docs/serve.md tells what they do"
 
 
 @pytest.mark.parametrize("prompt", ["kettle " * 2000, "a" * 600_000, "a"], ids=["tokens", "characters", "budget"])
