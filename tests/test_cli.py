@@ -905,7 +905,8 @@ class TestWords:
         flags = {flag for parameter in generate_command.params for flag in parameter.opts}
         functions = {"potential", "accepts"}
         names = {field.name for field in fields(search)} - functions
-        assert {in_flags(f"{name}=1").split()[0] for name in names} <= flags
+        lacking = [name for name in names if in_flags(f"{name}=1").split()[0] not in flags]
+        assert not lacking, "each needs a flag and a name in cli/search.py, and its name for errors in cli/flags.py"
 
     @pytest.mark.parametrize(
         ("arguments", "said"),

@@ -108,8 +108,7 @@ class Request:
         search = self.search
         if not self.is_plain or not isinstance(search, Sample):
             return None
-        is_filtered = search.top_k is not None or search.top_p < 1 or search.min_p > 0
-        return None if is_filtered else search.temperature
+        return None if search.is_filtered else search.temperature
 
     def is_plain_after(self, made: int) -> bool:
         """`is_plain` from now on, after `made` tokens of output, if the least number of them is reached."""

@@ -211,9 +211,7 @@ class Attempts:
         if not cut:
             table.node = self._content
         self._readers.keep([], root=False)
-        pilot = SMC(
-            search.parallel, temperature=search.temperature, top_k=search.top_k, top_p=search.top_p, min_p=search.min_p
-        )
+        pilot = SMC(search.parallel, **search.random)
         first = KVSequence(table, list(prompt[len(table.tokens) :]))
         self._pilot = Particles(self.request, pilot, self._walk, self._pool, first)
 

@@ -145,7 +145,7 @@ def _target(request: Request) -> Hashable:
     """The key of what the distributions of a request depend on beside the model."""
     search = request.search
     assert isinstance(search, Target)
-    return search.temperature, search.top_k, search.top_p, search.min_p
+    return tuple(search.random.values())
 
 
 def _trie(weights: Weights, request: Request, walk: Walk) -> PathTrie:

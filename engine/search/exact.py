@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from ...checks import number, whole
 from ...errors import OptionError
@@ -28,8 +28,12 @@ class Target:
     min_p: float = 0.0
 
     def __post_init__(self) -> None:
-        checked = Sample(self.temperature, self.top_k, self.top_p, self.min_p)
-        object.__setattr__(self, "top_k", checked.top_k)
+        object.__setattr__(self, "top_k", Sample(**self.random).top_k)
+
+    @property
+    def random(self) -> dict[str, Any]:
+        """The options of random choice, which are those of `Sample`, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(Target)}
 
     @property
     def n(self) -> int:
@@ -44,7 +48,7 @@ class Target:
     @property
     def is_filtered(self) -> bool:
         """True if some tokens are left out whatever the constraint says."""
-        return self.top_k is not None or self.top_p < 1 or self.min_p > 0
+        return Sample(**self.random).is_filtered
 
 
 MOST_PARTICLES = 1 << 14

@@ -52,6 +52,11 @@ class Sample:
     def _set(self, name: str, value: int) -> None:
         object.__setattr__(self, name, value)
 
+    @property
+    def is_filtered(self) -> bool:
+        """True if some tokens are left out as unlikely."""
+        return self.top_k is not None or self.top_p < 1 or self.min_p > 0
+
     def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
         """A column of each row, drawn by inverting the distribution function, as `Search.pick` says."""
         choice = masked_sample(

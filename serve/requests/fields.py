@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import reduce
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
@@ -261,7 +261,7 @@ class SamplingFields(CommonFields):
     def search(self, beams: Beams | None) -> Search | Beam:
         """The search for tokens: random at temperature 1 as in OpenAI's API, the likeliest at 0."""
         if beams is not None:
-            for name in ("temperature", "top_p", "top_k", "min_p"):
+            for name in (each.name for each in fields(Sample) if each.name != "n"):
                 if getattr(self, name) is not None and not (name == "temperature" and self.temperature == 0):
                     raise ApiError(f"{name} with trellm.beams, which draw nothing; leave it out", (name,))
             return Beam(beams.width, beams.length_penalty, self.texts, beams.early_stopping)

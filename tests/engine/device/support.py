@@ -5,7 +5,7 @@ from trellm.engine.device.capturing import WaitsError, WithoutWaiting
 from trellm.engine.device.graphs import GraphBackend
 from trellm.engine.device.guesses import Guesses
 from trellm.engine.device.host_backend import HostBackend
-from trellm.engine.device.slots import ActiveSlots
+from trellm.engine.device.slots import ActiveSlots, greedily, tell
 from trellm.engine.device.state_table import OFTEN, DeviceStateTable, StateKey, charsets, loops
 from trellm.kernels.lanes.layout import COUNT, GUESSED, TOKENS, UNKNOWN, WIDTH
 
@@ -26,5 +26,7 @@ __all__ = [
     "WaitsError",
     "WithoutWaiting",
     "charsets",
+    "greedily",
     "loops",
+    "tell",
 ]
