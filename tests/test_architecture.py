@@ -160,6 +160,17 @@ def test_no_change_touches_more_than_four_places() -> None:
     assert len(rows) > 2 and all(1 < len(each) <= 4 for each in rows)
 
 
+def test_changes_name_what_there_is() -> None:
+    """`_FORMATS` in `guides/.../formats.py`: a name that stands in the file."""
+    changes = CONTRIBUTING.split("\n## Where to change what\n", 1)[1].split("\n## ", 1)[0]
+    named = re.findall(r"`(\w+)` (?:in|of) `([\w/]+\.py)`", changes)
+    assert len(named) > 20
+    lacking = [
+        (name, path) for name, path in named if not re.search(rf"\b{name}\b", (PACKAGE / path).read_text("utf-8"))
+    ]
+    assert not lacking, "CONTRIBUTING.md names what is no longer in these files"
+
+
 def test_every_shortcut_names_its_test() -> None:
     shortcuts = PAGE.split("\n## Why the shortcuts are exact\n", 1)[1].split("\n### ")[1:]
     assert len(shortcuts) > 10
