@@ -227,6 +227,10 @@ _FIELDS = {
 """Fields of the options that have another name here."""
 _OPTIONS = (
     "chat_template_kwargs",
+    "tools",
+    "cache_salt",
+    "priority",
+    "no_repeat_ngram_size",
     "allowed_token_ids",
     "logit_bias",
     "logprobs",

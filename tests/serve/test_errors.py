@@ -2,16 +2,17 @@
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trellm
-from trellm import LimitError, Limits, Vocabulary
+from trellm import LimitError, Limits, OptionError, Sample, Vocabulary
 from trellm.guides import RegexGuide
 
 from .conftest import Running
-from .support import KNOWN, ChatRequest, CompletionRequest, of_any
+from .support import KNOWN, ChatRequest, CompletionRequest, Options, of_any
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -150,11 +151,17 @@ def test_the_pages_have_every_code() -> None:
     assert not {code for code in codes - unread if not any(f"`{code}`" in page for page in pages)}
 
 
+def test_what_the_engine_refuses_names_the_field() -> None:
+    known = ChatRequest.model_fields.keys() & {each.name for each in (*fields(Options), *fields(Sample))}
+    lacking = [name for name in known if of_any(OptionError(f"{name}=3: a number")).error["param"] != name]
+    assert len(known) > 15 and not lacking, "add them to _OPTIONS of serve/errors.py"
+
+
 def test_the_page_has_every_field() -> None:
     page = (Path(trellm.__file__).parent / "docs" / "serve.md").read_text(encoding="utf-8")
     named = {*re.findall(r"\w+", " ".join(re.findall(r"`([^`]*)`", page)))}
-    fields = {**ChatRequest.model_fields, **CompletionRequest.model_fields}
-    assert not {field.alias or name for name, field in fields.items()} - named, "docs/serve.md tells what they do"
+    known = {**ChatRequest.model_fields, **CompletionRequest.model_fields}
+    assert not {field.alias or name for name, field in known.items()} - named, "docs/serve.md tells what they do"
 
 
 @pytest.mark.parametrize("prompt", ["kettle " * 2000, "a" * 600_000, "a"], ids=["tokens", "characters", "budget"])
