@@ -8,7 +8,9 @@ without a wrong turn, in time that grows with the text and the pattern alone.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
+from collections import defaultdict
 from typing import NamedTuple
 
 from ...errors import LimitError
@@ -21,6 +23,11 @@ from .tree import Concat, Either, FirstWay, Group, Look, LookaroundLoop, Tree
 
 # Of work, for a part of a pattern that is looked at, besides what the places of the text take
 STEPS_PER_PART = 100
+# Of work, for a place of a set
+STEPS_PER_PLACE = 10
+# Held of an atomic group for each place
+BITS_PER_PLACE = 2_000
+_ONE = ord("1")
 
 
 class GroupText(NamedTuple):
@@ -73,6 +80,9 @@ class _Ways:
         self._turns_known: dict[tuple[int, int, bool], _Turns] = {}
         self._leaves: dict[int, int] = {}
         self._ends: dict[int, dict[int, int]] = {}
+        self._begins: dict[int, defaultdict[int, list[int]]] = {}
+        self._last: dict[tuple[int, int], dict[int, int]] = {}
+        self._only_ends = False
         self._held = 0
 
     def before(self, tree: Tree, ends: int) -> int:
@@ -99,23 +109,26 @@ class _Ways:
             case Repeat() | LookaroundLoop():
                 return self._walk_turns(tree, place, ends)
             case Look(body, ahead, negative):
-                if not negative:
+                if not (negative or self._only_ends):
                     begins = 1 << place if ahead else self.before(body, 1 << place)
                     self.walk(body, (begins & -begins).bit_length() - 1, self._everywhere if ahead else 1 << place)
                 return place
             case Group(name, item):
                 end = self.walk(item, place, ends)
-                self.found.append(GroupText(name, place, end))
+                if not self._only_ends:
+                    self.found.append(GroupText(name, place, end))
                 return end
             case FirstWay(item):
-                return self.walk(item, place, self._everywhere)
+                return self._first_ends(tree)[place] if self._only_ends else self.walk(item, place, self._everywhere)
             case _:
                 raise AssertionError(f"{tree!r} is no part of a pattern")
 
     def _walk_turns(self, tree: Repeat | LookaroundLoop, place: int, ends: int) -> int:
         turns, may_be_empty = self._turns(tree, ends, True), lengths(tree.item)[0] == 0
-        done = 0
-        while done != tree.max:
+        # Where a repeat without a bound ends that has its turns says its place alone, however it came there.
+        last = self._last.setdefault((id(tree), ends), {}) if self._only_ends and tree.max is None else {}
+        passed, done = list[int](), 0
+        while done != tree.max and not (done >= tree.min and place in last):
             if done < tree.min:
                 target = turns.needed[min(tree.min - done, len(turns.needed)) - 1]
             else:
@@ -123,15 +136,18 @@ class _Ways:
                 target = turns.optional[min(left, len(turns.optional)) - 1]
                 if may_be_empty:  # a turn that reads nothing is the last one
                     target = target & ~(1 << place) | ends & 1 << place
+                passed.append(place)
                 is_over = id(tree) in self.lazy and ends >> place & 1
                 if is_over or not self.before(tree.item, target) >> place & 1:
-                    return place
+                    break
             end = self.walk(tree.item, place, target)
             if end == place and done >= tree.min:
-                return place
+                break
             place = end
             done += 1
-        return place
+        end = last.get(place, place)
+        last.update(dict.fromkeys(passed, end))
+        return end
 
     def _turns(self, tree: Repeat | LookaroundLoop, places: int, back: bool) -> _Turns:
         key = id(tree), places, back
@@ -187,8 +203,11 @@ class _Ways:
                 return self._turns(tree, places, back).needed[-1]
             case FirstWay():
                 ends = self._first_ends(tree)
-                ways = ((begin, end) if back else (end, begin) for begin, end in ends.items())
-                return sum(1 << place for place in {one for one, other in ways if places >> other & 1})
+                if back:
+                    return self._set_of(
+                        [begin for end in self._places_of(places) for begin in self._begins[id(tree)].get(end, ())]
+                    )
+                return self._set_of([ends[begin] for begin in self._places_of(places) if begin in ends])
             case _:
                 raise AssertionError(f"{tree!r} is no part of a pattern")
 
@@ -220,11 +239,29 @@ class _Ways:
     def _first_ends(self, tree: FirstWay) -> dict[int, int]:
         """The end of the first way from each place that has one."""
         if id(tree) not in self._ends:
-            begins, before = self.before(tree.item, self._everywhere), len(self.found)
-            places = [place for place in range(len(self.text) + 1) if begins >> place & 1]
-            self._ends[id(tree)] = {place: self.walk(tree.item, place, self._everywhere) for place in places}
-            del self.found[before:]
+            begins, outer = self.before(tree.item, self._everywhere), self._only_ends
+            self._only_ends = True
+            ends = {place: self.walk(tree.item, place, self._everywhere) for place in self._places_of(begins)}
+            self._only_ends = outer
+            self._ends[id(tree)], self._begins[id(tree)] = ends, defaultdict(list)
+            for begin, end in ends.items():
+                self._begins[id(tree)][end].append(begin)
+            self._hold(BITS_PER_PLACE)
         return self._ends[id(tree)]
+
+    def _places_of(self, places: int) -> list[int]:
+        """The places of a set, in order."""
+        found = [match.start() for match in re.finditer("1", f"{places:b}"[::-1])]
+        spend(len(found) * STEPS_PER_PLACE)
+        return found
+
+    def _set_of(self, places: list[int]) -> int:
+        """The set of some places."""
+        spend(len(places) * STEPS_PER_PLACE)
+        digits = bytearray(b"0") * (len(self.text) + 1)
+        for place in places:
+            digits[-1 - place] = _ONE
+        return int(digits, 2)
 
     def _hold(self, count: int) -> None:
         """Note that so many sets of places are kept. Raises LimitError where all of them take too much memory."""

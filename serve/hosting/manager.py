@@ -202,7 +202,7 @@ class ModelManager:
                 hosted.metrics.load_seconds.observe(time.perf_counter() - began)
         finally:
             del found
-            if hosted.service is None:
+            if hosted.service is None and not self.is_cut:
                 await asyncio.get_running_loop().run_in_executor(self._loader, collect)
 
     def _serve(self, hosted: HostedModel, model: Model) -> None:
@@ -292,9 +292,12 @@ class ModelManager:
 
 def _load(served: ServedModel) -> tuple[Model, int]:
     """The model, with what takes long of it, and the bytes of its weights."""
-    found = loaded(served.model)
-    _ = found.vocabulary
-    return found, held_bytes(found)
+    try:
+        found = loaded(served.model)
+        _ = found.vocabulary
+        return found, held_bytes(found)
+    except (StopIteration, SystemExit) as error:  # no future takes the first, and the second would end the server
+        raise RuntimeError(repr(error)) from error
 
 
 def _end(held: list[Service]) -> None:

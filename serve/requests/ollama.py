@@ -15,8 +15,8 @@ from .fields import ConstraintFields, EchoBase, HintedBase, RequestBase
 
 LATEST = ":latest"
 _ENDLESS = 1e9
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_UNITS = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(rf"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)({'|'.join(_UNITS)})")
 Images = Annotated[list[str], Field(max_length=4096, fail_fast=True)] | None
 """Images as base64, which stand before a message's text."""
 USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
@@ -213,7 +213,7 @@ class OllamaGenerate(OllamaBase):
 def _seconds(given: str | float) -> float | None:
     """The seconds of a number, or of a duration as Go writes it; None for one below 0, or of decades: it has no end."""
     if isinstance(given, str):
-        if not re.fullmatch(rf"[+-]?(?:{_PART.pattern})+", given):
+        if not re.fullmatch(rf"[+-]?(?:0|(?:{_PART.pattern})+)", given):
             said = f'keep_alive={given[:80]!r}: seconds, or a duration such as "5m" or "1h30m"'
             raise ApiError(said, ("keep_alive",))
         sign = -1 if given.startswith("-") else 1

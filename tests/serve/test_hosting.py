@@ -20,6 +20,7 @@ from trellm.cli import main
 from trellm.errors import OptionError
 from trellm.serve import ServedModel, Settings, application
 from trellm.serve.constraints import constraint
+from trellm.serve.errors import ApiError
 from trellm.serve.hosting import manager
 
 from .conftest import HANGS, Running, running, until
@@ -52,7 +53,7 @@ class Source:
         self.loads = 0
         self.opened = threading.Event()
         self.opened.set()
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.made: list[Any] = []
 
     def __call__(self) -> Any:
@@ -216,6 +217,9 @@ def test_a_model_that_cannot_be_loaded_fails_alone(monkeypatch: pytest.MonkeyPat
         assert sources["b"].loads == 1, "it is not tried each time"
         assert status(server, "b") == {"value": "unloaded", "failed": True} and text(server, "a") == alone(1)
         monkeypatch.setattr(manager, "RETRY_SECONDS", 0)
+        for strange in (StopIteration("no more"), SystemExit(3)):
+            sources["b"].error = strange
+            assert repr(strange) in server.error("/v1/completions", {**RUN, "model": "b"}, 503)["message"]
         sources["b"].error = None
         assert text(server, "b") == alone(2) and status(server, "b")["value"] == "loaded"
 
@@ -236,6 +240,28 @@ def test_a_model_for_which_there_is_never_room(size: int) -> None:
 
     with pytest.raises(OptionError, match="larger --memory-budget"):
         asyncio.run(begin())
+
+
+def test_a_model_that_is_loaded_when_the_server_ends_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    sources = {"a": Source(1), "b": Source(2)}
+    sources["b"].opened.clear()
+    app = application(sources["a"], Settings(name="a"), others=[ServedModel(name="b", model=sources["b"])])
+
+    async def end() -> None:
+        async with app.router.lifespan_context(app):
+            hosted = app.state.models.find("b")
+            asked = asyncio.create_task(app.state.models.load(hosted))
+            while not sources["b"].loads:
+                await asyncio.sleep(0.01)
+            loading = hosted.loading
+            app.state.models.cut()
+            sources["b"].opened.set()
+        with pytest.raises(ApiError, match="shut down"):
+            await asked
+        await loading
+
+    asyncio.run(end())
+    assert not caplog.records
 
 
 def test_ollama_keeps_models_for_a_time() -> None:
@@ -259,12 +285,14 @@ def test_ollama_keeps_models_for_a_time() -> None:
         assert asked("b", keep_alive=f"{'9' * 400}h")["done_reason"] == "load" and listed()["b:latest"] > "9999"
         assert asked("b", prompt="ab", keep_alive="10ms", options={"num_predict": 2})["done"]
         until(lambda: states(server) == "a")
-        assert asked("a", keep_alive="0s")["done_reason"] == "unload"
+        assert asked("a", keep_alive="0")["done_reason"] == "unload"
         until(lambda: states(server) == "" and not sources["a"].alive)
         assert len(server.http.get("/api/tags").json()["models"]) == 2 and listed() == {}
         assert text(server, "a") == alone(1) and states(server) == "a"
-        wrong = server.post("/api/generate", {"model": "a", "prompt": "a", "keep_alive": "soon"})
-        assert wrong.status_code == 400 and 'such as "5m"' in wrong.json()["error"]
+        assert asked("a", keep_alive="1.5\u03bcs")["done_reason"] == "load"
+        for wrong in ("soon", "-1", "\u0665m", "5 m"):
+            answer = server.post("/api/generate", {"model": "a", "prompt": "a", "keep_alive": wrong})
+            assert answer.status_code == 400 and 'such as "5m"' in answer.json()["error"]
 
 
 def test_a_conversation_goes_on_with_another_model() -> None:

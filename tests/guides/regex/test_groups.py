@@ -90,6 +90,22 @@ def test_nothing_is_tried_again() -> None:
     assert guide.captures("a" * 500 + "!") == {}
 
 
+@pytest.mark.parametrize(
+    "pattern", ["(?P<x>a++)b?", "(?:(?>(?P<x>a+)|c)b?)*", "(?>(?P<x>(?>a|c)*))", "(?P<x>(?>a|b?)++)"]
+)
+def test_atomic_groups_are_read_once(pattern: str) -> None:
+    """Where the first way from a place ends is known from where it ends further on."""
+    guide, size = RegexGuide(pattern, BYTES, limits=Limits(work=10**7)), 4000
+    assert guide.captures("a" * size)["x"][0] == Capture("a" * size, 0, size)
+
+
+def test_work_grows_with_the_turns_of_an_atomic_group() -> None:
+    guide = RegexGuide("(?:(?>(?P<x>a+))b)*", BYTES, limits=Limits(work=2 * 10**6))
+    assert len(guide.captures("ab" * 1000)["x"]) == 1000
+    with pytest.raises(LimitError, match="2,000,000 steps"):
+        guide.captures("ab" * 3000)
+
+
 def test_the_work_of_reading_a_text_is_bounded() -> None:
     guide = RegexGuide("(?P<x>(?:ab|a|b)*)", BYTES, limits=Limits(work=100_000))
     assert guide.captures("ab" * 10)["x"] == (Capture("ab" * 10, 0, 20),)
