@@ -144,7 +144,7 @@ class JSONGuide(LiftedGuide, Drawable):
         }
         if text is not None:
             guide._schema_bytes = OWN_COPIES * len(text) + FOR_A_SUBSCHEMA * guide.schema.documents.count
-            remembered.add(key, guide)
+            guide = remembered.add(key, guide, known)
         return guide
 
     @property

@@ -43,10 +43,15 @@ class Remembered(Generic[Value]):
                 self._values[key] = value
             return value
 
-    def add(self, key: Hashable, value: Value) -> None:
-        """Keep a value, and forget others if that is too much."""
+    def add(self, key: Hashable, value: Value, instead: Value | None = None) -> Value:
+        """Keep a value, and forget others if that is too much; the value that is kept, which may be another thread's.
+
+        instead: a value known of the key, which the new one replaces
+        """
         with self._lock:
-            self._values.pop(key, None)
+            found = self._values.pop(key, instead)
+            if found is not instead and found is not None:
+                value = found
             self._values[key] = value
             for weighed in (key, *islice(self._weights, WEIGHED_AT_ONCE)):
                 self._weights.pop(weighed, None)
@@ -56,6 +61,7 @@ class Remembered(Generic[Value]):
                 forgotten = next(iter(self._values))
                 self._weights.pop(forgotten, None)
                 del self._values[forgotten]
+            return value
 
     @property
     def _total(self) -> int:

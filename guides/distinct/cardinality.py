@@ -163,11 +163,18 @@ class CardinalityBounds:
         return None
 
     def _onward(self, state: int) -> tuple[bool, list[tuple[bytes, int]]]:
-        """Tell whether a string may end in a state of the chart; and what may come instead, with the next states."""
+        """Tell whether a string may end in a state of the chart; and what may come instead, with the next states.
+
+        A backslash comes with what it escapes, since a quote behind it is no end.
+        """
         known = self._ways_on.get(state)
         if known is None:
-            ways = zip(*self.after(state), strict=True)
-            others = [(bytes((byte,)), target) for byte, target in ways if byte != 0x22]
+            others: list[tuple[bytes, int]] = []
+            for byte, target in zip(*self.after(state), strict=True):
+                if byte == 0x5C:
+                    others += [(bytes((byte, each)), end) for each, end in zip(*self.after(target), strict=True)]
+                elif byte != 0x22:
+                    others.append((bytes((byte,)), target))
             known = self.may_have(state, 0x22), others
             note(self._ways_on, [state], known)
         return known
@@ -286,7 +293,7 @@ class CardinalityBounds:
             ends, onward = self._onward(state)
             if ends:
                 return begin
-            way = next((way for way in onward if way[0] != b"\\"), None)
+            way = next((way for way in onward if way[0][:1] != b"\\"), None)
             if way is None:
                 return None
             begin, state = begin + way[0], way[1]
@@ -386,6 +393,6 @@ def note(known: dict[Any, Any], keys: list[Any], value: Any, most: int = MAX_KNO
 
 
 def _longer(text: Text, onward: list[tuple[bytes, int]]) -> Iterator[tuple[int, Text]]:
-    """The states after one more byte, each with the text up to it."""
-    for byte, target in onward:
-        yield target, more_of(text, byte)
+    """The states after one more way on, each with the text up to it."""
+    for way, target in onward:
+        yield target, more_of(text, way)

@@ -244,6 +244,24 @@ def test_only_the_same_schema_is_remembered() -> None:
     assert JSONGuide(changing, vocabulary, resources={"x:a": {"const": 1}}).automaton is not before
 
 
+def test_threads_that_ask_for_a_schema_at_once_get_one_guide() -> None:
+    vocabulary, threads = copy_of(SMALL), 4
+    given: list[list[JSONGuide]] = [[] for _ in range(threads)]
+    together = threading.Barrier(threads)
+
+    def ask(found: list[JSONGuide]) -> None:
+        for number in range(20):
+            together.wait()
+            found.append(JSONGuide({"const": f"at once {number}"}, vocabulary))
+
+    asking = [threading.Thread(target=ask, args=(found,)) for found in given]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    assert [len({id(each) for each in guides}) for guides in zip(*given, strict=True)] == [1] * 20
+
+
 class Wanted:
     """A lock that tells when a thread comes to take it."""
 

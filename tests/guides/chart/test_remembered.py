@@ -18,8 +18,9 @@ def test_the_values_used_last_are_kept() -> None:
     assert kept.get("a") == [1]
     kept.add("c", [3])
     assert (kept.get("a"), kept.get("b"), kept.get("c")) == ([1], None, [3])
-    kept.add("a", [4, 5])
-    assert kept.get("a") == [4, 5] and len(kept) == 2
+    first = kept.add("c", [4])
+    assert first == [3] and kept.add("c", [4], instead=[3]) is first and kept.get("c") is first
+    assert kept.add("c", [4, 5], instead=first) == [4, 5] == kept.get("c") and len(kept) == 2
 
 
 def test_what_grows_is_forgotten_when_it_is_weighed_again() -> None:

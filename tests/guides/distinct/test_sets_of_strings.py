@@ -107,3 +107,15 @@ def test_what_places_take_is_limited() -> None:
     with pytest.raises(LimitError, match="more than 100 states"):
         for _ in range(1000):
             state = guide.advance(state, ord("a"))
+
+
+def test_a_quote_behind_a_backslash_is_no_end_of_a_string_that_is_left() -> None:
+    """Pairs that begin with "a" are used up, also where another one of the same beginning has a quote in it."""
+    words: Any = {"enum": ['c"', "x", "a"]}
+    pair = {"type": "array", "items": words, "uniqueItems": True, "minItems": 2, "maxItems": 2}
+    guide = guide_of({"type": "array", "items": pair, "uniqueItems": True}, "quotes")
+    begin = '[["a",%s],["a",%s],["'
+    for first, second in (('"c\\""', '"x"'), ('"x"', '"c\\""')):
+        state = guide.read(guide.start, (begin % (first, second)).encode())
+        assert state != DEAD and guide.read(state, b'a"') == DEAD and guide.read(state, b"c") != DEAD
+    check(guide)
