@@ -160,7 +160,7 @@ class ConstraintOptions:
         if self.grammar is None and (self.syntax or self.start):
             raise click.UsageError("--syntax and --start belong to --grammar, which is missing")
         if self.structure is None and any(
-            (self.order, self.whitespace, self.escapes, self.spelling, self.resources, self.unenforced)
+            (self.order, self.whitespace is not None, self.escapes, self.spelling, self.resources, self.unenforced)
         ):
             names = "--order, --whitespace, --escapes, --spelling, --resources and --unenforced"
             raise click.UsageError(f"{names} belong to --schema or --pydantic, which are missing")
@@ -211,11 +211,12 @@ class ConstraintOptions:
         if self.structure is not None:
             from ..engine.structures import structure_of
 
+            usual = "any" if as_read else "flexible"
             return JSONGuide(
                 structure_of(self.structure).schema,
                 vocabulary,
                 order=self.order or ("any" if as_read else "schema"),
-                whitespace=self.whitespace or ("any" if as_read else "flexible"),
+                whitespace=usual if self.whitespace is None else self.whitespace,  # which may be 0
                 escapes=self.escapes or ("any" if as_read else "canonical"),
                 spelling=self.spelling or ("any" if as_read else "plain"),
                 resources=self.resources,

@@ -274,6 +274,8 @@ class TestSchemas:
         spaced = ["check", "--schema", schema, "--whitespace", "2"]
         assert main([*spaced, "-t", '{ \t"id"\n:1}']) == 0
         assert main([*spaced, "-t", '{   "id":1}']) == 1
+        assert main([*spaced[:-1], "0", "-t", '{"id":1}']) == 0
+        assert main([*spaced[:-1], "0", "-t", '{ "id":1}']) == 1
         capsys.readouterr()
         assert "'x5000' is not one of" in refused(
             capsys, "check", "--schema", schema, "--whitespace", "x5000", "-t", "1"
@@ -288,6 +290,7 @@ class TestSchemas:
                 ["check", "-r", "1", "-t", "1", "--order", "any"],
                 "--order, --whitespace, --escapes, --spelling, --resources and --unenforced belong to",
             ),
+            (["check", "-r", "1", "-t", "1", "--whitespace", "0"], "--whitespace, --escapes, --spelling"),
             (["check", "-r", "1", "--schema", "{schema}", "-t", "1"], "exclude each other"),
             (["check", "--schema", "{schema}", "--pydantic", "a:b", "-t", "1"], "cannot be imported: No module"),
             (["check", "--schema", "{schema}", "--pydantic", "datetime:date", "-t", "1"], "exclude each other"),
