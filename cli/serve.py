@@ -254,7 +254,7 @@ def serve(
     gpus: float | None,
     **others: Any,
 ) -> int:
-    """Serve MODEL over HTTP behind OpenAI's API; by default the small model of the package.
+    """Serve MODELS over HTTP behind OpenAI's API; by default the small model of the package.
 
     \b
         trellm serve
@@ -315,14 +315,14 @@ def serve(
         for each, own in zip(several, options, strict=True)
     ]
     app = application(first.model, settings, memory=memory, memory_budget=memory_budget, others=more)
-    listening = listen(host, port)
-    warm(lambda name, seconds: None)
-    with tuned_process():
-        app.state.models.preload()
-        shown = f"[{host}]" if ":" in host else host
-        names = ", ".join(each.name for each in several)
-        click.echo(f"{names} at http://{shown}:{listening.getsockname()[1]}/v1", err=True)
-        return _served(app, settings, listening)
+    with listen(host, port) as listening:
+        warm(lambda name, seconds: None)
+        with tuned_process():
+            app.state.models.preload()
+            shown = f"[{host}]" if ":" in host else host
+            names = ", ".join(each.name for each in several)
+            click.echo(f"{names} at http://{shown}:{listening.getsockname()[1]}/v1", err=True)
+            return _served(app, settings, listening)
 
 
 def _served(app: Starlette, settings: Settings, listening: socket.socket) -> int:

@@ -60,7 +60,7 @@ class ModelManager:
         self.is_draining = self.is_cut = False
         self._memory = memory
         self._budget = memory_budget
-        self._preloaded: tuple[Model, int] | None = None
+        self._preloaded: Model | None = None
         self._loader: ThreadPoolExecutor
         self._lock: asyncio.Lock
         self._changed: asyncio.Event
@@ -84,24 +84,25 @@ class ModelManager:
         return sum(each.bytes for each in self.models if each.service is not None)
 
     def preload(self) -> None:
-        """Load the first model, unless that is done. Raises what loading raises."""
+        """Load the first model, unless that is done. Raises what loading raises, and OptionError for no room."""
         if self._preloaded is not None or self.first.service is not None:
             return
-        self._preloaded = found, weights = _load(self.first.served)
+        found, weights = _load(self.first.served)
         if self._budget is None and len(self.models) > 1:
             free = free_bytes(getattr(found, "device", None))
             self._budget = None if free is None else free + weights
-
-    async def begin(self) -> None:
-        """Start to serve. Raises what loading the first model raises, and OptionError where it has no room."""
-        self.preload()
-        assert self._preloaded is not None
-        (found, weights), self._preloaded = self._preloaded, None
         self.first.measured(weights)
         try:
             self._check_fits(self.first)
         except ApiError as error:
             raise OptionError(str(error)) from None
+        self._preloaded = found
+
+    async def begin(self) -> None:
+        """Start to serve. Raises what loading the first model raises, and OptionError where it has no room."""
+        self.preload()
+        assert self._preloaded is not None
+        found, self._preloaded = self._preloaded, None
         self.is_cut = False
         self.shared = SharedState(self.settings, self.metrics)
         self._loader = ThreadPoolExecutor(1, "trellm loading")

@@ -324,6 +324,7 @@ def test_names_are_given_once() -> None:
     ("arguments", "said"),
     [
         (["small", "small"], "'small' is given twice"),
+        (["--memory-budget", "1MiB"], "trellm: the model 'small' takes 13.7 MiB"),
         (["=small"], "a name and a model"),
         (["a=small", "--name", "b"], "both name the first model"),
         (["small", "b=small", "--ray"], "its replicas have one model"),
