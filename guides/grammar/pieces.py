@@ -20,6 +20,9 @@ from .lark.reading import IGNORED
 
 # Of work, to try the ways on from a place
 STEPS_PER_PLACE = 1_000
+# Of work, to read a digit of a mark
+STEPS_PER_READ = 300
+_DIGITS = b"0123"
 _OPEN = b"\xfe"
 _CLOSE = b"\xff"
 
@@ -46,7 +49,7 @@ class MarkedPieces:
         limits: Limits | None,
     ) -> None:
         self._names = names
-        self._marks = [(number, _mark(number)) for number in range(len(names))]
+        self._digits = _digits_of(len(names))
         self._grammar = grammar
         self._lower = lower
         self._limits = limits
@@ -95,10 +98,8 @@ class MarkedPieces:
         self, automaton: ChartAutomaton, data: bytes, place: int, state: int, trail: _Trail | None
     ) -> Iterator[tuple[int, int, _Trail | None]]:
         """The ways on from a place: a piece begins, a byte is read, a piece ends."""
-        for number, mark in self._marks:
-            after = automaton.read(state, mark)
-            if after != DEAD:
-                yield place, after, _Trail(number, place, trail)
+        for number, after in self._begun(automaton, state):
+            yield place, after, _Trail(number, place, trail)
         if place < len(data):
             after = automaton.read(state, data[place : place + 1])
             if after != DEAD:
@@ -106,6 +107,19 @@ class MarkedPieces:
         after = automaton.read(state, _CLOSE)
         if after != DEAD:
             yield place, after, _Trail(None, place, trail)
+
+    def _begun(self, automaton: ChartAutomaton, state: int) -> list[tuple[int, int]]:
+        """The numbers of the rules whose pieces may begin, with the states behind their marks, digit by digit."""
+        found = [(0, automaton.read(state, _OPEN))]
+        for _ in range(self._digits):
+            found = [(number, before) for number, before in found if before != DEAD]
+            spend(len(found) * len(_DIGITS) * STEPS_PER_READ)
+            found = [
+                (number * len(_DIGITS) + digit, automaton.read(before, _DIGITS[digit : digit + 1]))
+                for number, before in found
+                for digit in range(len(_DIGITS))
+            ]
+        return [(number, after) for number, after in found if after != DEAD]
 
     def _without_ignored(self, piece: Piece, data: bytes) -> Piece:
         """The shortest beginning of a piece that is a text of its rule, behind which the rest is ignored."""
@@ -142,9 +156,18 @@ def _closed(trail: _Trail | None) -> list[tuple[int, int, int]]:
     return found[::-1]
 
 
-def _mark(number: int) -> bytes:
+def _digits_of(count: int) -> int:
+    """Digits that tell so many rules apart."""
+    digits = 1
+    while len(_DIGITS) ** digits < count:
+        digits += 1
+    return digits
+
+
+def _mark(number: int, digits: int) -> bytes:
     """The bytes before the texts of one rule; of the same length for each."""
-    return _OPEN + number.to_bytes(4, "big")
+    places = range(digits - 1, -1, -1)
+    return _OPEN + bytes(_DIGITS[number // len(_DIGITS) ** place % len(_DIGITS)] for place in places)
 
 
 def _marked(grammar: Grammar, names: list[str]) -> Grammar:
@@ -157,5 +180,5 @@ def _marked(grammar: Grammar, names: list[str]) -> Grammar:
             parts[inside.name] = parts.pop(name)
         else:
             inside = rules[name]
-        rules[name] = Sequence((Literal(_mark(number)), inside, Literal(_CLOSE)))
+        rules[name] = Sequence((Literal(_mark(number, _digits_of(len(names)))), inside, Literal(_CLOSE)))
     return replace(grammar, rules=rules, parts=parts)

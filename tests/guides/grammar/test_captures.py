@@ -11,6 +11,7 @@ from trellm import Capture, LimitError, Limits, Vocabulary, generate, models
 from trellm.engine.search import Beam, Sample
 from trellm.errors import GrammarError
 from trellm.guides import CFGGuide
+from trellm.guides.chart.automaton import ChartAutomaton
 from trellm.guides.grammar import Grammar
 from trellm.guides.syntax import Literal
 
@@ -169,6 +170,22 @@ def test_the_work_of_reading_a_text_is_bounded() -> None:
     assert guide.captures("ab" * 20) == {"a": (Capture("ab" * 20, 0, 40),)}
     with pytest.raises(LimitError, match="200,000 steps"):
         guide.captures("ab" * 20_000)
+
+
+def test_marks_that_cannot_begin_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule within a rule, and so on: each begins at the first character alone."""
+    rules = "".join(f"r{number}[capture]: r{number + 1}\n" for number in range(100))
+    guide = CFGGuide(f"start: r0\n{rules}r100: /x*/", BYTES)
+    reads, read = [0], ChartAutomaton.read
+
+    def counted(automaton: ChartAutomaton, state: int, data: bytes) -> int:
+        reads[0] += 1
+        return read(automaton, state, data)
+
+    monkeypatch.setattr(ChartAutomaton, "read", counted)
+    found = guide.captures("x" * 1000)
+    assert reads[0] < 10_000
+    assert len(found) == 100 and {each[0].end for each in found.values()} == {1000}
 
 
 def test_a_grammar_of_a_program() -> None:
