@@ -231,10 +231,12 @@ def _from_0(case: Number) -> Number | None:
 def _zero_in_groups(case: Number) -> Number | None:
     """The set of 0 in the notations in which the groups of a set have it; None if they have it in none."""
     groups = Number(notation=case.notation, either=case.either)
-    found = [each for each in ZERO_TEXTS if each is not None and contains(groups, 0, each)]
-    if not found:
+    as_integer, as_real = contains(groups, 0, "integer"), contains(groups, 0, "real")
+    if not (as_integer or as_real):
         return None
-    return Number(0, 0, notation=found[0] if len(found) == 1 else case.notation)
+    if as_integer and as_real:
+        return Number(0, 0, notation=case.notation)
+    return Number(0, 0, notation="integer" if as_integer else "real")
 
 
 def _unsigned(case: Number) -> Node | OnDemand:
