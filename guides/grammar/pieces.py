@@ -166,8 +166,11 @@ def _digits_of(count: int) -> int:
 
 def _mark(number: int, digits: int) -> bytes:
     """The bytes before the texts of one rule; of the same length for each."""
-    places = range(digits - 1, -1, -1)
-    return _OPEN + bytes(_DIGITS[number // len(_DIGITS) ** place % len(_DIGITS)] for place in places)
+    written = bytearray()
+    for _ in range(digits):
+        number, digit = divmod(number, len(_DIGITS))
+        written.append(_DIGITS[digit])
+    return _OPEN + bytes(reversed(written))
 
 
 def _marked(grammar: Grammar, names: list[str]) -> Grammar:
