@@ -194,7 +194,7 @@ def alone(model: Any, request: Any) -> Any:
 
     loop, call = (
         EngineCore(model, 2048, SchedulerConfig(max_num_batched_tokens=8192)),
-        Call([replace(request, draft=False)], 100),
+        Call([replace(request, options=replace(request.options, draft=False))], 100),
     )
     loop.calls.append(call)
     with patch.object(Sampler, "_know", lambda self, row: None):
