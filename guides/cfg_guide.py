@@ -20,7 +20,7 @@ from .grammar.grammar import Part, nullable, reachable, references
 from .grammar.inlining import inlined
 from .grammar.notation import render, render_name
 from .grammar.options import check_options, grammar_text
-from .grammar.pieces import MarkedPieces, Piece
+from .grammar.pieces import MarkedPiece, MarkedPieces
 from .grammar.shortest import shortest_texts
 from .graph.graph import Graph, Link
 from .graph.later import NamedRule
@@ -103,7 +103,7 @@ class CFGGuide(LiftedGuide, Drawable):
         grammar = self.grammar
         return MarkedPieces(grammar, [*_quotes_of(grammar), *grammar.captures], graph_of, self._meter.limits)
 
-    def _pieces(self, data: bytes) -> list[Piece]:
+    def _pieces(self, data: bytes) -> list[MarkedPiece]:
         """The quotations and captures of a text; none of what is no text of the grammar."""
         return self._marked.read(data) if self.is_accepting(self.read(self.start, data)) else []
 

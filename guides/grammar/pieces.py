@@ -27,7 +27,7 @@ _OPEN = b"\xfe"
 _CLOSE = b"\xff"
 
 
-class Piece(NamedTuple):
+class MarkedPiece(NamedTuple):
     """A text of a rule within another text, from byte `begin` to byte `end`."""
 
     rule: str
@@ -56,7 +56,7 @@ class MarkedPieces:
         self._graphs: dict[str | None, tuple[Graph, int]] = {}
         self._lock = new_lock()
 
-    def read(self, data: bytes) -> list[Piece]:
+    def read(self, data: bytes) -> list[MarkedPiece]:
         """The pieces of a text in the order in which they begin; empty if the text is none of the grammar.
 
         Where it can be read in several ways, pieces begin as early and are as long as they can be. What the grammar
@@ -64,7 +64,7 @@ class MarkedPieces:
         """
         with self._lock, Meter(self._limits):
             try:
-                pieces = [Piece(self._names[number], begin, end) for number, begin, end in self._found(data)]
+                pieces = [MarkedPiece(self._names[number], begin, end) for number, begin, end in self._found(data)]
                 captured: dict[str, str] = self._grammar.captures if IGNORED in self._grammar.rules else {}
                 return [self._without_ignored(piece, data) if piece.rule in captured else piece for piece in pieces]
             except BaseException:
@@ -121,7 +121,7 @@ class MarkedPieces:
             ]
         return [(number, after) for number, after in found if after != DEAD]
 
-    def _without_ignored(self, piece: Piece, data: bytes) -> Piece:
+    def _without_ignored(self, piece: MarkedPiece, data: bytes) -> MarkedPiece:
         """The shortest beginning of a piece that is a text of its rule, behind which the rest is ignored."""
         automaton, ignored = self._automaton(piece.rule), self._automaton(IGNORED)
         state = automaton.start

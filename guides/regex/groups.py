@@ -19,7 +19,7 @@ from ..limits import spend, spend_growth
 from ..syntax import Alternation, Chars, Literal, Ranges, Repeat, Sequence
 from .atomic import Lazy
 from .measure import lengths
-from .tree import Concat, Either, FirstWay, Group, Look, LookaroundLoop, Tree
+from .tree import Concat, Either, FirstWay, Look, LookaroundLoop, NamedGroup, Tree
 
 # Of work, for a part of a pattern that is looked at, besides what the places of the text take
 STEPS_PER_PART = 100
@@ -113,7 +113,7 @@ class _Ways:
                     begins = 1 << place if ahead else self.before(body, 1 << place)
                     self.walk(body, (begins & -begins).bit_length() - 1, self._everywhere if ahead else 1 << place)
                 return place
-            case Group(name, item):
+            case NamedGroup(name, item):
                 end = self.walk(item, place, ends)
                 if not self._only_ends:
                     self.found.append(GroupText(name, place, end))
@@ -179,7 +179,7 @@ class _Ways:
                 return self._moved(places, self._leaf(tree, data.decode()), len(data.decode()), back)
             case Look():
                 return places & self._holding(tree)
-            case Group(_, item):
+            case NamedGroup(_, item):
                 return self._reach(item, places, back)
             case _:
                 key = id(tree), places, back

@@ -10,7 +10,7 @@ from ..automata.charsets import single
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Ranges, Repeat, Sequence
 from .measure import STEPS_PER_NODE
-from .tree import NO_GROUPS, Concat, Either, FirstWay, Group, Look, LookaroundLoop, Tree
+from .tree import NO_GROUPS, Concat, Either, FirstWay, Look, LookaroundLoop, NamedGroup, Tree
 
 
 class Next(NamedTuple):
@@ -193,7 +193,7 @@ def _sets_of(tree: Tree, found: set[Ranges]) -> None:
         for item in tree.items:
             _sets_of(item, found)
     else:
-        assert not isinstance(tree, (Group, FirstWay)), NO_GROUPS
+        assert not isinstance(tree, (NamedGroup, FirstWay)), NO_GROUPS
         sets_of(tree, found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Repeat, Sequence
-from .tree import Concat, Either, FirstWay, Group, LookaroundLoop, Tree
+from .tree import Concat, Either, FirstWay, LookaroundLoop, NamedGroup, Tree
 
 ENDLESS = 2**60
 STEPS_PER_NODE = 50
@@ -47,6 +47,6 @@ def _lengths(tree: Tree, known: Known) -> Span:
         low, high = lengths(tree.item, known)
         most = 0 if high == 0 else ENDLESS if tree.max is None else min(high * tree.max, ENDLESS)
         return min(low * tree.min, ENDLESS), most
-    if isinstance(tree, (Group, FirstWay)):
+    if isinstance(tree, (NamedGroup, FirstWay)):
         return lengths(tree.item, known)
     return 0, 0

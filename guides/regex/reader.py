@@ -16,8 +16,8 @@ from .tree import (
     LINE_START,
     TEXT_START,
     FirstWay,
-    Group,
     LookaroundLoop,
+    NamedGroup,
     Tree,
     character,
     chars,
@@ -256,7 +256,7 @@ class PatternReader(ABC):
         if frame.look is None:
             if frame.atomic:
                 tree = FirstWay(tree) if self.keeps_groups else Atomic(self.lazy).group(tree)
-            self.push(Group(frame.name, tree) if self.keeps_groups and frame.name is not None else tree)
+            self.push(NamedGroup(frame.name, tree) if self.keeps_groups and frame.name is not None else tree)
             if len(self.known_groups) < MAX_KNOWN and len(self.names) == frame.names:
                 self.known_groups[self.text[frame.offset : self.at], self.flags] = self.items[-1]
             return

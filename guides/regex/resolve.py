@@ -21,10 +21,10 @@ from .tree import (
     Concat,
     Either,
     FirstWay,
-    Group,
     Look,
     LookaroundLoop,
     Looking,
+    NamedGroup,
     Tree,
     concat,
     either,
@@ -208,7 +208,7 @@ class _Lowering:
             return _plain(concat(parts))
         if isinstance(tree, (Look, LookaroundLoop)):
             return self._automaton(tree)
-        assert not isinstance(tree, (Group, FirstWay)), NO_GROUPS
+        assert not isinstance(tree, (NamedGroup, FirstWay)), NO_GROUPS
         return tree
 
     def _automaton(self, tree: Tree) -> Node:

@@ -47,7 +47,7 @@ class LookaroundLoop:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class NamedGroup:
     """The item, of which it is asked what it has read; only in trees that are read for their groups."""
 
     name: str
@@ -61,7 +61,7 @@ class FirstWay:
     item: Tree
 
 
-Looking = Look | Concat | Either | LookaroundLoop | Group | FirstWay
+Looking = Look | Concat | Either | LookaroundLoop | NamedGroup | FirstWay
 Tree = Node | Looking
 
 NO_GROUPS = "a tree that is read for its groups becomes no automaton"

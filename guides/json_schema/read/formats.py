@@ -187,7 +187,7 @@ OLD_HOSTNAME = "hostname of RFC 1123"
 """The `hostname` of drafts 4 and 6: labels may have hyphens anywhere inside."""
 
 
-class Format(NamedTuple):
+class StringFormat(NamedTuple):
     """A format: the pattern of its strings, and a short string of it.
 
     perhaps: the pattern of all strings that may be of it, where `pattern` leaves some out; longest: in characters
@@ -200,36 +200,36 @@ class Format(NamedTuple):
 
 
 _FORMATS = {
-    "date": Format(_DATE, "2000-01-01"),
-    "time": Format(_TIME, "00:00:00Z", perhaps=_PERHAPS_TIME),
-    "date-time": Format(f"{_DATE}[Tt]{_TIME}", "2000-01-01T00:00:00Z", perhaps=f"{_DATE}[Tt]{_PERHAPS_TIME}"),
-    "duration": Format(_DURATION, "P1D"),
-    "email": Format(
+    "date": StringFormat(_DATE, "2000-01-01"),
+    "time": StringFormat(_TIME, "00:00:00Z", perhaps=_PERHAPS_TIME),
+    "date-time": StringFormat(f"{_DATE}[Tt]{_TIME}", "2000-01-01T00:00:00Z", perhaps=f"{_DATE}[Tt]{_PERHAPS_TIME}"),
+    "duration": StringFormat(_DURATION, "P1D"),
+    "email": StringFormat(
         f"{_LOCAL}@(?:{_HOSTNAME}|{_ADDRESS})", "a@b.c", perhaps=f"{_LOCAL}@(?:{_OLD_HOSTNAME}|{_ADDRESS})"
     ),
-    "idn-email": Format(
+    "idn-email": StringFormat(
         f"{_WIDE_LOCAL}@(?:{_WIDE_DOMAIN}|{_ADDRESS})",
         "a@b.c",
         perhaps=rf"{_WIDE_LOCAL}@(?:{_ANY_LABEL}(?:[.]{_ANY_LABEL})*|{_ADDRESS})",
     ),
-    "hostname": Format(_HOSTNAME, "a", perhaps=_OLD_HOSTNAME, longest=253),
-    OLD_HOSTNAME: Format(_OLD_HOSTNAME, "a", longest=253),
-    "idn-hostname": Format(
+    "hostname": StringFormat(_HOSTNAME, "a", perhaps=_OLD_HOSTNAME, longest=253),
+    OLD_HOSTNAME: StringFormat(_OLD_HOSTNAME, "a", longest=253),
+    "idn-hostname": StringFormat(
         international(_label(_ASCII)), "a", perhaps=f"{_ANY_LABEL}(?:{SEPARATOR}{_ANY_LABEL})*", longest=253
     ),
-    "ipv4": Format(_IPV4, "0.0.0.0"),
-    "ipv6": Format(_IPV6, "::"),
-    "uri": Format(_URI, "a:"),
-    "uri-reference": Format(_URI_REFERENCE, ""),
-    "iri": Format(_IRI, "a:"),
-    "iri-reference": Format(_IRI_REFERENCE, ""),
-    "uri-template": Format(_TEMPLATE, ""),
-    "uuid": Format(
+    "ipv4": StringFormat(_IPV4, "0.0.0.0"),
+    "ipv6": StringFormat(_IPV6, "::"),
+    "uri": StringFormat(_URI, "a:"),
+    "uri-reference": StringFormat(_URI_REFERENCE, ""),
+    "iri": StringFormat(_IRI, "a:"),
+    "iri-reference": StringFormat(_IRI_REFERENCE, ""),
+    "uri-template": StringFormat(_TEMPLATE, ""),
+    "uuid": StringFormat(
         f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}", "00000000-0000-0000-0000-000000000000"
     ),
-    "json-pointer": Format(_POINTER, ""),
-    "relative-json-pointer": Format(f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})", "0"),
-    "regex": Format(nested(2), "", perhaps="(?:[^*+?)][^]*)?"),
+    "json-pointer": StringFormat(_POINTER, ""),
+    "relative-json-pointer": StringFormat(f"(?:0|[1-9][0-9]*)(?:#|{_POINTER})", "0"),
+    "regex": StringFormat(nested(2), "", perhaps="(?:[^*+?)][^]*)?"),
 }
 """All formats that are enforced."""
 
