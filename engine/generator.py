@@ -50,7 +50,7 @@ Convert = Callable[[str], T]
 
 
 class _Found(NamedTuple):
-    """What a guide says of a text: places of quotations, captures, keywords that were not enforced; what was raised."""
+    """Findings of a guide in a text: quotations, captures, keywords that were not enforced; an error, if any."""
 
     spans: Mapping[str, Span]
     captures: Mapping[str, tuple[Capture, ...]]
@@ -434,7 +434,7 @@ class Generator(Described, Generic[T]):
             return cast(T, None), error
 
     def _looked_up(self, text: str, sequence: SequenceState) -> _Found:
-        """What a guide says of a finished text."""
+        """Findings of the guide in a finished text."""
         found = _Found({}, {}, {}, None)
         try:
             if self._spans is not None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ...errors import OptionError
 
 _NO_HOLDERS = (type, ModuleType, FunctionType, BuiltinFunctionType, str, bytes, int, float)
-"""What leads to no weights of a model, or to everything there is."""
+"""Types of objects that lead to no weights of a model, or to everything there is."""
 
 
 class Weights:

@@ -238,7 +238,7 @@ class VisionModel(Model, Protocol):
 
     @property
     def vision(self) -> VisionPart | None:
-        """That part; None where there is none."""
+        """Part that reads images; None for a model without one."""
         ...
 
 

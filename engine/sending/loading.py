@@ -19,5 +19,5 @@ class LoadingOptions:
 
     @property
     def given(self) -> dict[str, Any]:
-        """Those that are not as usual, by name."""
+        """Options that differ from their defaults, by name."""
         return {name: value for name, value in vars(self).items() if value not in (None, "auto")}

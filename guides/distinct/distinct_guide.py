@@ -151,7 +151,7 @@ class DistinctGuide(RememberingGuide):
         return False
 
     def _among(self, tokens: FewTokens, spot: Spot, row: int) -> FewTokens:
-        """Those of some tokens that the chart allows in a spot, of which the mask was just in a row."""
+        """Tokens, among some, that the chart allows in a spot, of which the mask was just in a row."""
         while True:
             before = self._masks.evictions
             found = tokens.within(self._masks.rows[row])
@@ -234,7 +234,7 @@ class DistinctGuide(RememberingGuide):
         return tried
 
     def _allowed_of(self, tokens: set[int], allowed: Mask) -> list[int]:
-        """Those of some tokens that are in a mask."""
+        """Tokens, among some, that are in a mask."""
         if len(tokens) > FEW:
             return tokens_of(self._summaries.packed(list(tokens)) & allowed)
         return [token for token in tokens if allowed.item(token >> 5) >> (token & 31) & 1]
@@ -300,7 +300,7 @@ class DistinctGuide(RememberingGuide):
                     mask[token >> 5] &= ~np.uint32(1 << (token & 31))
 
     def _to_try(self, state: int, tokens: FewTokens) -> list[int]:
-        """Those of some tokens that do more than stay in the string that a state of the chart is in.
+        """Tokens, among some, that do more than stay in the string that a state of the chart is in.
 
         Within a loop all states call the same rules: where no item or name that matters may begin in one of them, none
         begins in any. Beside a usual state this holds of tokens that come to it by their first byte.

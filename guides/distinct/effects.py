@@ -43,7 +43,7 @@ UNKNOWN, NOTHING = -2, -1
 EARLY = 2
 """Stands for rivals that are not known."""
 MOST_FOLLOWED = 256
-"""How many tokens that go on with a name are followed, to find out whether very many values may come."""
+"""Most tokens with which a name goes on that are followed, to find out whether very many values may come."""
 MOST_SHARED = 64
 """Of how many places the effects are kept for all guides of a vocabulary."""
 
@@ -122,7 +122,7 @@ class Met:
     def grouped(
         self, tokens: list[int], effect_of: Callable[[bytes], Effect], texts: Sequence[bytes | None]
     ) -> tuple[Tokens, Tokens]:
-        """Those of some tokens that may matter, and the numbers of their effects."""
+        """Tokens, among some, that may matter, and the numbers of their effects."""
         asked = np.array(tokens, np.int64)
         new: list[int] = asked[self._groups[asked] == UNKNOWN].tolist()
         for token in new:

@@ -31,7 +31,7 @@ _ONE = ord("1")
 
 
 class GroupText(NamedTuple):
-    """What a group has read: `text[begin:end]`."""
+    """Text of a group, `text[begin:end]`, in the text that was read."""
 
     name: str
     begin: int
