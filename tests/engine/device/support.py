@@ -2,7 +2,6 @@
 
 from trellm.engine.device.batch import DeviceBatch
 from trellm.engine.device.capturing import WaitsError, WithoutWaiting
-from trellm.engine.device.graphs import GraphBackend
 from trellm.engine.device.guesses import Guesses
 from trellm.engine.device.host_backend import HostBackend
 from trellm.engine.device.slots import ActiveSlots, greedily, tell
@@ -19,7 +18,6 @@ __all__ = [
     "ActiveSlots",
     "DeviceBatch",
     "DeviceStateTable",
-    "GraphBackend",
     "Guesses",
     "HostBackend",
     "StateKey",

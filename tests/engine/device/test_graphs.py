@@ -28,10 +28,10 @@ class GraphDecoder(DecoderModel):
     made: Any = None
 
     def lanes(self, memory: Any, records: DeviceStateTable) -> Any:
-        from .support import GraphBackend
+        from .recorded import graphs
 
         assert self.parts is not None
-        self.made = GraphBackend(*self.parts, memory, records, self.vocabulary, self.device)
+        self.made = graphs.GraphBackend(*self.parts, memory, records, self.vocabulary, self.device)
         return self.made
 
 
