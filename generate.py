@@ -33,8 +33,7 @@ from .guides.quoting.quotation import Quote
 if TYPE_CHECKING:
     from .guides.grammar import Grammar
     from .guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
-    from .guides.quoting.boundaries import Boundary
-    from .guides.quoting.source import Span, WhiteSpace
+    from .guides.quoting.source import Boundary, Span, WhiteSpace
 
 __all__ = ["Generator", "batch", "cfg", "choice", "embedding", "extract", "format", "fsm", "json", "regex", "text"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..checks import items_of
 from ..errors import ModelError, OptionError
-from ..guides.explain.expectation import expected
+from ..guides.explain import expected
 from ..guides.protocol import DEAD, Guide, Mask
 from ..kernels.logits.mask import words_for
 from ..tokenizers_adapter import Vocabulary

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from ..checks import brief, items_of, shown, texts_of
 from ..errors import OptionError
-from ..guides.healing.aligned_guide import AlignedGuide
-from ..guides.healing.crossing import Crossings
+from ..guides.healing import AlignedGuide, Crossings
 from ..guides.protocol import ByteGuide, Guide
 from ..kernels.logits.mask import apply_mask
 from ..tokenizers_adapter import Vocabulary

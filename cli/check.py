@@ -45,7 +45,7 @@ def check(
     say so.
     """
     from ..guides import CFGGuide, JSONGuide, RegexGuide
-    from ..guides.explain.explain import explain
+    from ..guides.explain import explain
     from ..tokenizers_adapter import Vocabulary
 
     if constraint.is_free:

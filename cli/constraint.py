@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
     from ..guides.lift.lifted_guide import LiftedGuide
     from ..guides.limits import Limits
-    from ..guides.quoting.boundaries import Boundary
+    from ..guides.quoting.source import Boundary
     from ..guides.substring_guide import SubstringGuide
     from ..guides.tagged import TaggedGuide
     from ..tokenizers_adapter import Vocabulary

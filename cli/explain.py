@@ -112,7 +112,7 @@ def _overview(constraint: ConstraintOptions, limit: int) -> str:
 def _state_lines(
     constraint: ConstraintOptions, state: int | None, after: str | None, tokenizer: str | None, limit: int
 ) -> list[str]:
-    from ..guides.explain.explain import explain as verdict_on
+    from ..guides.explain import explain as verdict_on
     from ..guides.regular_guide import RegularGuide
     from ..tokenizers_adapter import Vocabulary
 
@@ -147,7 +147,7 @@ def _regular_lines(guide: RegularGuide, state: int, limit: int) -> list[str]:
 
 
 def _tokens(mask: Mask, vocabulary: Vocabulary) -> str:
-    from ..guides.explain.expectation import visible
+    from ..guides.explain import visible
     from ..guides.pictures.automata import tokens_in
     from ..guides.protocol import tokens_of
 

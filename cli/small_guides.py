@@ -15,7 +15,7 @@ from ..guides import (
     SubstringGuide,
 )
 from ..guides.graph.text_tree import text_tree
-from ..guides.healing.crossing import Crossings
+from ..guides.healing import Crossings
 from ..tokenizers_adapter import Vocabulary
 
 Thunks = list[tuple[str, Callable[[], object]]]

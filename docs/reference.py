@@ -58,7 +58,7 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
         "trellm.adapters",
         ["Session", "DeviceMasks", "fill_bitmask", "allocate_bitmask"],
     ),
-    ("Explaining", "", "trellm.guides.explain.explain", ["explain", "Verdict"]),
+    ("Explaining", "", "trellm.guides.explain", ["explain", "Verdict"]),
     ("Limits", "`generate.X(..., limits=...)`, and every guide, takes them.", "trellm", ["Limits", "Cancellation"]),
     ("Errors", "", "trellm.errors", []),
 ]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .cfg_guide import CFGGuide
     from .free_guide import FreeGuide
     from .goals import GoalGuide
-    from .healing.aligned_guide import AlignedGuide
+    from .healing import AlignedGuide
     from .json_guide import JSONGuide
     from .protocol import DEAD, ByteGuide, Guide, RowGuide, mask_of, mask_within, tokens_of
     from .regular_guide import ChoiceGuide, FSMGuide, RegexGuide
@@ -39,7 +39,7 @@ __all__ = [
 
 _HOMES = {
     "DEAD": "protocol",
-    "AlignedGuide": "healing.aligned_guide",
+    "AlignedGuide": "healing",
     "ByteGuide": "protocol",
     "FreeGuide": "free_guide",
     "GoalGuide": "goals",

@@ -22,8 +22,7 @@ from .grammar.notation import render, render_name
 from .grammar.options import check_options, grammar_text
 from .grammar.pieces import MarkedPiece, MarkedPieces
 from .grammar.shortest import shortest_texts
-from .graph.graph import Graph, Link
-from .graph.later import NamedRule
+from .graph.graph import Graph, Link, NamedRule
 from .graph.lowering import Lowering
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import horizon_of

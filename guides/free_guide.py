@@ -8,7 +8,7 @@ from ..checks import switch
 from ..kernels.jit.calling import call
 from ..kernels.trie.branches import allow_span
 from ..tokenizers_adapter import Vocabulary
-from .explain.expectation import NOTHING
+from .explain import NOTHING
 from .given import bytes_of, left_of, state_of, states_of, token_of
 from .lift.table_guide import StateTableGuide
 from .pictures import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode
@@ -69,7 +69,7 @@ class FreeGuide(StateTableGuide, Drawable):
         return self._every.copy() if left_of(left) > 0 else self._tables.eos_words.copy()
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """As `guides.healing.crossing.TrieGuide` says."""
+        """As `guides.healing.TrieGuide` says."""
         mask = np.zeros(self._tables.words, np.uint32)
         if _is_alive(state) and (left is None or left_of(left) > 0):
             below = self._tables.below(node)
@@ -77,7 +77,7 @@ class FreeGuide(StateTableGuide, Drawable):
         return mask
 
     def distance_below(self, state: int, node: int) -> int:
-        """As `guides.healing.crossing.TrieGuide` says."""
+        """As `guides.healing.TrieGuide` says."""
         below = self._tables.below(node)
         return 1 if _is_alive(state) and below.start < below.stop else NEVER
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..checks import mapping_of, one_of
 from ..errors import LimitError, OptionError, SchemaError
 from ..tokenizers_adapter import Vocabulary
 from .chart.automaton import ChartAutomaton
-from .chart.remembered import Remembered
 from .distinct.distinct_guide import DistinctGuide
 from .given import states_of, vocabulary_of
+from .graph.array_graph import span_of
 from .graph.graph import Graph
-from .graph.spans import span_of
 from .json_schema import CompiledSchema, Form, Order, SchemaLowering, SchemaOptions, Spacing, Spelling, check
 from .json_schema.algebra.cases import Normal
 from .json_schema.automata.spelling import PLAIN, Escapes
@@ -35,16 +35,75 @@ from .json_schema.final_check import FinalCheck
 from .json_schema.lower.form import Whitespace
 from .json_schema.lower.protocol import Marks
 from .json_schema.lower.unique import Watch
-from .json_schema.outline import Outline
-from .json_schema.quoting import QUOTING, quoted_spans
-from .json_schema.read.subschema import without
-from .json_schema.read.text import parsed
+from .json_schema.outline import QUOTING, Outline, quoted_spans
+from .json_schema.read.subschema import parsed, without
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import VocabularyTables
 from .limits import Limits, Meter, check_cancelled
+from .locks import new_lock
 from .pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens, shortened
 from .quoting.quotation import Quote
 from .quoting.source import Span
+
+Value = TypeVar("Value")
+
+WEIGHED_AT_ONCE = 1
+"""How many values, which grow while they are used, are weighed again whenever one is added."""
+
+
+class Remembered(Generic[Value]):
+    """A cache of the values used last; safe between threads, and whatever interrupts it.
+
+    weigh: the bytes that a value takes now; most: how many values are kept; most_bytes: and how much they weigh
+    together, as far as known, but the last is always kept. Values should not refer to themselves: what is forgotten
+    would be there until Python comes to look for such circles.
+    """
+
+    def __init__(self, weigh: Callable[[Value], int], most: int, most_bytes: int) -> None:
+        self._weigh = weigh
+        self.most = most
+        self.most_bytes = most_bytes
+        # The value used longest ago comes first, and the one weighed longest ago. Keys are compared by Python code,
+        # which Ctrl-C may end: what is left then is a value without a weight, or the other way round.
+        self._values: dict[Hashable, Value] = {}
+        self._weights: dict[Hashable, int] = {}
+        self._lock = new_lock()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, key: Hashable) -> Value | None:
+        """The value of a key, if it is still known."""
+        with self._lock:
+            value = self._values.pop(key, None)
+            if value is not None:
+                self._values[key] = value
+            return value
+
+    def add(self, key: Hashable, value: Value, instead: Value | None = None) -> Value:
+        """Keep a value, and forget others if that is too much; the value that is kept, which may be another thread's.
+
+        instead: a value known of the key, which the new one replaces
+        """
+        with self._lock:
+            found = self._values.pop(key, instead)
+            if found is not instead and found is not None:
+                value = found
+            self._values[key] = value
+            for weighed in (key, *islice(self._weights, WEIGHED_AT_ONCE)):
+                self._weights.pop(weighed, None)
+                if weighed in self._values:
+                    self._weights[weighed] = self._weigh(self._values[weighed])
+            while len(self._values) > 1 and (len(self._values) > self.most or self._total > self.most_bytes):
+                forgotten = next(iter(self._values))
+                self._weights.pop(forgotten, None)
+                del self._values[forgotten]
+            return value
+
+    @property
+    def _total(self) -> int:
+        return sum(self._weights.values())
+
 
 MAX_REMEMBERED = 256
 # Memory of guides that are given up serves the next ones, several times faster than fresh memory from the system.

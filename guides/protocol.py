@@ -109,7 +109,7 @@ class RowGuide(Guide, Protocol):
 
 @runtime_checkable
 class Describing(Protocol):
-    """A guide that can say in words what it expects. `guides.explain.expectation.expected` does for others."""
+    """A guide that can say in words what it expects. `guides.explain.expected` does for others."""
 
     def describe(self, state: int) -> str:
         """A description of what may follow in a state, for people: "a digit 0-9 in #/properties/age (type)"."""

@@ -16,8 +16,7 @@ from ..kernels.answers import EXHAUSTED
 from ..kernels.jit.calling import call
 from ..kernels.suffix.quoting import Quotable, Work, count_tokens, fewest_tokens, walk_quotable
 from ..tokenizers_adapter import Vocabulary
-from .explain.describe import either
-from .explain.expectation import NOTHING, expectation
+from .explain import NOTHING, either, expectation
 from .given import bytes_of, left_of, states_of, vocabulary_of
 from .lift.table_guide import StateTableGuide
 from .lift.tables import VocabularyTables
@@ -26,9 +25,8 @@ from .locks import new_lock
 from .pictures import MAX_PICTURED, Drawable, Picture
 from .pictures.automata import Minimal, tokens_in
 from .protocol import DEAD, NEVER, Mask
-from .quoting.boundaries import Boundary
-from .quoting.source import Occurrence, QuotedContext, Rules, Span, WhiteSpace
-from .quoting.substring_automaton import SubstringAutomaton
+from .quoting.quotation import SubstringAutomaton
+from .quoting.source import Boundary, Occurrence, QuotedContext, Rules, Span, WhiteSpace
 
 MAX_PLACES = 4
 MAX_AHEAD = 512
@@ -41,7 +39,7 @@ class SubstringGuide(StateTableGuide, Drawable):
 
     context: a text, or several of which one is quoted
     boundary: what a quotation consists of: "word" (words and marks), "character", "sentence" or "line", one or more;
-        `guides.quoting.boundaries.boundaries` says what these are. It is never empty.
+        `guides.quoting.source.boundaries` says what these are. It is never empty.
     min_chars, max_chars: fewest and most characters of a quotation
     whitespace: "collapsed" writes all white space in the context as one space; spans are those of the original
     none_text: one more text that is allowed. Where it is in the context too, it still means that there is no span.
@@ -152,12 +150,12 @@ class SubstringGuide(StateTableGuide, Drawable):
         return left >= 0 and self._fewest(state, left) <= left
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """As `guides.healing.crossing.TrieGuide` says."""
+        """As `guides.healing.TrieGuide` says."""
         most = self._most if left is None else min(left_of(left) - 1, self._most)
         return self._walk_below(self._automaton.check(state), self._tables.branch_of(node), most)
 
     def distance_below(self, state: int, node: int) -> int:
-        """As `guides.healing.crossing.TrieGuide` says."""
+        """As `guides.healing.TrieGuide` says."""
         if not self.mask_below(state, node).any():
             return NEVER
         # Whoever has enough tokens left has enough with one more.

@@ -108,7 +108,7 @@ ROOMS: dict[Module, tuple[str, ...]] = {
         *("media", "memory", "sending", "search", "downloads", "models", "prompts", "decode", "drawing", "drafts"),
         *("diagnostics", "device", "schedule"),
     ),
-    ("guides", "json_schema"): ("read", "algebra", "automata", "witness", "compiled", "lower", "quoting", "outline"),
+    ("guides", "json_schema"): ("read", "algebra", "automata", "witness", "compiled", "lower", "outline"),
 }
 
 KNOWN = modules()

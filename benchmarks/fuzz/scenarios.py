@@ -119,7 +119,7 @@ def makers(vocabulary: Any, sparse: Any) -> dict[str, Make]:
 
 def use(guide: Any) -> None:
     """Ask a guide all that it can be asked."""
-    from trellm.guides.explain.expectation import expected
+    from trellm.guides.explain import expected
 
     recorded(guide)
     state = guide.start

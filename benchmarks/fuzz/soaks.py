@@ -170,7 +170,7 @@ def grammars(vocabulary: Any, scale: float) -> dict[str, Any]:
 def healed_prompts(vocabulary: Any, scale: float) -> dict[str, Any]:
     """Different ends of prompts in front of one guide."""
     from trellm.guides import AlignedGuide, RegexGuide
-    from trellm.guides.healing.crossing import Crossings
+    from trellm.guides.healing import Crossings
 
     random = Random(0)
     child = RegexGuide("[a-z ]{3,40}x", vocabulary)

@@ -11,7 +11,7 @@ import numpy as np
 from ...checks import brief, conforms, items_of, text_of
 from ...errors import LimitError, OptionError
 from ...guides.automata.dfa import Dfa
-from ...guides.healing.aligned_guide import AlignedGuide
+from ...guides.healing import AlignedGuide
 from ...guides.json_guide import JSONGuide
 from ...guides.limits import Limits
 from ...guides.protocol import DEAD, ByteGuide, Guide

@@ -17,7 +17,7 @@ from ...checks import conforms
 from ...errors import LimitError
 from ...guides import AlignedGuide
 from ...guides.goals import GoalGuide
-from ...guides.healing.crossing import Crossings
+from ...guides.healing import Crossings
 from ...guides.limits import Limits
 from ...guides.locks import new_lock
 from ...guides.protocol import DEAD, ByteGuide, Foreseeing, Guide, Mask, Quoting, RowGuide, mask_within

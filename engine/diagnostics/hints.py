@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from typing import Any, Literal
 
 from ...guides import AlignedGuide, RegexGuide
-from ...guides.explain.expectation import quoted
+from ...guides.explain import quoted
 from ...guides.goals import GoalGuide, Phrase
 from ...guides.protocol import DEAD, Guide
 from ..stopping import FinishReason

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from ...guides.explain.expectation import visible
+from ...guides.explain import visible
 from .hints import Hint
 from .step import COLUMNS, Step
 from .table import cell, probability

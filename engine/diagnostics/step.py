@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...guides.explain.expectation import expected
+from ...guides.explain import expected
 from ...guides.protocol import Guide
 from ...tokenizers_adapter import Vocabulary
 from ..scores import Trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...guides.explain.expectation import visible
+from ...guides.explain import visible
 from ..search.trace import aligned
 from .step import Step
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...guides.healing.aligned_guide import AlignedGuide
+from ...guides.healing import AlignedGuide
 from ...guides.protocol import DEAD, ByteGuide, Mask, mask_of, tokens_of
 from ...tokenizers_adapter import Vocabulary
 from ..decode.guide_cache import GuideCache

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ...errors import OptionError
-from ...guides.json_schema.read.subschema import key_of
-from ...guides.json_schema.read.text import parsed
+from ...guides.json_schema.read.subschema import key_of, parsed
 from ..structures import structure_of
 from .given import Prompt, is_chat
 

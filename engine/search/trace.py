@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from unicodedata import east_asian_width
 
-from ...guides.explain.expectation import visible
+from ...guides.explain import visible
 from ...guides.pictures import Arrow, Picture, PictureNode
 from ...tokenizers_adapter import Vocabulary
 from ..stopping import FinishReason

@@ -1,16 +1,23 @@
-"""Sets of characters as sorted, disjoint, inclusive code point ranges; surrogates are in none of them."""
+"""Sets of characters as sorted, disjoint, inclusive code point ranges; surrogates are in none of them.
+
+Characters that no set of an expression tells apart are an atom, which automata over characters read as one symbol. Rows
+over bytes are read character by character (`Row`).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as ListOf
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
-from ..kept import kept
+from ..graph.utf8 import CONTINUATION, LEADS
+from ..kept import kept, kept_growing
 from ..limits import spend
-from ..syntax import Ranges
+from ..syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
 
 LAST = 0x10FFFF
 STEPS_PER_RANGE = 40
@@ -132,3 +139,146 @@ def ascii_class(letter: str) -> Ranges:
     if letter.isupper():
         return negate(ascii_class(letter.lower()))
     return {"d": ASCII_DIGIT, "s": ASCII_SPACE, "w": ASCII_WORD}[letter]
+
+
+Row = Callable[[int], ListOf[int]]
+"""The state after each byte, below 0 where there is none, of a state."""
+Runs = list[tuple[int, int]]
+
+
+class CharacterRows:
+    """The characters that lead from state to state of an automaton over bytes.
+
+    row: the state after each byte, below 0 where there is none
+    """
+
+    def __init__(self, row: Row) -> None:
+        self._row = row
+        self._held = 0
+        self._known: dict[int, dict[int, Ranges]] = {}
+        self._inside: dict[tuple[int, int], Runs] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory is taken by what was asked for so far."""
+        return self._held
+
+    def of(self, state: int) -> dict[int, Ranges]:
+        """The characters that lead from a state between characters to each other state."""
+        known = self._known.get(state)
+        if known is None:
+            known = self._known[state] = {target: normalise(pairs) for target, pairs in self._pairs(state).items()}
+            self._held += 500 + 200 * sum(map(len, known.values()))
+        return known
+
+    def _pairs(self, state: int) -> dict[int, Runs]:
+        targets = self._row(state)
+        pairs: dict[int, Runs] = {}
+        for byte, target in enumerate(targets[: CONTINUATION.start]):
+            if target >= 0:
+                pairs.setdefault(target, []).append((byte, byte))
+        for lead in LEADS:
+            width = 64**lead.follow
+            for byte in range(lead.first, lead.last + 1):
+                if targets[byte] < 0:
+                    continue
+                base = (byte - lead.offset) * width
+                runs = self._runs(targets[byte], lead.follow)
+                ends = [*(begin for begin, _ in runs[1:]), width]
+                for (begin, target), end in zip(runs, ends, strict=True):
+                    if target >= 0:
+                        pairs.setdefault(target, []).append((base + begin, base + end - 1))
+        return pairs
+
+    def _runs(self, state: int, follow: int) -> Runs:
+        """The states after the next `follow` bytes: offsets at which the target changes, with it."""
+        known = self._inside.get((state, follow))
+        if known is None:
+            known = self._inside[state, follow] = []
+            width = 64 ** (follow - 1)
+            for index, target in enumerate(self._row(state)[CONTINUATION.start : CONTINUATION.stop]):
+                below = [(0, target)] if follow == 1 or target < 0 else self._runs(target, follow - 1)
+                for begin, end in below:
+                    if not known or known[-1][1] != end:
+                        known.append((index * width + begin, end))
+        return known
+
+
+@kept_growing(64, 64 << 20)
+def rows_of(table: Table) -> CharacterRows:
+    """The characters that lead from state to state of a table."""
+
+    def row(state: int) -> list[int]:
+        return table.transitions[state].tolist()
+
+    return CharacterRows(row)
+
+
+def character_rows(table: Table) -> dict[int, dict[int, Ranges]]:
+    """For each state that characters lead to from the start: the characters that lead to each further state."""
+    rows: dict[int, dict[int, Ranges]] = {}
+    queue = [table.start]
+    for state in queue:
+        if state not in rows:
+            rows[state] = rows_of(table).of(state)
+            queue += rows[state]
+    return rows
+
+
+STEPS_PER_BOUND, STEPS_PER_SET = 50, 10
+
+Segments = list[tuple[int, int, int]]
+
+
+def sets_of(node: Node, found: set[Ranges]) -> None:
+    """Add all sets of characters of a node without references to `found`."""
+    match node:
+        case Chars(ranges):
+            found.add(ranges)
+        case Literal(data):
+            found.update(single(ord(char)) for char in data.decode())
+        case Sequence(items) | Alternation(items):
+            for item in items:
+                sets_of(item, found)
+        case Repeat(item, _, _):
+            sets_of(item, found)
+        case Table():
+            for row in character_rows(node).values():
+                found.update(row.values())
+        case _:
+            raise AssertionError("patterns refer to no rules")
+
+
+def partition(sets: Iterable[Ranges]) -> tuple[list[Ranges], dict[Ranges, int]]:
+    """All characters in atoms, and each set as the bits of its atoms; it has an atom wholly or not at all."""
+    ordered = sorted(sets)
+    marks: dict[int, int] = {}
+    for index, ranges in enumerate((ALL, *ordered)):
+        for low, high in ranges:
+            marks[low] = marks.get(low, 0) ^ 1 << index
+            marks[high + 1] = marks.get(high + 1, 0) ^ 1 << index
+    spend(len(marks) * (STEPS_PER_BOUND + STEPS_PER_SET * len(ordered)))
+    pieces: dict[int, list[tuple[int, int]]] = {}
+    inside = 0
+    for low, end in pairwise(sorted(marks)):
+        inside ^= marks[low]
+        if inside & 1:
+            pieces.setdefault(inside, []).append((low, end - 1))
+    classes = dict.fromkeys(ordered, 0)
+    for number, inside in enumerate(pieces):
+        for index in bits(inside >> 1):
+            classes[ordered[index]] |= 1 << number
+    return [tuple(ranges) for ranges in pieces.values()], classes
+
+
+def segments_of(atoms: ListOf[Ranges]) -> Segments:
+    """The ranges of all atoms in the order of their characters: (first, last, number of the atom)."""
+    return sorted((low, high, number) for number, ranges in enumerate(atoms) for low, high in ranges)
+
+
+def bits(value: int) -> Iterable[int]:
+    """The numbers of the bits that are set."""
+    while value:
+        lowest = value & -value
+        yield lowest.bit_length() - 1
+        value ^= lowest

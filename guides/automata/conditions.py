@@ -17,8 +17,7 @@ from ...kernels.subsets import BITS, COUNT, MOST_STEPS, STEPS, find_subsets, sta
 from ...kernels.subsets import Positions as SideBySide
 from ..limits import spend, spend_growth
 from ..syntax import Node, Ranges
-from .atoms import bits, partition, sets_of
-from .charsets import single
+from .charsets import bits, partition, sets_of, single
 from .positions import MAX_SUBSETS, PositionAutomaton, Subsets, too_many_states
 
 FIRST_ROOM = 512

@@ -6,22 +6,64 @@ which is why this is not the construction of `guides/chart`, over bytes and for 
 Where all states are wanted, a kernel finds them from the same positions (see conditions.py).
 
 Source: V. M. Glushkov, "The abstract theory of automata" (1961).
+
+Several automata over the same atoms are read side by side by `Product`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as ListOf
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from ...errors import LimitError
 from ...kernels.answers import DEAD, NEVER
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence, Table
-from .atoms import bits
-from .character_rows import character_rows
-from .charsets import single
-from .distances import steps_to
+from .charsets import bits, character_rows, single
+
+
+def steps_to(rows: ListOf[ListOf[int]], ends: ListOf[bool], from_dead: bool = False) -> list[int]:
+    """For each state the fewest symbols to one of `ends`, NEVER if there are none: a search backwards, breadth first.
+
+    rows: for each state the state after each symbol, DEAD where there is none; from_dead: whether DEAD is an end, too
+    """
+    before: list[list[int]] = [[] for _ in ends]
+    steps = [0 if end else NEVER for end in ends]
+    queue = [state for state, end in enumerate(ends) if end]
+    spend(200 * len(rows) + 5 * sum(map(len, rows)))
+    for state, row in enumerate(rows):
+        for after in set(row):
+            if after >= 0:
+                before[after].append(state)
+            elif from_dead and steps[state]:
+                steps[state] = 1
+    queue += [state for state, count in enumerate(steps) if count == 1]
+    for state in queue:
+        for other in before[state]:
+            if steps[other] == NEVER:
+                steps[other] = steps[state] + 1
+                queue.append(other)
+    return steps
+
+
+def shortest_in_table(table: Table) -> int:
+    """The bytes of a table's shortest text, NEVER if it has none."""
+    level = np.array([table.start])
+    seen = np.zeros(len(table.accepting), np.bool_)
+    length = 0
+    while len(level):
+        if table.accepting[level].any():
+            return length
+        seen[level] = True
+        after = np.unique(table.transitions[level])
+        level = after[(after >= 0) & ~seen[after]]
+        length += 1
+    return NEVER
+
 
 MAX_SUBSETS = 8_000
 MAX_POSITIONS = 20_000
@@ -270,3 +312,78 @@ class Subsets:
 def too_many_states(most: int) -> LimitError:
     """The error for conditions that take too large an automaton."""
     return LimitError(f"these conditions take an automaton of more than {most:,} states; simplify them")
+
+
+Joint = tuple[int, ...]
+
+
+class AtomAutomaton(Protocol):
+    """A deterministic automaton over atoms."""
+
+    def row(self, state: int) -> list[int]:
+        """The state after each atom."""
+        ...
+
+
+class Product:
+    """The states that several automata are in together, numbered as they are met.
+
+    machines: each over `atoms` atoms. One that is DEAD itself stays so, and is a part of the state as any other.
+    settled: gives the joint state that one is taken for, None where nothing is wanted of it, so that it is DEAD.
+    states: for each state that of every machine. `row` raises LimitError beyond `max_states` of them, if given.
+    """
+
+    def __init__(
+        self,
+        machines: ListOf[AtomAutomaton],
+        atoms: int,
+        settled: Callable[[Joint], Joint | None],
+        max_states: int | None = None,
+    ) -> None:
+        self._machines = machines
+        self._atoms = atoms
+        self._settled = settled
+        self._max_states = max_states
+        start = (0,) * len(machines)
+        self._numbers: dict[Joint, int] = {start: 0}
+        self.states: list[Joint] = [start]
+        self._rows: list[list[int] | None] = [None]
+
+    def row(self, state: int) -> list[int]:
+        """The state after each atom."""
+        known = self._rows[state]
+        if known is None:
+            pairs = zip(self._machines, self.states[state], strict=True)
+            columns = [machine.row(at) if at >= 0 else self._nowhere for machine, at in pairs]
+            spend((30 + 20 * len(columns)) * self._atoms)
+            numbers = self._numbers
+            row: list[int] = []
+            for joint in zip(*columns, strict=True):
+                number = numbers.get(joint)
+                row.append(self._number(joint) if number is None else number)
+            known = self._rows[state] = row
+        return known
+
+    @cached_property
+    def _nowhere(self) -> list[int]:
+        return [DEAD] * self._atoms
+
+    def _number(self, joint: Joint) -> int:
+        """The number of a state that was not met before."""
+        settled = self._settled(joint)
+        number = DEAD if settled is None else self._numbers.get(settled, len(self.states))
+        if settled is not None and number == len(self.states):
+            if self._max_states is not None and number >= self._max_states:
+                raise too_many_states(self._max_states)
+            self.states.append(settled)
+            self._rows.append(None)
+            self._numbers[settled] = number
+        self._numbers[joint] = number
+        return number
+
+    def complete(self) -> list[list[int]]:
+        """All rows."""
+        rows: list[list[int]] = []
+        while len(rows) < len(self.states):
+            rows.append(self.row(len(rows)))
+        return rows

@@ -27,6 +27,7 @@ from ..limits import Meter, current
 from ..locks import new_lock
 from .arrays import (
     SPANS,
+    compacted,
     held_bytes,
     index_of,
     larger,
@@ -35,7 +36,6 @@ from .arrays import (
     scratch,
     scratch_bytes,
 )
-from .compaction import compacted
 
 DEAD = answers.DEAD
 HORIZON = 256

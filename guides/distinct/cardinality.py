@@ -15,7 +15,6 @@ from ...kernels.chart.ways import least_texts
 from ..chart.automaton import ChartAutomaton
 from ..graph.utf8 import EQUAL_ITEM
 from ..limits import spend
-from .beginnings import Beginnings
 from .frames import (
     COLON,
     ITEM,
@@ -32,7 +31,7 @@ from .frames import (
     joined,
     more_of,
 )
-from .trail import SPACE, JSONTrails
+from .trail import SPACE, Beginnings, JSONTrails
 from .values import ARRAY, OBJECT, Kind, word_of
 
 EACH, EACH_BYTE = 1500, 150

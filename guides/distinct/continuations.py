@@ -21,10 +21,9 @@ from ...kernels.chart.ways import TokenBytes, follow, follow_each
 from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
 from ..limits import spend
-from .beginnings import Beginnings
 from .cardinality import EACH, MAX_KNOWN, CardinalityBounds, note
 from .frames import AFTER, FIRST, ITEM, NAME, NAME_TEXT, PARTIAL, STRINGS, TEXT, WORD, JSONTrail, OpenContainer, joined
-from .trail import SPACE, JSONTrails
+from .trail import SPACE, Beginnings, JSONTrails
 from .values import ARRAY
 
 At = tuple[int, JSONTrail | None]

@@ -473,7 +473,7 @@ class DistinctGuide(RememberingGuide):
             return np.array(costs, np.int32)
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """As `guides.healing.crossing.TrieGuide` says."""
+        """As `guides.healing.TrieGuide` says."""
         most = None if left is None else left_of(left)
         after = self.after_tokens(state, node)
         with self._lock, self._meter:
@@ -484,7 +484,7 @@ class DistinctGuide(RememberingGuide):
             return self._tables.pack(np.array([fit[each] for each in after.tolist()], np.bool_), node)
 
     def distance_below(self, state: int, node: int) -> int:
-        """As `guides.healing.crossing.TrieGuide` says."""
+        """As `guides.healing.TrieGuide` says."""
         after = set(self.after_tokens(state, node).tolist()) - {DEAD}
         with self._lock, self._meter:
             return min((1 + self._distance(self._place(each)) for each in after), default=NEVER)

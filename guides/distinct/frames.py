@@ -9,8 +9,21 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..limits import spend
-from .values import ARRAY, OBJECT, Container, Kind, Value, WordBegin, key_of
-from .written import NONE, Bucket, Rivals, WrittenValues, rivals_of, texts_beginning
+from .values import (
+    ARRAY,
+    NONE,
+    OBJECT,
+    Bucket,
+    Container,
+    Kind,
+    Rivals,
+    Value,
+    WordBegin,
+    WrittenValues,
+    key_of,
+    rivals_of,
+    texts_beginning,
+)
 
 FIRST, ITEM, AFTER, NAME, COLON, WORD, TEXT, TEXT_ESCAPE, NAME_TEXT, NAME_ESCAPE = range(10)
 """What comes next: in an array that has just begun; a value; after one; a name; a colon; the rest of a number or word,

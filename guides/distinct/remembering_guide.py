@@ -8,13 +8,12 @@ from ..given import MOST_LEFT, bytes_of, no_state, state_of
 from ..graph.utf8 import EQUAL_ITEM
 from ..lift.lifted_guide import MAX_STEPS, LiftedGuide
 from ..limits import spend
-from .beginnings import Beginnings, ChartPlaces
 from .continuations import At, ChartSteps, Continuations
 from .effects import Effects
 from .frames import JSONTrail
 from .settled import SettledSpots, Spot
 from .summaries import TokenSummaries
-from .trail import SPACE, JSONTrails
+from .trail import SPACE, Beginnings, ChartPlaces, JSONTrails
 
 FIRST_NUMBER = 1 << 30
 """From here on states have a trail; those below are the chart's own."""

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from ..limits import spend
 from ..protocol import DEAD, Mask
-from .beginnings import Beginnings
 from .cardinality import note
 from .continuations import ChartSteps, Continuations
 from .effects import Effects
@@ -34,7 +33,7 @@ from .frames import (
     joined,
 )
 from .summaries import BETWEEN, ESCAPE, STRING, FewTokens, Shift, TokenSummaries
-from .trail import NO_PLACES, Completed, JSONTrails
+from .trail import NO_PLACES, Beginnings, Completed, JSONTrails
 from .values import ARRAY, EMPTY, OBJECT, Value
 
 _EMPTY = re.compile(rb"(?:\A|[\[{])[ \t\n\r]*[\]}]")

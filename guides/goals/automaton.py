@@ -1,24 +1,219 @@
-"""A goal as a deterministic automaton over bytes: the subsets of its machine's nodes."""
+"""A goal as a deterministic automaton over bytes: the subsets of a nondeterministic machine's nodes.
+
+What may come before and after in the machine is a loop at either end.
+
+`may_meet` tells whether any text of a graph meets goals: a context-free language and regular ones, intersected as far
+as needed. A rule that is entered with the goals in some places is left with them in others. Which these are is worked
+out for all rules together until nothing is new, as in the tabulation of Reps, Horwitz and Sagiv (1995): that ends also
+where rules call themselves, and the states of the chart are without number.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...checks import brief
-from ...errors import LimitError, OptionError
+from ...errors import LanguageError, LimitError, OptionError
+from ...kernels.chart.layout import (
+    CALL,
+    COUNTER,
+    EDGE_HI,
+    EDGE_LO,
+    EPSILON,
+    FINAL,
+    FLAGS,
+    GUARD,
+    INCREMENT,
+    LAZY,
+    LINK_HI,
+    LINK_LO,
+    UNBOUNDED,
+)
 from ...kernels.jit.aliases import Ints
 from ...tokenizers_adapter import Vocabulary
+from ..automata.byte_table import OUTSIDE, WORD, last_character
 from ..automata.charsets import unicode_class
-from ..automata.last_character import OUTSIDE, WORD, last_character
-from ..automata.numbers import Numbers
+from ..automata.minimise import Numbers
+from ..chart.automaton import ChartAutomaton
+from ..graph.utf8 import CONTINUATION
 from ..limits import spend
-from .machine import ALWAYS, BEFORE_BOUNDARY, Count, GoalMachine
-from .specs import CustomGoal, Goal
+from .specs import AnyOf, CustomGoal, Gap, Goal, Ordered, Phrase, Template
+
+Bytes = frozenset[int]
+
+ANY: Bytes = frozenset(range(256))
+SPACE: Bytes = frozenset(b"\t\n\v\f\r ")
+INSIDE: Bytes = frozenset(CONTINUATION)
+
+ALWAYS, AFTER_BOUNDARY, BEFORE_BOUNDARY = 0, 1, 2
+MAX_NODES = 20_000
+STEPS_PER_NODE = 300
+
+
+class Count(NamedTuple):
+    """The progress of a node in its gap: nodes of one gap and `inside` can be compared.
+
+    words, chars: so far; exact: whether more or fewer words are no substitute for just as many
+    """
+
+    gap: int
+    inside: bool
+    words: int
+    chars: int
+    exact: bool
+
+
+class GoalMachine:
+    """The machine of one goal: it is in the node `start` before the text, and the goal is met in `end`.
+
+    edges: for each node, (bytes, target); links: for each node, (target, condition), followed without reading
+    resets: for each node in which all earlier ones of a chain are of no more use, the first of those
+    counts: of the nodes that count a gap
+    A link's condition is ALWAYS, AFTER_BOUNDARY (the character before must not be of a word), or
+    BEFORE_BOUNDARY (the character after must not).
+    """
+
+    def __init__(self, goal: Goal, vocabulary: Vocabulary) -> None:
+        self.goal = goal
+        self.edges: list[list[tuple[Bytes, int]]] = []
+        self.links: list[list[tuple[int, int]]] = []
+        self.resets: dict[int, int] = {}
+        self.counts: dict[int, Count] = {}
+        self.has_words = False
+        self._vocabulary = vocabulary
+        self.start = self._loop()
+        self.end = self._add(goal, self.start, 0)
+        self.edges[self.end].append((ANY, self.end))
+
+    def _node(self) -> int:
+        if len(self.edges) >= MAX_NODES:
+            raise LimitError(
+                f"the goal {brief(self.goal)} takes more than {MAX_NODES:,} states, which is fixed; make its phrases "
+                "shorter or its gaps smaller"
+            )
+        spend(STEPS_PER_NODE)
+        self.edges.append([])
+        self.links.append([])
+        return len(self.edges) - 1
+
+    def _loop(self) -> int:
+        node = self._node()
+        self.edges[node].append((ANY, node))
+        return node
+
+    def _add(self, goal: Goal, entry: int, first: int) -> int:
+        """Add a goal that begins in the node `entry`; the node in which it has been met.
+
+        first: where the nodes begin that nothing needs any more once the goal is met
+        """
+        if isinstance(goal, Phrase):
+            return self._phrase(goal, entry)
+        if isinstance(goal, AnyOf):
+            return self._any(goal, entry)
+        parts: tuple[Goal | Gap, ...]
+        if isinstance(goal, Ordered):
+            parts = tuple(part for each in goal.goals for part in (Gap(), each))[1:]
+        else:
+            assert isinstance(goal, Template)
+            parts = goal.parts
+        for part in parts:
+            if not isinstance(part, Gap):
+                entry = self._add(part, entry, first)
+            elif part == Gap():
+                loop = self._loop()
+                self.links[entry].append((loop, ALWAYS))
+                self.resets[loop] = first
+                entry = loop
+            else:
+                entry = self._gap(part, entry)
+        end = self._node()
+        self.links[entry].append((end, ALWAYS))
+        return end
+
+    def _any(self, goal: AnyOf, entry: int) -> int:
+        ends = [self._add(part, entry, len(self.edges)) for part in goal.goals]
+        end = self._node()
+        for each in ends:
+            self.links[each].append((end, ALWAYS))
+        return end
+
+    def _phrase(self, phrase: Phrase, entry: int) -> int:
+        node = self._node()
+        self.links[entry].append((node, AFTER_BOUNDARY if phrase.word else ALWAYS))
+        for byte in bytes_of(phrase, self._vocabulary):
+            after = self._node()
+            self.edges[node].append((frozenset([byte]), after))
+            node = after
+        end = self._node()
+        self.links[node].append((end, BEFORE_BOUNDARY if phrase.word else ALWAYS))
+        self.has_words |= phrase.word
+        return end
+
+    def _gap(self, gap: Gap, entry: int) -> int:
+        """A node for each number of words and characters, between words and inside one."""
+        end = self._node()
+        exact = gap.min_words > 0 and gap.max_words is not None
+        most = gap.min_words if gap.max_words is None else gap.max_words
+        number = len(self.edges)
+        nodes: dict[tuple[bool, int, int], int] = {}
+        pending = [(False, 0, 0)]
+        while pending:
+            place = inside, words, chars = pending.pop()
+            if place in nodes:
+                continue
+            node = nodes[place] = self._node()
+            better = -words if gap.max_words is None else words
+            self.counts[node] = Count(number, inside, better, chars, exact)
+            if words >= gap.min_words:
+                self.links[node].append((end, ALWAYS))
+            pending += [after for _, after in _moves(gap, most, place)]
+        for place, node in nodes.items():
+            self.edges[node] += [(read, nodes[after]) for read, after in _moves(gap, most, place)]
+        self.links[entry].append((nodes[False, 0, 0], ALWAYS))
+        return end
+
+
+def _moves(gap: Gap, most: int, place: tuple[bool, int, int]) -> list[tuple[Bytes, tuple[bool, int, int]]]:
+    """From a place in a gap: bytes, and the place after them."""
+    inside, words, chars = place
+    found: list[tuple[Bytes, tuple[bool, int, int]]] = []
+    for is_space in (True, False):
+        more = words + (not is_space and not inside)
+        if more > most:
+            if gap.max_words is not None:
+                continue
+            more = most
+        read = SPACE if is_space else ANY - SPACE
+        if gap.max_chars is None:
+            found.append((read, (not is_space, more, 0)))
+            continue
+        if read & INSIDE:
+            found.append((read & INSIDE, (not is_space, more, chars)))
+        if chars < gap.max_chars:
+            found.append((read - INSIDE, (not is_space, more, chars + 1)))
+    return found
+
+
+def bytes_of(phrase: Phrase, vocabulary: Vocabulary) -> bytes:
+    """The bytes of a phrase. Raises LanguageError for token ids that spell nothing."""
+    if isinstance(phrase.text, str):
+        return phrase.text.encode()
+    if isinstance(phrase.text, bytes):
+        return phrase.text
+    for token in phrase.text:
+        if not 0 <= token < vocabulary.size or not vocabulary.tokens[token]:
+            raise LanguageError(
+                f"{phrase!r}: token {token} spells no text; token ids run from 0 to {vocabulary.size - 1}, and "
+                "special tokens are not part of a text"
+            )
+    return vocabulary.decode(phrase.text)
+
 
 Thread = tuple[int, bool]
 Threads = frozenset[Thread]
@@ -227,3 +422,153 @@ def _byte_classes(machine: GoalMachine) -> tuple[NDArray[np.int64], list[int]]:
     columns = np.array([[byte in read for byte in range(256)] for read in sets], np.int64)
     _, first, classes = np.unique(columns, axis=1, return_index=True, return_inverse=True)
     return classes.reshape(-1), first.tolist()
+
+
+MOST_PLACES = 60_000
+STEPS_PER_PLACE = 200
+
+
+class Entered(NamedTuple):
+    """A rule, by its start node, and where the goals are when it is entered."""
+
+    rule: int
+    goals: int
+
+
+class ProductState(NamedTuple):
+    """A node within an entered rule, what is counted there, and where the goals are."""
+
+    within: Entered
+    node: int
+    counted: int
+    goals: int
+
+
+class ProductNode(NamedTuple):
+    """The parts of a node: edges (first, last byte, target), links (kind, target, argument), whether its rule ends."""
+
+    edges: list[list[int]]
+    links: list[list[int]]
+    is_final: bool
+
+
+def may_meet(automaton: ChartAutomaton, goals: Sequence[GoalAutomaton], most: int = MOST_PLACES) -> bool:
+    """False if no text of a constraint meets all goals; True if one may.
+
+    Counters and sets of members are left aside at first, and then counted, but for large sets. True, too, where more
+    than `most` places would have to be looked at.
+    """
+    first = _Product(automaton, goals, counts=False)
+    if not first.may_end(most):
+        return False
+    return not first.has_counters or first.is_cut(most) or _Product(automaton, goals, counts=True).may_end(most)
+
+
+class _Product:
+    """The places that are reached. counts: whether counters are counted."""
+
+    def __init__(self, automaton: ChartAutomaton, goals: Sequence[GoalAutomaton], *, counts: bool) -> None:
+        self._automaton, self._goals, self._counts = automaton, goals, counts
+        self.has_counters = False
+        self._nodes: dict[int, ProductNode] = {}
+        self._joint: Numbers[tuple[int, ...]] = Numbers()
+        self._rows: dict[int, list[int]] = {}
+        self._seen: set[ProductState] = set()
+        self._pending: list[ProductState] = []
+        self._callers: dict[Entered, set[tuple[Entered, int, int]]] = {}
+        self._ends: dict[Entered, set[int]] = {}
+
+    def is_cut(self, most: int) -> bool:
+        """Tell whether there are more places than may be looked at."""
+        return len(self._seen) > most
+
+    def may_end(self, most: int) -> bool:
+        """Tell whether the whole text may end with all goals met; True if that takes more than `most` places."""
+        root = Entered(self._automaton.rule, self._joint[tuple(0 for _ in self._goals)])
+        self._enter(root)
+        while self._pending:
+            spend(STEPS_PER_PLACE)
+            self._visit(self._pending.pop())
+            if self.is_cut(most) or any(map(self._is_met, self._ends[root])):
+                return True
+        return False
+
+    def _is_met(self, goals: int) -> bool:
+        places = self._joint.states[goals]
+        return all(goal.met[place] for goal, place in zip(self._goals, places, strict=True))
+
+    def _enter(self, rule: Entered) -> None:
+        self._callers[rule], self._ends[rule] = set(), set()
+        self._push(ProductState(rule, rule.rule, 0, rule.goals))
+
+    def _push(self, place: ProductState) -> None:
+        if place not in self._seen:
+            self._seen.add(place)
+            self._pending.append(place)
+
+    def _visit(self, place: ProductState) -> None:
+        """Go on from a place by all bytes and links."""
+        node = self._node(place.node)
+        for first, last, target in node.edges:
+            for goals in set(self._row(place.goals)[first : last + 1]):
+                self._push(place._replace(node=target, goals=goals))
+        for kind, target, argument in node.links:
+            if kind == CALL:
+                self._call(place, Entered(target, place.goals), argument)
+            elif (count := self._behind(place.node, kind, argument, place.counted)) is not None:
+                self._push(place._replace(node=target, counted=count))
+        if node.is_final and place.goals not in self._ends[place.within]:
+            self._ends[place.within].add(place.goals)
+            for outer, after, count in self._callers[place.within]:
+                self._push(ProductState(outer, after, count, place.goals))
+
+    def _call(self, place: ProductState, rule: Entered, after: int) -> None:
+        """Enter a rule, to go on at a node."""
+        if rule not in self._callers:
+            self._enter(rule)
+        self._callers[rule].add((place.within, after, place.counted))
+        for goals in self._ends[rule]:
+            self._push(place._replace(node=after, goals=goals))
+
+    def _behind(self, node: int, kind: int, argument: int, count: int) -> int | None:
+        """The count behind a link; None if it does not let through."""
+        if kind == EPSILON and not argument:
+            return count
+        graph = self._automaton.graph_arrays
+        counter = int(graph.nodes[node, COUNTER]) if kind == GUARD else argument
+        least, most = graph.counters[counter].tolist()
+        if most < 0 and least < 0:  # a large set
+            return count
+        self.has_counters = True
+        if not self._counts:
+            return 0
+        if kind == GUARD:
+            needed, refused, kept, added = graph.guards[argument].tolist()
+            lets_through = count & needed == needed and not (refused and count & refused == refused)
+            return count & kept | added if lets_through else None
+        if kind == INCREMENT:
+            return count + 1 if most != UNBOUNDED or count < least else count
+        if kind == EPSILON:
+            return count if count < most else None
+        return 0 if count >= least else None
+
+    def _node(self, number: int) -> ProductNode:
+        node = self._nodes.get(number)
+        if node is None:
+            graph = self._automaton.graph_arrays
+            if graph.nodes[number, FLAGS] & LAZY:
+                self._automaton.define(number)
+                graph = self._automaton.graph_arrays
+            row = graph.nodes[number].tolist()
+            edges, links = graph.edges[row[EDGE_LO] : row[EDGE_HI]], graph.links[row[LINK_LO] : row[LINK_HI]]
+            node = self._nodes[number] = ProductNode(edges.tolist(), links.tolist(), bool(row[FLAGS] & FINAL))
+        return node
+
+    def _row(self, goals: int) -> list[int]:
+        """The states of the goals after each byte."""
+        row = self._rows.get(goals)
+        if row is None:
+            places = self._joint.states[goals]
+            after = (goal.after[place].tolist() for goal, place in zip(self._goals, places, strict=True))
+            row = self._rows[goals] = [self._joint[each] for each in zip(*after, strict=True)]
+        return row

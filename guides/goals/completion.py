@@ -13,8 +13,8 @@ from ..lift.lifted_guide import LiftedGuide
 from ..lift.tables import VocabularyTables
 from ..limits import spend
 from ..protocol import DEAD
+from .automaton import may_meet
 from .joint import START, Joint, JointSteps
-from .product import may_meet
 from .tokens import fewest_tokens
 
 MAX_SEARCHED = 20_000

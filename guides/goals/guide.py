@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...checks import brief
 from ...errors import LanguageError, LimitError, OptionError
-from ..explain.expectation import NOTHING, expected
+from ..explain import NOTHING, expected
 from ..free_guide import FreeGuide
 from ..given import bytes_of, left_of, no_state, states_of, token_of
 from ..lift.table_guide import StateTableGuide
@@ -179,7 +179,7 @@ class GoalGuide(StateTableGuide, Drawable):
             return self._tables.pack(options.tokens(options.alive & self._further(options, state)))
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """As `guides.healing.crossing.TrieGuide` says."""
+        """As `guides.healing.TrieGuide` says."""
         state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_below(state, node)
@@ -188,7 +188,7 @@ class GoalGuide(StateTableGuide, Drawable):
             )
 
     def distance_below(self, state: int, node: int) -> int:
-        """As `guides.healing.crossing.TrieGuide` says."""
+        """As `guides.healing.TrieGuide` says."""
         state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_below(state, node)

@@ -7,8 +7,8 @@ from collections.abc import Sequence as ListOf
 import numpy as np
 
 from ...kernels.answers import DEAD
-from ..automata.atoms import segments_of
 from ..automata.byte_table import byte_table
+from ..automata.charsets import segments_of
 from ..automata.conditions import Automaton, Together, automaton
 from ..automata.minimise import minimise
 from ..automata.positions import too_many_states

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from ...kernels.answers import NEVER
-from ..automata.distances import shortest_in_table
+from ..automata.positions import shortest_in_table
 from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
 from .grammar import children

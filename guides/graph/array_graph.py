@@ -1,4 +1,8 @@
-"""The arrays of a graph, and what is written into them whole: fragments, and names of members."""
+"""The arrays of a graph, and what is written into them whole: fragments, and names of members.
+
+Fragments are rules that are lowered once in a process, and copied into every graph that wants them. Spans are the sets
+of characters that graphs promise can be read, as words of bits.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,64 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...kernels.chart.copying import copy_bytes, copy_piece, lay_names, lay_trie, measure_trie
+from ...kernels.chart.copying import FragmentArrays, copy_bytes, copy_piece, lay_names, lay_trie, measure_trie
 from ...kernels.chart.layout import COUNTER, GUARD, LINK_HI, RULE, SPAN
 from ...kernels.chart.layout import GraphArrays as GraphArrays
+from ...kernels.chart.rows import FIRST_LEAD
+from ...kernels.jit.aliases import Ints
 from ...kernels.jit.calling import call
+from ..kept import kept
 from ..limits import spend, spend_growth
 from ..syntax import Ranges
-from .fragment import Fragment, Ints
-from .spans import Span, span_of
 from .utf8 import NO_EXITS, ByteFragment
+
+Span = tuple[int, int, int]
+
+
+@kept(256, 8 << 20)
+def span_of(ranges: Ranges) -> Span:
+    """A set of characters as Graph.spans has it: less than the set, where it has only some that begin with a byte."""
+    bits = 0
+    for low, high in ranges:
+        if low < 0x80:
+            bits |= (1 << (min(high, 0x7F) + 1)) - (1 << low)
+    leads = 0
+    for lead, (first, last) in _BEGINNING_WITH.items():
+        if any(low <= first and last <= high for low, high in ranges):
+            leads |= 1 << (lead - FIRST_LEAD)
+    return bits & (2**64 - 1), bits >> 64, leads
+
+
+def _beginning_with(lead: int) -> tuple[int, int]:
+    """The first and the last character whose UTF-8 begins with a byte; there are none in D800 to DFFF."""
+    if lead < 0xE0:
+        return (lead & 0x1F) << 6, (lead & 0x1F) << 6 | 0x3F
+    if lead < 0xF0:
+        first = (lead & 0x0F) << 12
+        return max(first, 0x800), 0xD7FF if lead == 0xED else first | 0xFFF
+    first = (lead & 0x07) << 18
+    return max(first, 0x10000), min(first | 0x3FFFF, 0x10FFFF)
+
+
+_BEGINNING_WITH = {lead: _beginning_with(lead) for lead in range(0xC2, 0xF5)}
+
+
+class Fragment(NamedTuple):
+    """A rule with the rules it calls, numbered from 0; it starts at node 0.
+
+    piece: its nodes, edges and links, which may have holes; counters: as in kernels/chart/layout.py, without counter 0
+    spans: the nodes that promise something, and what
+    """
+
+    piece: FragmentArrays
+    counters: Ints
+    spans: tuple[tuple[int, Span], ...]
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that the nodes, edges and links take."""
+        return self.piece.nodes.nbytes + self.piece.edges.nbytes + self.piece.links.nbytes
+
 
 # Steps of work that a record counts for where they come a few at a time, and below how many these are
 GROWTH, FEW = 40, 64

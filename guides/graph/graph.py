@@ -1,8 +1,12 @@
-"""The graph a constraint is lowered to: nodes with byte edges and links, grown as it is explored."""
+"""The graph a constraint is lowered to: nodes with byte edges and links, grown as it is explored.
+
+What a graph asks while it is explored is told by a `NamedRule`, and kept in `Later` until then.
+"""
 
 from __future__ import annotations
 
 import weakref
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,9 +35,52 @@ from ...kernels.chart.layout import (
 from ...kernels.chart.sets import BITS
 from ...kernels.jit.calling import call
 from ..limits import Limits, Meter
-from .array_graph import ArrayGraph, Link
-from .fragment import Fragment
-from .later import Later, NamedRule
+from .array_graph import ArrayGraph, Fragment, Link
+
+HEAVY = 1 << 30
+"""The weight of a rule that is not defined before it is reached."""
+
+
+class NamedRule(ABC):
+    """A rule with a name for people, and what it takes to define it.
+
+    has_siblings: whether whoever comes to the rule is likely to come soon to those made right before and after it
+    """
+
+    __slots__ = ()
+    has_siblings = False
+
+    @abstractmethod
+    def name(self) -> str:
+        """The name by which a description of a state calls it."""
+
+    def pointer(self) -> str | None:
+        """The JSON pointer of the part of a schema that it is of; None of other constraints."""
+        return None
+
+    def weight(self) -> int:
+        """The weight of defining the rule: 1 for the smallest, HEAVY if that is for when it is reached.
+
+        Changes nothing in the graph. Raises LimitError.
+        """
+        return HEAVY
+
+
+class Later:
+    """Answers that a graph needs when it is explored: bodies of lazy nodes, promises, weights of sets, names of rules.
+
+    targets, lacking: of a node with a promise, where it has them. They are apart, since nothing is made for a number in
+    a dictionary that Python's garbage collector would have to look through.
+    """
+
+    def __init__(self) -> None:
+        self.expanders: dict[int, Callable[[int], None]] = {}
+        self.promises: dict[int, Callable[[], int] | int] = {}
+        self.targets: dict[int, int] = {}
+        self.lacking: dict[int, int] = {}
+        self.weights: list[Callable[[], list[int]]] = []
+        self.names: dict[int, NamedRule] = {}
+
 
 NEAR = 8
 """Up to how far from a rule that is reached its siblings are looked for."""

@@ -11,8 +11,7 @@ from ..limits import spend
 from .compiled import CompiledSchema
 from .read.dialects import DRAFT2020
 from .read.formats import ENFORCED
-from .read.subschema import Subschema
-from .read.text import show
+from .read.subschema import Subschema, show
 
 Unenforced = Literal["refuse", "allow"]
 Status = Literal["enforced", "annotation", "refused"]

@@ -10,7 +10,7 @@ from .compiled import CompiledSchema
 from .lower.check import check
 from .lower.form import Form
 from .lower.formulas import SchemaLowering
-from .read.options import SchemaOptions
+from .read.documents import SchemaOptions
 
 REMEMBERS = (
     "it remembers what has been written, items that must differ (uniqueItems) or names of members that are "

@@ -18,9 +18,20 @@ from ...errors import LimitError
 from ..automata.charsets import intersect
 from ..limits import spend
 from ..syntax import EMPTY, NOTHING, Alternation, Literal, Repeat, Sequence
-from .measure import STEPS_PER_NODE, lengths
 from .resolve import edge_of
-from .tree import Concat, Either, LookaroundLoop, Tree, concat, either, look, repeat, single_character
+from .tree import (
+    STEPS_PER_NODE,
+    Concat,
+    Either,
+    LookaroundLoop,
+    Tree,
+    concat,
+    either,
+    lengths,
+    look,
+    repeat,
+    single_character,
+)
 
 MAX_TURNS = 64
 """Up to how many turns are written out that a bounded repeat may have, but need not."""

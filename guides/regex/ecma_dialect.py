@@ -13,10 +13,9 @@ from typing import NoReturn
 
 from ..automata.charsets import ALL, ASCII_DIGIT, ASCII_WORD, negate
 from ..syntax import Chars, Ranges
-from .casing import Folding, ignoring_case
-from .properties import property_ranges
 from .reader import DOTALL, IGNORECASE, MULTILINE, PatternReader
 from .tree import TEXT_END, Look, Tree, boundary, no_boundary
+from .unicode import Folding, ignoring_case, property_ranges
 
 _LINE_ENDS: Ranges = ((10, 10), (13, 13), (0x2028, 0x2029))
 _SPACE: Ranges = (

@@ -18,8 +18,7 @@ from ..automata.charsets import LAST
 from ..limits import spend, spend_growth
 from ..syntax import Alternation, Chars, Literal, Ranges, Repeat, Sequence
 from .atomic import Lazy
-from .measure import lengths
-from .tree import Concat, Either, FirstWay, Look, LookaroundLoop, NamedGroup, Tree
+from .tree import Concat, Either, FirstWay, Look, LookaroundLoop, NamedGroup, Tree, lengths
 
 # Of work, for a part of a pattern that is looked at, besides what the places of the text take
 STEPS_PER_PART = 100

@@ -7,8 +7,6 @@ import unicodedata
 
 from ..automata.charsets import ascii_class, unicode_class
 from ..syntax import Ranges
-from .measure import lengths
-from .properties import property_ranges
 from .reader import ASCII, DOTALL, IGNORECASE, MAX_KNOWN, MULTILINE, VERBOSE, PatternReader
 from .tree import (
     LINE_END,
@@ -18,8 +16,10 @@ from .tree import (
     Tree,
     boundary,
     chars,
+    lengths,
     no_boundary,
 )
+from .unicode import property_ranges
 
 _FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL, "x": VERBOSE, "a": ASCII, "u": 0}
 # Compiled on first use, which `re` remembers.

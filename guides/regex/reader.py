@@ -11,7 +11,6 @@ from ..automata.charsets import ALL, NOT_NEWLINE, negate, normalise, single
 from ..limits import spend
 from ..syntax import Chars, Literal, Ranges, Repeat
 from .atomic import Atomic, Lazy
-from .casing import Folding, cases_of, ignoring_case
 from .tree import (
     LINE_START,
     TEXT_START,
@@ -26,6 +25,7 @@ from .tree import (
     look,
     repeat,
 )
+from .unicode import Folding, cases_of, ignoring_case
 
 IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = (int(flag) for flag in (re.I, re.M, re.S, re.X, re.A))
 MAX_DEPTH = 100

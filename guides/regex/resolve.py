@@ -15,9 +15,10 @@ from ..automata.charsets import intersect, negate, union
 from ..limits import spend
 from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from .lookaround import without_looking
-from .measure import ENDLESS, STEPS_PER_NODE, lengths
 from .tree import (
+    ENDLESS,
     NO_GROUPS,
+    STEPS_PER_NODE,
     Concat,
     Either,
     FirstWay,
@@ -28,6 +29,7 @@ from .tree import (
     Tree,
     concat,
     either,
+    lengths,
     repeat,
 )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...checks import shown, text_of, whole
 from ...errors import LanguageError, OptionError
 from ...tokenizers_adapter.marked import marker_bytes, with_markers
-from ..explain.expectation import NOTHING, expected
+from ..explain import NOTHING, expected
 from ..given import MOST_LEFT, left_of, no_state, state_of, states_of, token_of
 from ..lift.table_guide import StateTableGuide
 from ..limits import Limits, Meter, spend

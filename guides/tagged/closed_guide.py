@@ -10,7 +10,7 @@ import numpy as np
 from ...checks import conforms, shown, text_of
 from ...errors import LanguageError, LimitError, OptionError
 from ...tokenizers_adapter import Vocabulary
-from ..explain.expectation import NOTHING, expected
+from ..explain import NOTHING, expected
 from ..given import MOST_LEFT, bytes_of, left_of, no_state, state_of
 from ..lift.table_guide import StateTableGuide
 from ..lift.tables import VocabularyTables

@@ -10,7 +10,7 @@ import numpy as np
 from ...checks import items_of, shown
 from ...errors import OptionError
 from ...tokenizers_adapter.marked import MarkedVocabulary, with_markers, without_markers
-from ..explain.expectation import NOTHING, expected
+from ..explain import NOTHING, expected
 from ..given import bytes_of, left_of, state_of
 from ..lift.table_guide import StateTableGuide
 from ..locks import new_lock

@@ -17,7 +17,7 @@ from ...errors import OptionError
 from ...kernels.chart.rows import FIRST_LEAD
 from ...kernels.utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, SECOND
 from ...tokenizers_adapter.marked import MARK
-from ..graph.spans import Span, span_of
+from ..graph.array_graph import Span, span_of
 from ..limits import spend
 from ..protocol import NEVER
 

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from ...checks import shown
 from ...errors import LimitError, OptionError
+from ..automata.byte_table import OUTSIDE, WORD, last_character
 from ..automata.charsets import unicode_class
 from ..automata.dfa import Dfa
-from ..automata.last_character import OUTSIDE, WORD, last_character
-from ..automata.minimise import minimise
-from ..automata.numbers import Numbers
+from ..automata.minimise import Numbers, minimise
 from ..chart.automaton import ChartAutomaton
-from ..explain.expectation import NOTHING, expected
+from ..explain import NOTHING, expected
 from ..graph.graph import Graph
 from ..graph.lowering import Lowering
 from ..lift.table_guide import StateTableGuide

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...tokenizers_adapter.marked import MarkedVocabulary, marker_bytes
-from ..explain.expectation import quoted
+from ..explain import quoted
 from ..graph.graph import Graph
 from ..pictures import shortened
 from ..protocol import ByteGuide

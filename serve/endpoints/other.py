@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from ...engine.prompts.encoding import ids_of
 from ...engine.prompts.given import Prompt
 from ...errors import TrellmError
-from ...guides.explain.expectation import expected
+from ...guides.explain import expected
 from ..bodies import derived
 from ..errors import ApiError, of_constraint, of_request
 from ..hosting.hosted import HostedModel

@@ -6,13 +6,11 @@ from trellm.guides.automata.dfa import Dfa, byte_runs
 from trellm.guides.automata.minimise import minimise
 from trellm.guides.cfg_guide import automaton_of
 from trellm.guides.chart.automaton import ChartAutomaton
-from trellm.guides.explain.describe import describe
-from trellm.guides.explain.expectation import expected, next_characters
-from trellm.guides.explain.explain import explain
+from trellm.guides.explain import describe, expected, explain, next_characters
+from trellm.guides.graph.array_graph import span_of
 from trellm.guides.graph.graph import Graph
 from trellm.guides.graph.lowering import Lowering
-from trellm.guides.graph.spans import span_of
-from trellm.guides.healing.crossing import Crossings, TrieGuide
+from trellm.guides.healing import Crossings, TrieGuide
 from trellm.guides.json_guide import WatchingJSONGuide
 from trellm.guides.json_schema import CompiledSchema, SchemaOptions
 from trellm.guides.lift.closing import FAR
@@ -21,9 +19,8 @@ from trellm.guides.lift.mask_table import MaskTable
 from trellm.guides.lift.tables import VocabularyTables
 from trellm.guides.limits import Meter, NotReadyError, quickly
 from trellm.guides.protocol import Mask, Quoting, Renewable
-from trellm.guides.quoting.boundaries import boundaries
 from trellm.guides.quoting.quotation import fragment_of_quote
-from trellm.guides.quoting.source import Occurrence
+from trellm.guides.quoting.source import Occurrence, boundaries
 from trellm.guides.regex import parse
 from trellm.guides.regular_guide import RegularGuide
 from trellm.guides.syntax import EMPTY, NOTHING, Node, Ranges, Table, flattened, unflattened

@@ -11,8 +11,8 @@ import pytest
 from trellm import Cancellation, Limits, Vocabulary
 from trellm.errors import Cancelled, LimitError
 from trellm.guides import CFGGuide, Guide, JSONGuide, RegexGuide, json_guide, mask_within, tokens_of
+from trellm.guides.chart import arrays, automaton
 from trellm.guides.chart import arrays as chart_arrays
-from trellm.guides.chart import automaton, compaction
 from trellm.guides.json_schema.lower import formulas as lowering
 
 from .support import Graph
@@ -112,7 +112,7 @@ def test_making_room_is_done_or_not_done() -> None:
         json_guide.remembered._values.clear()
         guide = MAKERS["json"](copied())
         assert told(guide, 1, 30) == expected
-        with failing(compaction, name, 1), pytest.raises(Injected):
+        with failing(arrays, name, 1), pytest.raises(Injected):
             guide.automaton.collect(0)  # type: ignore[attr-defined]
         assert told(guide, 1, 30) == expected, name
 

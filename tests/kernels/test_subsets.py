@@ -8,7 +8,7 @@ import pytest
 from trellm import LimitError
 from trellm.guides import DEAD
 from trellm.guides.automata.conditions import Automaton, Together, automaton, subsets_of
-from trellm.guides.automata.product import Joint, Product
+from trellm.guides.automata.positions import Joint, Product
 from trellm.guides.regex import parse
 
 from ..thresholds import thresholds

@@ -20,8 +20,7 @@ from typing import Any, Literal
 from ....errors import LimitError
 from ...limits import spend
 from ..read.dialects import as_written, exact, is_array, is_number, only_strings
-from ..read.subschema import Resource, Subschema
-from ..read.text import show
+from ..read.subschema import Resource, Subschema, show
 
 Kind = Literal["everything", "nothing", "schema", "values", "plain", "names", "not", "all", "any", "one"]
 Scope = tuple[Resource, ...]

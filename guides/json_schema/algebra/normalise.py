@@ -2,22 +2,25 @@
 
 The algebra follows "Witness Generation for JSON Schema" (Attouche et al., VLDB 2022): every type has its own
 disjunction of cases, and members of arrays and objects stay formulas, so rewriting stops at each container.
+
+The strings that satisfy a formula are worked out without its other types (`NameSets`). The schema of `propertyNames`
+may refer to the schema that it stands in: it speaks of the names, not of the object. So its strings are found without
+asking what the objects are. They are found to be refused: those that may be of a format are among them.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from ....errors import LimitError, SchemaError
 from ...limits import spend
-from ..read.documents import Documents
-from ..read.options import SchemaOptions
+from ..read.dialects import as_written, exact, is_array, is_number, is_object, only_strings
+from ..read.documents import Documents, SchemaOptions
 from ..read.subschema import Subschema
-from . import annotations, arrays, groups, numbers, objects, strings, translate
-from .absorption import covers, key_of, union, without_absorbed
+from . import annotations, arrays, numbers, objects, strings, translate
 from .cases import (
     ANY,
     ANY_ARRAY,
@@ -27,25 +30,130 @@ from .cases import (
     BOOLEANS,
     NONE,
     Array,
+    ManyError,
     Normal,
     Number,
     Object,
     Rule,
     String,
 )
-from .constants import as_case, constants
 from .formula import EVERYTHING, NOTHING, BusyError, DeepError, Formula, Formulas
-from .meeting import exactly_one, meet
+from .meeting import covers, exactly_one, key_of, meet, union, without_absorbed
 from .membership import Membership
-from .names import NameSets
 from .strings import StringLanguage
+
+
+def constants(by_key: Mapping[Any, Any]) -> Normal:
+    """Exactly these constants, by their keys."""
+    if only_strings(by_key.values()):
+        return Normal(strings=(strings.of_values(by_key.values()),) if by_key else ())
+    texts = frozenset(value for value in by_key.values() if isinstance(value, str))
+    written = [value for value in by_key.values() if is_number(value)]
+    values = frozenset(map(exact, written))
+    return Normal(
+        any(value is None for value in by_key.values()),
+        frozenset(value for value in by_key.values() if isinstance(value, bool)),
+        (numbers.of_values(values, frozenset(map(as_written, written))),) if values else (),
+        (strings.of_values(texts),) if texts else (),
+        constants=tuple(value for value in by_key.values() if (is_array(value) or is_object(value))),
+    )
+
+
+def as_case(value: Any, formulas: Formulas) -> Array | Object:
+    """The case that has one array or object and no other."""
+    if is_object(value):
+        properties = {name: formulas.values((content,)) for name, content in value.items()}
+        others = Rule(String(excluded=frozenset(value)), NOTHING)
+        return Object(properties, (others,), frozenset(value))
+    prefix = tuple(formulas.values((item,)) for item in value)
+    return Array(prefix, min_items=len(prefix), max_items=len(prefix))
+
+
+Strings = tuple[String, ...]
+
+
+class NameSets:
+    """Works out sets of strings; `meaning` turns a subschema into the formula that it stands for."""
+
+    def __init__(self, formulas: Formulas, language: StringLanguage, meaning: Callable[[Formula], Formula]) -> None:
+        self._formulas = formulas
+        self._language = language
+        self._meaning = meaning
+
+    def refused(self, formula: Formula) -> Strings:
+        """The strings that do not, or perhaps do not, satisfy a formula, as alternatives."""
+        return tuple(map(strings.perhaps, self.of(self._formulas.negation(formula))))
+
+    def of(self, formula: Formula) -> Strings:
+        """The strings that satisfy a formula, as alternatives."""
+        refuse = self._formulas.negation
+        parts = formula.parts
+        match formula.kind:
+            case "nothing":
+                return ()
+            case "everything" | "names":
+                return (ANY_STRING,)
+            case "schema":
+                return self.of(self._meaning(formula))
+            case "plain":
+                return formula.subject.strings
+            case "values":
+                return constants(formula.subject).strings
+            case "all":
+                return self._all(parts)
+            case "any":
+                return self._any(parts)
+            case "one":
+                alone = (
+                    self._formulas.all_of([part, *map(refuse, parts[:index]), *map(refuse, parts[index + 1 :])])
+                    for index, part in enumerate(parts)
+                )
+                return self._any(tuple(alone))
+            case _:
+                return self._outside(parts[0])
+
+    def _outside(self, formula: Formula) -> Strings:
+        """The strings that do not satisfy a formula."""
+        refuse = self._formulas.negation
+        parts = formula.parts
+        match formula.kind:
+            case "schema":
+                return self.of(refuse(self._meaning(formula)))
+            case "all":
+                return self._any(tuple(map(refuse, parts)))
+            case "any":
+                return self._all(tuple(map(refuse, parts)))
+            case "one":
+                pairs = (self._formulas.all_of((parts[i], parts[j])) for i in range(len(parts)) for j in range(i))
+                return self._any((self._formulas.all_of(map(refuse, parts)), *pairs))
+            case _:
+                result: Strings = (ANY_STRING,)
+                for case in self.of(formula):
+                    result = self._both(result, tuple(strings.complement(case)))
+                return result
+
+    def _all(self, parts: tuple[Formula, ...]) -> Strings:
+        result: Strings = (ANY_STRING,)
+        for part in parts:
+            result = self._both(result, self.of(part))
+        return result
+
+    def _any(self, parts: tuple[Formula, ...]) -> Strings:
+        found = dict.fromkeys(case for part in parts for case in self.of(part))
+        return (ANY_STRING,) if ANY_STRING in found else tuple(found)
+
+    def _both(self, a: Strings, b: Strings) -> Strings:
+        spend(500 * len(a) * len(b))
+        both = (strings.intersect(ours, theirs, self._language) for ours in a for theirs in b)
+        return tuple(dict.fromkeys(case for case in both if case is not None))
+
 
 MAX_GLANCES = 3
 MIN_PAIRS, PAIRS_PER_CASE = 32_768, 8
 """How many pairs of alternatives may be looked at for one formula; real schemas take a few thousand at most."""
 
 MAX_MULTIPLIED = 32
-"""Up to how many cases objects may come to before the alternatives are held in groups instead (see groups.py)."""
+"""Up to how many cases objects may come to before the alternatives are held in groups instead."""
 
 MAX_NESTING = 100
 """How deep formulas are worked out within one another."""
@@ -264,7 +372,7 @@ class Normaliser:
             joined.append(normal)
             try:
                 result = self._conjoin(result, normal, held)
-            except groups.ManyError:
+            except ManyError:
                 held, result = True, ANY
                 for each in joined:
                     result = self._conjoin(result, each, held)
@@ -321,7 +429,7 @@ class Normaliser:
         intersect: Callable[[Case, Case], Case | None],
         most: int | None = None,
     ) -> tuple[Case, ...]:
-        """The intersection of two unions. Raises groups.ManyError for more than `most` cases, if it is given."""
+        """The intersection of two unions. Raises ManyError for more than `most` cases, if it is given."""
         if not a or not b:
             return ()
         if a == (any_case,):
@@ -340,7 +448,7 @@ class Normaliser:
             self._pairs += 1 if held else len(b)
             spend(1000 if held else 1000 * len(b))
             if most is not None and (len(found) > most or self._pairs > self._max_pairs):
-                raise groups.ManyError
+                raise ManyError
             if len(found) > self.max_cases or self._pairs > self._max_pairs:
                 raise LimitError(
                     f"the schema falls into more than {self.max_cases} alternatives for one value, or takes as long "
@@ -349,12 +457,12 @@ class Normaliser:
         return without_absorbed(tuple(found.values()))
 
     def _object_product(self, a: tuple[Object, ...], b: tuple[Object, ...], held: bool) -> tuple[Object, ...]:
-        """As `_product`. Raises groups.ManyError for what is to be held in groups, and is not yet."""
+        """As `_product`. Raises ManyError for what is to be held in groups, and is not yet."""
         if not held:
             most = max(MAX_MULTIPLIED, len(a), len(b))
             result = self._product(a, b, ANY_OBJECT, self.both_objects, PAIRS_PER_CASE * most)
             if len(result) > most:
-                raise groups.ManyError
+                raise ManyError
             return result
         if a and b and a != (ANY_OBJECT,) and b != (ANY_OBJECT,):
             spend(1000 * min(len(a), len(b)))
@@ -384,7 +492,7 @@ class Normaliser:
         """As `_product`; None for more than `most` cases."""
         try:
             return self._product(a, b, any_case, intersect, most)
-        except groups.ManyError:
+        except ManyError:
             return None
 
     def _both_arrays(self, a: Array, b: Array) -> Array | None:
@@ -426,7 +534,7 @@ class Normaliser:
         )
 
     def outside(self, normal: Normal, formula: Formula) -> Normal:
-        """The difference of a normal form and a formula. Raises groups.ManyError for too many cases of objects."""
+        """The difference of a normal form and a formula. Raises ManyError for too many cases of objects."""
         if formula.kind == "not":
             return self._conjoin(normal, self.normal(formula.parts[0]), False)
         other = self.normal(formula)
@@ -439,11 +547,11 @@ class Normaliser:
         for case in other.objects:
             left = [part for one in left for part in self._parts_outside(one, case)]
             if len(left) > MAX_MULTIPLIED:
-                raise groups.ManyError
+                raise ManyError
         return replace(rest, objects=without_absorbed(tuple(left)))
 
     def _parts_outside(self, case: Object, other: Object) -> tuple[Object, ...]:
-        """The objects of a case that are not in another one. Raises groups.ManyError, as `outside`."""
+        """The objects of a case that are not in another one. Raises ManyError, as `outside`."""
         if case.either or other.either or case.some or other.some:
             others = self._outside(other)
         elif not objects.meet(case, other, self.formulas, self.language, self.clashes):

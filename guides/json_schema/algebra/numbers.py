@@ -11,8 +11,7 @@ from typing import Any
 
 from ...limits import spend
 from ..read.dialects import exact
-from .cases import ANY_NUMBER, NO_NAMES, NO_NUMBERS, Number, Rational
-from .groups import GroupKind
+from .cases import ANY_NUMBER, NO_NAMES, NO_NUMBERS, GroupKind, Number, Rational
 
 MAX_MULTIPLIED = 8
 """Up to how many cases numbers may come to: each takes an automaton of its own."""

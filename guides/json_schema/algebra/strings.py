@@ -10,8 +10,7 @@ from ....errors import SchemaError
 from ...limits import spend
 from ..read.formats import NARROWER, WIDER
 from ..read.patterns import beginning
-from .cases import ANY_STRING, NO_NAMES, String
-from .groups import GroupKind
+from .cases import ANY_STRING, NO_NAMES, GroupKind, String
 
 Group = tuple[String, ...]
 MAX_MULTIPLIED = 8

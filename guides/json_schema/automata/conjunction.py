@@ -16,14 +16,11 @@ import numpy as np
 
 from ....errors import LimitError
 from ....kernels.answers import DEAD, NEVER
-from ...automata.atoms import segments_of
 from ...automata.byte_table import byte_table
-from ...automata.charsets import ALL
+from ...automata.charsets import ALL, segments_of
 from ...automata.conditions import subsets_of
-from ...automata.minimise import minimise
-from ...automata.numbers import Numbers
-from ...automata.positions import Subsets, too_many_states
-from ...automata.product import Joint, Product
+from ...automata.minimise import Numbers, minimise
+from ...automata.positions import Joint, Product, Subsets, too_many_states
 from ...limits import spend
 from ...syntax import NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat
 from ..algebra.cases import String

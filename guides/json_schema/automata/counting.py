@@ -10,11 +10,10 @@ from copy import copy
 from typing import NamedTuple
 
 from ....kernels.answers import NEVER
-from ...automata.atoms import bits
-from ...automata.charsets import normalise
+from ...automata.charsets import bits, normalise
 from ...automata.conditions import Automaton
-from ...automata.distances import steps_to
-from ...graph.fragment import Fragment
+from ...automata.positions import steps_to
+from ...graph.array_graph import Fragment
 from ...limits import spend
 from ...syntax import Ranges
 from .spelling import Alphabet, Escapes, Ways, bytes_of

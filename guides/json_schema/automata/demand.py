@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from ....errors import LimitError
 from ....kernels.answers import DEAD, NEVER
-from ...automata.positions import Subsets
-from ...automata.product import Joint
+from ...automata.positions import Joint, Subsets
 from ...limits import spend
 
 Met = tuple[bool, ...]

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import cast
 
 from ....errors import LimitError
-from ...automata.character_rows import rows_of
+from ...automata.charsets import rows_of
 from ...kept import kept
 from ...limits import spend
 from ...locks import new_lock
-from ...regex.measure import ENDLESS, Known, lengths
-from ...regex.tree import ANY_TEXT
+from ...regex.tree import ANY_TEXT, ENDLESS, Known, lengths
 from ...syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Repeat, Sequence, Table
 from .spelling import has_table
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ....kernels.answers import NEVER
 from ...automata.charsets import ALL, intersect, negate, normalise, single
-from ...automata.distances import shortest_in_table
+from ...automata.positions import shortest_in_table
 from ...graph.graph import Edge
 from ...kept import kept
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Reference, Repeat, Sequence, Table

@@ -14,9 +14,8 @@ from ...limits import spend
 from ..algebra import arrays
 from ..algebra.cases import Array, Contains
 from ..algebra.formula import NOTHING, Formula, json_key
-from .liveness import Liveness
 from .measures import MOST
-from .protocol import ItemLowering
+from .protocol import ItemLowering, Liveness
 from .unique import different_values, is_watched
 
 MUCH = 3

@@ -13,9 +13,7 @@ from ..algebra.formula import Formula
 from ..algebra.strings import intersect, is_plain
 from ..compiled import CompiledSchema
 from .form import Form
-from .objects.free_names import SPARE, free_names
-from .objects.free_names import suits as may_matter
-from .objects.name_choice import suits as many_rules
+from .objects.names import SPARE, free_names, has_many_rules, repeats_matter
 from .strings.lowering import StringLowering
 from .unique import NO_WATCH, Watch, check_told, check_watched, is_watched
 
@@ -138,7 +136,7 @@ def _of_members(schema: CompiledSchema, object_: Object, strings: StringLowering
     both = schema.formulas.all_of
     for name in object_.properties:
         yield schema.member(object_, name)
-    if many_rules(object_):
+    if has_many_rules(object_):
         yield from (rule.formula for rule in object_.rules)
         return
     for rule in object_.some:
@@ -199,7 +197,7 @@ def _check_names(
     schema: CompiledSchema, case: Object, strings: StringLowering, formula: Formula, watch: Watch
 ) -> Watch:
     """Check the names of one object; what is to be watched so far, with them."""
-    if not may_matter(case):
+    if not repeats_matter(case):
         return watch
     pointer = schema.formulas.keyword_of(formula, "minProperties")
     more = free_names(schema, case).spare(strings.shortest, pointer)

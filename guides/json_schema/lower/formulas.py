@@ -2,32 +2,152 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from ....kernels.chart.layout import CALL, EPSILON
-from ...graph.graph import Graph, Link
-from ...graph.later import HEAVY, NamedRule
+from ...graph.array_graph import Fragment
+from ...graph.graph import HEAVY, Graph, Link, NamedRule
 from ...graph.lowering import Lowering
+from ...kept import kept
 from ...syntax import Literal as Text
 from ...syntax import Node, Repeat
-from ..algebra.cases import Array, Number, Object, String
+from ..algebra.cases import ANY_STRING, NO_NAMES, Array, Normal, Number, Object, Rule, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula
 from ..algebra.normalise import as_case
+from ..automata.counting import Counting
+from ..automata.spelling import Escapes, spell
 from ..compiled import CompiledSchema
+from ..read.formats import BRANCH, WHOLE, rules
 from .arrays import Items
 from .constants import FEW, ConstantPlaces, container_kinds
-from .form import Form
-from .fragments import number_fragment, space_fragment, string_fragment
+from .form import Form, Spacing, Spelling
 from .measures import MOST, Measure, Measures
-from .numbers.texts import number_rule
+from .numbers.texts import number_rule, spelt_numbers
 from .objects.choices import Choices
-from .objects.member_names import MemberNames
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
+from .objects.names import MemberNames
 from .protocol import Marks
-from .strings.lowering import StringLowering
+from .strings.lowering import REGEX, StringLowering, in_quotes, plan
 from .unique import NO_WATCH, Watch, has_twins
-from .weights import weight_of
+
+MAX_NODES = 2000
+"""Up to how many nodes a piece has that is kept."""
+
+
+@kept(512, 32 << 20)
+def number_fragment(case: Number, spelling: Spelling) -> Fragment | None:
+    """The rule of a set of numbers; None if there are none, or too many."""
+    node = spelt_numbers(case, spelling)
+    return None if node is None else _lowered(node)
+
+
+@kept(512, 32 << 20)
+def string_fragment(case: String, escapes: Escapes) -> Fragment | None:
+    """The rule of a set of strings, quotes included; None if there are none, or it is too large, or no syntax tells."""
+    if case.values is not None or case.quote is not None or case.excluded:
+        return None
+    if case == REGEX:
+        return _regexes(escapes)
+    found = plan(case, escapes)
+    return None if found is None or isinstance(found, Counting) else _lowered(in_quotes(found))
+
+
+@kept(64, 1 << 20)
+def space_fragment(spacing: Spacing) -> tuple[Fragment, dict[int, int]]:
+    """All rules of white space together, and where each starts, by the `id` of its node, which a spacing keeps."""
+    graph = Graph()
+    lowering = Lowering(graph)
+    starts = {id(node): lowering.rule(node) for node in spacing.rules}
+    return graph.fragment(), starts
+
+
+def _lowered(node: Node) -> Fragment | None:
+    graph = Graph()
+    with graph.new_rule() as start:
+        entry = Lowering(graph).lower(node, graph.final())
+    if entry is None or graph.node_count > MAX_NODES:
+        return None
+    graph.define(start, links=((EPSILON, entry, 0),))
+    return graph.fragment()
+
+
+def _regexes(escapes: Escapes) -> Fragment:
+    """The format `regex` alone: groups may nest, which no pattern and no condition on lengths can say."""
+    graph = Graph()
+    bodies = {name: spell(body, escapes) for name, body in rules().items()}
+    start = graph.begin_rule()
+    starts = {WHOLE: start}
+    for name in bodies.keys() - starts:
+        with graph.new_rule() as starts[name]:
+            pass
+    lowering = Lowering(graph, starts.__getitem__, nullable=lambda name: name == BRANCH)
+    for name, body in bodies.items():
+        graph.rule = starts[name]
+        lowering.body(graph.rule, in_quotes(body) if name == WHOLE else body)
+    return graph.fragment()
+
+
+SHORT = 32
+"""Up to how many constants, or members, are few; and how long they are on average."""
+FEW_RULES = 4
+"""Up to how many rules about names are few, which may be told apart by all that they have in common."""
+USUAL = 1 << 64
+"""Above the numerators and denominators of usual bounds."""
+
+
+def weight_of(normal: Normal) -> int:
+    """The cost of lowering a normal form, in strings; HEAVY for what is not so common that this is known."""
+    if not _is_single(normal):
+        return HEAVY
+    if not (all(map(_is_light, normal.strings)) and all(map(_is_round, normal.numbers))):
+        return HEAVY
+    weight = 1 + len(normal.arrays)
+    for case in normal.objects:
+        if not _is_plain(case) or not _are_short(case.properties) or not _are_few(case.rules):
+            return HEAVY
+        weight += 2 + len(case.properties) // 4
+    return weight
+
+
+def _is_single(normal: Normal) -> bool:
+    """Tell whether there is one kind of arrays and of objects at most, and none by value."""
+    return not normal.constants and len(normal.arrays) <= 1 and len(normal.objects) <= 1
+
+
+def _are_few(rules: tuple[Rule, ...]) -> bool:
+    """Tell whether rules are few, about names that are all but few, or few."""
+    return len(rules) <= FEW_RULES and all(_is_light(_without_excluded(rule.names)) for rule in rules)
+
+
+def _without_excluded(names: String) -> String:
+    return replace(names, excluded=NO_NAMES) if _are_short(names.excluded) else names
+
+
+def _is_light(case: String) -> bool:
+    """Tell whether strings are all, or few."""
+    return case == ANY_STRING or (case.values is not None and _are_short(case.values))
+
+
+def _are_short(texts: Collection[str]) -> bool:
+    return len(texts) <= SHORT and sum(map(len, texts)) <= SHORT * SHORT
+
+
+def _is_round(case: Number) -> bool:
+    """Tell whether numbers are all, or integers, within usual bounds or not."""
+    if case.multiple_of not in (None, 1) or case.not_multiple_of or case.excluded or case.values or case.either:
+        return False
+    bounds = (bound for bound in (case.minimum, case.maximum) if bound is not None)
+    return all(abs(bound.numerator) < USUAL and bound.denominator < USUAL for bound in bounds)
+
+
+def _is_plain(case: Object) -> bool:
+    """Tell whether an object may be told by a set."""
+    counted = case.max_properties is not None or case.min_properties > len(case.required)
+    return not counted and not case.either and not case.some
+
 
 Rules = dict[tuple[Formula, int], int]
 UNKNOWN = -1

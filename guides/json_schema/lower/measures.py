@@ -14,7 +14,7 @@ from ...limits import spend
 from ..algebra.cases import String
 from ..automata.spelling import spelt
 from ..read.dialects import as_written, is_array, is_object
-from ..witness.numbers import Standing
+from ..witness.instances import Standing
 from ..witness.strings import StandingText
 from .form import Spelling
 from .numbers.literals import places_of_points, spellings, written_exponents

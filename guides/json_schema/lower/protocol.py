@@ -1,17 +1,63 @@
-"""Protocols that the lowerings of containers ask of that of their schema, each as little as it needs."""
+"""Definitions that the lowerings of containers share.
+
+Protocols say what they ask of the lowering of their schema, each as little as it needs. A search ahead, without
+recursion, finds the places from which a text can be completed, and remembers them (`Liveness`).
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from weakref import WeakMethod
 
 from ...graph.graph import Graph
 from ...graph.lowering import Lowering
+from ...limits import spend
 from ...syntax import Node
 from ..algebra.cases import Number, String
 from ..algebra.formula import Formula
 from ..compiled import CompiledSchema
 from .form import Form
 from .strings.lowering import StringLowering
+
+PlaceT = TypeVar("PlaceT")
+
+
+class Liveness(Generic[PlaceT]):
+    """Answers for places that lead to one another, or to themselves, but never back.
+
+    may_end: whether everything may end at a place; after: the places after it, those nearest to an end first;
+    methods of who keeps the search, which must not keep them, or both would stay until Python looks for circles
+    """
+
+    def __init__(self, may_end: Callable[[PlaceT], bool], after: Callable[[PlaceT], Iterable[PlaceT]]) -> None:
+        self._may_end = WeakMethod(may_end)
+        self._after = WeakMethod(after)
+        self._known: dict[PlaceT, bool] = {}
+
+    def __call__(self, place: PlaceT) -> bool:
+        """Tell whether an end can be reached from a place."""
+        known = self._known.get(place)
+        if known is not None:
+            return known
+        may_end, after = self._may_end(), self._after()
+        assert may_end is not None and after is not None
+        way: list[tuple[PlaceT, Iterator[PlaceT]]] = []
+        following: PlaceT | None = place
+        while following is not None or way:
+            spend(200)
+            if following is not None:
+                if self._known.get(following) or may_end(following):
+                    self._known[following] = True
+                    self._known.update((passed, True) for passed, _ in way)
+                    return True
+                way.append((following, iter(after(following))))
+            at, others = way[-1]
+            following = next((other for other in others if other != at and self._known.get(other, True)), None)
+            if following is None:
+                self._known[at] = False
+                way.pop()
+        return False
 
 
 class Marks(NamedTuple):

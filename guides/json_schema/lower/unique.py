@@ -19,8 +19,7 @@ from ..algebra.formula import NOTHING, Formula, json_key
 from ..compiled import CompiledSchema
 from ..read.dialects import is_array, is_object
 from .measures import Measures
-from .objects.free_names import is_endless
-from .objects.name_choice import suits as many_rules
+from .objects.names import has_many_rules, is_endless
 
 MOST_ITEMS = 100
 """How many items may have to be there."""
@@ -156,8 +155,8 @@ def _with_names(schema: CompiledSchema, cases: list[Object], watch: Watch) -> Wa
     for case in cases:
         if watch.scarce_names:
             break
-        names = [] if many_rules(case) else [names for names, _ in schema.regions(case)]
-        if many_rules(case) or case.either or not all(map(is_endless, names)):
+        names = [] if has_many_rules(case) else [names for names, _ in schema.regions(case)]
+        if has_many_rules(case) or case.either or not all(map(is_endless, names)):
             watch = watch._replace(open_names=True, scarce_names=True)
         elif names:
             watch = watch._replace(open_names=True)
@@ -190,7 +189,7 @@ def _named(schema: CompiledSchema, case: Object, name: str) -> Iterator[Formula]
 
 def _regions(schema: CompiledSchema, case: Object) -> Iterator[tuple[String, list[Formula]]]:
     """The sets of names that an object does not name itself, and what the members of each may satisfy."""
-    if many_rules(case):
+    if has_many_rules(case):
         yield ANY_STRING, [rule.formula for rule in case.rules]
         return
     for names, formula in schema.regions(case):

@@ -3,37 +3,239 @@
 A document is scanned once, without recursion: every subschema becomes a `Subschema`, keyword values are
 checked, `$id` and anchors are registered, references are collected. Nothing is ever fetched: a reference
 leads into the document, into `resources`, or to one of the published metaschemas.
+
+References that lead back to themselves without stepping into the instance are refused, as far as anything is judged by
+them (`Loops`). Subschemas that say the same have the same number, wherever they stand (`Wordings`): programs write
+small ones in full, hundreds of times. Annotations say nothing; the order of properties does, as texts may be written
+in it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote, urldefrag, urljoin
 
 from ....checks import brief
 from ....errors import LanguageError, LimitError, OptionError, SchemaError
 from ...limits import spend
 from ...quoting.quotation import Quote
-from . import documents
 from .dialects import (
     DRAFT2020,
     WELL_FORMED,
     Dialect,
     Keyword,
+    Written,
     dialect_of,
     expected_names,
     is_array,
     is_object,
     is_writable,
+    only_strings,
 )
-from .loops import HOLDING, Loops
-from .subschema import Resource, Subschema, key_of
-from .text import show
-from .wordings import Wordings
+from .subschema import Resource, Subschema, key_of, show
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaOptions:
+    """Options of reading a schema.
+
+    formats: whether the standard formats are enforced (otherwise they are annotations)
+    max_cases: how many alternatives a formula may fall into for one type
+    """
+
+    formats: bool = True
+    max_cases: int = 512
+
+    def __post_init__(self) -> None:
+        cases, formats = cast(object, self.max_cases), cast(object, self.formats)
+        if not isinstance(cases, int) or isinstance(cases, bool) or cases < 1:
+            raise OptionError(f"max_cases must be a whole number, at least 1, not {brief(cases)}")
+        if not isinstance(formats, bool):
+            raise OptionError(f"formats must be True or False, not {brief(formats)}")
+
+
+HOLDING = ("$defs", "definitions")
+"""Keywords whose value has schemas by names that no instance ever has."""
+
+IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+"""Keywords whose subschemas speak of the same instance as the schema that holds them."""
+
+
+class Loops:
+    """Looks for loops among schema objects, by `id`; resolve: where a reference keyword of one leads."""
+
+    def __init__(self, places: Mapping[int, Subschema], resolve: Callable[[Subschema, str], Subschema | bool]) -> None:
+        self._places = places
+        self._resolve = resolve
+
+    def reached(self, root: Subschema) -> set[int]:
+        """The subschemas that may judge an instance, by `id`: definitions only where something refers to them."""
+        waiting = [root]
+        reached: set[int] = set()
+        while waiting:
+            place = waiting.pop()
+            if id(place) in reached:
+                continue
+            reached.add(id(place))
+            spend(100 + 10 * len(place.value))
+            keywords = place.resource.dialect.keywords
+            alone = place.resource.dialect.ref_alone and "$ref" in place.value
+            for key in ("$ref",) if alone else place.value:
+                if key in keywords and key not in HOLDING:
+                    waiting += self._below(place, key, keywords[key])
+        return reached
+
+    def _below(self, place: Subschema, key: str, rule: Keyword) -> list[Subschema]:
+        """The subschemas that a keyword holds or refers to."""
+        if rule.kind == "plain":
+            return []
+        if rule.kind == "reference":
+            target = self._resolve(place, key)
+            return [] if isinstance(target, bool) else [target]
+        content: Any = place.value[key]
+        schemas: list[Any] = [content]
+        if rule.kind != "schema" and is_array(content):
+            schemas = content
+        elif rule.kind not in ("schema", "items"):
+            schemas = list(content.values())
+        return [self._places[id(schema)] for schema in schemas if is_object(schema)]
+
+    def refuse(self, referring: list[Subschema]) -> None:
+        """Refuse references that come back to where they started without stepping into the instance."""
+        place = self.find(referring)
+        if place is not None:
+            name = place.value.get("$ref", place.pointer)
+            raise place.error(f"the reference {name!r} leads back to itself without progress")
+
+    def find(self, referring: list[Subschema]) -> Subschema | None:
+        """A schema object that comes back to itself without a step into the instance, None if there is none."""
+        done: set[int] = set()
+        on_path: set[int] = set()
+        for start in referring:
+            trail: list[tuple[Subschema, bool]] = [(start, False)]
+            while trail:
+                place, leaving = trail.pop()
+                if leaving:
+                    on_path.discard(id(place))
+                    done.add(id(place))
+                    continue
+                if id(place) in on_path:
+                    return place
+                if id(place) in done:
+                    continue
+                on_path.add(id(place))
+                trail.append((place, True))
+                trail.extend((inner, False) for inner in self._in_place(place) if id(inner) not in done)
+        return None
+
+    def _in_place(self, place: Subschema) -> list[Subschema]:
+        value = place.value
+        found: list[Subschema | bool] = []
+        if "$ref" in value:
+            found.append(self._resolve(place, "$ref"))
+            if place.resource.dialect.ref_alone:
+                return [inner for inner in found if not isinstance(inner, bool)]
+        for keyword in IN_PLACE:
+            if keyword in value and keyword in place.resource.dialect.keywords:
+                content: Any = value[keyword]
+                kind = place.resource.dialect.keywords[keyword].kind
+                schemas = [content] if kind == "schema" else content if is_array(content) else content.values()
+                found.extend(self._places[id(inner)] for inner in schemas if is_object(inner))
+        return [inner for inner in found if not isinstance(inner, bool)]
+
+
+MOST_PARTS = 32
+"""Of how many subschemas one may be made up to be numbered: larger ones are hardly written twice."""
+MOST_WORDS = 64
+"""How many names or constants one list may have for it."""
+UNNUMBERED = -1
+
+_WHERE_IT_STANDS = frozenset(("unevaluatedItems", "unevaluatedProperties"))
+
+
+class Wordings:
+    """Numbers the subschemas of some documents, each when it is asked for.
+
+    places: where the schema objects stand, by `id`; targets: where references lead, by the resource's `id` and the text
+    """
+
+    def __init__(self, places: Mapping[int, Subschema], targets: Mapping[tuple[int, str], Subschema | bool]) -> None:
+        self._places = places
+        self._targets = targets
+        self._known: dict[int, int] = {}
+        self._numbers: dict[Any, int] = {}
+        self._left = 0
+
+    def of(self, place: Subschema) -> int | None:
+        """The number of what a subschema says; None if it is large, or says what depends on where it stands."""
+        self._left = MOST_PARTS
+        number = self._number(place)
+        spend(100 * (MOST_PARTS - self._left))
+        self._known.setdefault(id(place.value), number)
+        return None if number == UNNUMBERED else number
+
+    def _number(self, place: Subschema) -> int:
+        """The number of a part of the subschema at hand; of none where that is found to be large."""
+        self._left -= 1
+        known = self._known.get(id(place.value))
+        if known is None and self._left >= 0:
+            said = self._said(place)
+            if self._left >= 0:
+                known = UNNUMBERED if said is None else self._numbers.setdefault(said, len(self._numbers))
+                self._known[id(place.value)] = known
+        return UNNUMBERED if known is None or self._left < 0 else known
+
+    def _said(self, place: Subschema) -> tuple[Any, ...] | None:
+        """The keywords of a subschema, each with what it says; None if some are not numbered."""
+        value, dialect = place.value, place.resource.dialect
+        said: list[Any] = [dialect]
+        for key in ("$ref",) if "$ref" in value and dialect.ref_alone else value:
+            rule = dialect.keywords.get(key)
+            if rule is None or key in HOLDING:
+                continue
+            content, found = value[key], None
+            if rule.kind == "plain":
+                found = content if type(content) is str else _plain(content)
+            elif rule.kind == "reference":
+                target = self._targets.get((id(place.resource), content))
+                found = id(target) if isinstance(target, Subschema) else target
+            elif key not in _WHERE_IT_STANDS:
+                found = self._inner(content, is_map=rule.kind in ("map", "dependencies"))
+            if found is None:
+                return None
+            said += key, found
+        return tuple(said)
+
+    def _inner(self, content: Any, *, is_map: bool) -> tuple[Any, ...] | None:
+        """The contents of the schemas in a keyword, behind their names; or lists of names in their place."""
+        schemas: Iterable[Any] = content.values() if is_map else content if is_array(content) else (content,)
+        found: list[Any] = [*content] if is_map else [is_array(content)]
+        for schema in schemas:
+            if is_object(schema):
+                said: Any = self._number(self._places[id(schema)])
+            else:
+                said = _plain(schema)
+            if said is None or said == UNNUMBERED:
+                return None
+            found.append(said)
+        return tuple(found)
+
+
+def _plain(content: Any) -> Any:
+    """A constant, or a list of constants, so that equal ones are written alike; None for containers in it."""
+    listed: list[Any] = content if is_array(content) else [content]
+    if len(listed) > MOST_WORDS:
+        return None
+    if only_strings(listed):
+        return is_array(content), *listed
+    if any(isinstance(one, (dict, list)) for one in listed):
+        return None
+    return is_array(content), *((type(one), one.text if isinstance(one, Written) else one) for one in listed)
 
 
 class Documents:
@@ -382,7 +584,7 @@ class Documents:
         return self._by_uri.get(uri)
 
     def _load_rest(self, uri: str) -> None:
-        metaschema = documents.load(uri)
+        metaschema = load(uri)
         if metaschema is not None:
             self._add(metaschema, uri)
             return

@@ -15,7 +15,7 @@ from ....errors import PatternError
 from ...automata.charsets import LAST
 from ...kept import kept, kept_growing
 from ...limits import spend, spend_growth
-from ...regex.measure import ENDLESS, lengths
+from ...regex.tree import ENDLESS, lengths
 from ...syntax import Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from ..algebra.cases import NO_NAMES, String
 from ..algebra.strings import is_plain

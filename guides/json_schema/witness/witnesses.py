@@ -23,8 +23,7 @@ from ..algebra.normalise import Normaliser
 from ..algebra.strings import is_plain
 from ..algebra.translate import UNREACHED
 from .arrays import ArrayWitnesses
-from .instances import NO_INSTANCE, Ask
-from .numbers import of_number
+from .instances import NO_INSTANCE, Ask, of_number
 from .objects import ObjectWitnesses
 from .strings import StandingText
 

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 from trellm.errors import LimitError
 from trellm.guides import DEAD
-from trellm.guides.automata.atoms import partition, segments_of
 from trellm.guides.automata.byte_table import byte_table
-from trellm.guides.automata.character_rows import character_rows
-from trellm.guides.automata.charsets import ALL, normalise
+from trellm.guides.automata.charsets import ALL, character_rows, normalise, partition, segments_of
 from trellm.guides.automata.conditions import Automaton, without
 
 from ..json_schema.support import Together, automaton

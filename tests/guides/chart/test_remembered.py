@@ -6,7 +6,7 @@ import weakref
 import pytest
 from trellm import Vocabulary
 from trellm.guides import JSONGuide
-from trellm.guides.chart.remembered import Remembered
+from trellm.guides.json_guide import Remembered
 
 from ...thresholds import thresholds
 

@@ -6,8 +6,17 @@ from random import Random
 from typing import Any
 
 import pytest
-from trellm.guides.distinct.values import ARRAY, OBJECT, Container, Values, WordBegin, key_of, word_of
-from trellm.guides.distinct.written import Ledger, WrittenValues
+from trellm.guides.distinct.values import (
+    ARRAY,
+    OBJECT,
+    Container,
+    Ledger,
+    Values,
+    WordBegin,
+    WrittenValues,
+    key_of,
+    word_of,
+)
 
 RESTS = (b"", b"a", b"ba", b"abab")
 

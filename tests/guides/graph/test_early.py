@@ -9,11 +9,10 @@ from trellm import Vocabulary
 from trellm.errors import LimitError
 from trellm.guides import JSONGuide
 from trellm.guides.graph import graph as graphs
-from trellm.guides.graph.later import HEAVY, NamedRule
+from trellm.guides.graph.graph import HEAVY, NamedRule
 from trellm.guides.json_schema.compiled import CompiledSchema
 from trellm.guides.json_schema.lower.form import Form
-from trellm.guides.json_schema.lower.formulas import SchemaLowering
-from trellm.guides.json_schema.lower.weights import weight_of
+from trellm.guides.json_schema.lower.formulas import SchemaLowering, weight_of
 
 from ..support import Graph
 

@@ -2,23 +2,26 @@
 
 from trellm.guides.automata.conditions import Together, automaton
 from trellm.guides.json_schema.algebra import numbers, objects, strings
-from trellm.guides.json_schema.algebra.absorption import absorbed
 from trellm.guides.json_schema.algebra.cases import ANY_NUMBER, ANY_STRING, Number, Object, Rational, Rule, String
 from trellm.guides.json_schema.algebra.formula import EVERYTHING, NOTHING, Formula, Formulas
+from trellm.guides.json_schema.algebra.meeting import absorbed
 from trellm.guides.json_schema.automata import derivatives
 from trellm.guides.json_schema.automata.counting import Counting
 from trellm.guides.json_schema.automata.derivatives import Expression
 from trellm.guides.json_schema.automata.spelling import Escapes, all_spelt, spelt
-from trellm.guides.json_schema.lower import fragments
+from trellm.guides.json_schema.lower import formulas
 from trellm.guides.json_schema.lower.form import Spelling
-from trellm.guides.json_schema.lower.fragments import MAX_NODES, number_fragment, string_fragment
+from trellm.guides.json_schema.lower.formulas import MAX_NODES, number_fragment, string_fragment
 from trellm.guides.json_schema.lower.numbers.literals import number_text
-from trellm.guides.json_schema.lower.numbers.numerals import numerals
-from trellm.guides.json_schema.lower.numbers.texts import fewest_number_bytes, number_rule, spelt_numbers
-from trellm.guides.json_schema.lower.numbers.unbounded import unbounded
+from trellm.guides.json_schema.lower.numbers.texts import (
+    fewest_number_bytes,
+    number_rule,
+    numerals,
+    spelt_numbers,
+    unbounded,
+)
 from trellm.guides.json_schema.lower.strings import lowering
-from trellm.guides.json_schema.lower.strings.counted import CountedStrings
-from trellm.guides.json_schema.lower.strings.lowering import StringLowering, counted, in_quotes, plan
+from trellm.guides.json_schema.lower.strings.lowering import CountedStrings, StringLowering, counted, in_quotes, plan
 from trellm.guides.json_schema.read import patterns
 from trellm.guides.json_schema.read.formats import ENFORCED, EXAMPLES, PATTERNS, WIDER
 from trellm.guides.json_schema.read.patterns import parse
@@ -79,5 +82,5 @@ __all__ = [
 
 def forget_strings() -> None:
     """Forget what strings were lowered to, so that they are lowered anew."""
-    for remembering in (lowering._takes_too_much, lowering.counted, fragments.string_fragment):
+    for remembering in (lowering._takes_too_much, lowering.counted, formulas.string_fragment):
         remembering.cache_clear()

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from trellm import Generator, Sample, Vocabulary, models
 from trellm.errors import LimitError, OptionError, SchemaError
 from trellm.guides import GoalGuide, JSONGuide
-from trellm.guides.explain.explain import explain
+from trellm.guides.explain import explain
 from trellm.guides.json_guide import WatchingJSONGuide
 from trellm.guides.laws import check, does_not_remember, knows_its_states
 from trellm.guides.limits import Limits

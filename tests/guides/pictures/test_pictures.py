@@ -23,8 +23,7 @@ from trellm.guides import (
     TaggedGuide,
 )
 from trellm.guides.pictures import Arrow, Drawable, Picture, PictureNode
-from trellm.guides.pictures.automata import Minimal
-from trellm.guides.pictures.charts import graph_in_words, state_in_words
+from trellm.guides.pictures.automata import Minimal, graph_in_words, state_in_words
 
 from ..tagged.support import AfterGuide
 

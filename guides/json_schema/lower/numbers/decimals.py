@@ -15,11 +15,11 @@ from math import gcd, lcm
 from typing import NamedTuple
 
 from .....kernels.answers import DEAD, NEVER
-from ....automata.numbers import Numbers
+from ....automata.minimise import Numbers
 from ....limits import spend
 from ...algebra import numbers
 from ...algebra.cases import Number
-from .units import Units, bounds_of, factors_of, greatest, in_units, member_within, places_of
+from .literals import Units, bounds_of, factors_of, greatest, in_units, member_within, places_of
 
 START, WHOLE, POINT, FRACTION = range(4)
 POINT_BYTE, ZERO_BYTE = 0x2E, 0x30

@@ -27,39 +27,234 @@ are both fine. 0 has no sign, 0.0 may have one.
                     MOST_PADDED places may end in 0, as %f writes it (19.90 is fine, 1.0000000000 is not)
                     else one digit, perhaps a fraction that does not end in 0, and e+16 ... e+308 or e-05 ... e-324
     constants       as the schema writes them
+
+Numbers from 0 up are `numerals`, those without and those with an exponent read side by side. Where nothing is compared
+an exponent of at most two digits may follow any mantissa: finite floats decide no more (`unbounded`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
+from typing import Literal as OneOf
 from typing import NamedTuple
 
-from .....kernels.answers import NEVER
+import numpy as np
+from numpy.typing import NDArray
+
+from .....kernels.answers import DEAD, NEVER
 from .....kernels.chart.layout import EPSILON
+from ....automata.dfa import Dfa
+from ....automata.minimise import Numbers, minimise
+from ....chart.automaton import ChartAutomaton
+from ....graph.graph import Graph
 from ....graph.lowering import Lowering
-from ....kept import kept
-from ....syntax import EMPTY, NOTHING, Literal, Node, Repeat, Sequence
+from ....kept import kept, kept_growing
+from ....limits import spend
+from ....locks import new_lock
+from ....syntax import EMPTY, NOTHING, Chars, Literal, Node, Repeat, Sequence, Table
 from ...algebra.cases import Number, Rational
 from ...algebra.numbers import contains, least_common_multiple, leaves
 from ...automata.spelling import fewest_bytes
 from ..form import Spelling
+from .decimals import MOST_PADDED, Decimals
 from .literals import (
     MINUS,
+    OPTIONAL_PLUS,
     ZERO,
     ZERO_FRACTION,
+    ZEROS,
+    E,
+    decimal_places,
+    decimal_step,
     either,
+    number_text,
     places_of_points,
     places_of_serialisers,
     plain_constants,
     spelt_constants,
     written_exponents,
 )
-from .numerals import NumeralNodes, numerals
-from .scientific import has_exponents
-from .unbounded import DIGIT, EXPONENT, NOT_ZERO, float_texts, tailed, unbounded, unbounded_floats
-from .units import decimal_step
+from .scientific import Scientific, has_exponents
+
+Run = tuple[int, int, int]
+"""The first and the last byte that lead to a state, and the state."""
+
+
+class Numerals:
+    """The texts of a set of numbers that are 0 or more, as an automaton whose states are made when they are reached.
+
+    plain: as json.dumps writes floats, with a few more zeros at the end
+    """
+
+    def __init__(self, case: Number, *, plain: bool = False) -> None:
+        self._readers = [Decimals(case, plain=plain), *([Scientific(case, plain=plain)] if has_exponents(case) else ())]
+        self._numbers: Numbers[tuple[int, ...]] = Numbers()
+        self._runs: list[list[Run] | None] = []
+        self._lock = new_lock()
+        self.start = self._numbers[tuple(reader.start for reader in self._readers)]
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much memory the states take that were made."""
+        return 4000 + 3000 * len(self._numbers)
+
+    def runs(self, state: int) -> list[Run]:
+        """The states after bytes, as far as a member follows."""
+        with self._lock:
+            self._runs += [None] * (state + 1 - len(self._runs))
+            known = self._runs[state]
+            if known is None:
+                known = self._runs[state] = self._made(self._numbers.states[state])
+            return known
+
+    def _made(self, places: tuple[int, ...]) -> list[Run]:
+        spend(3000)
+        moves = [{} if at == DEAD else reader.moves(at) for reader, at in zip(self._readers, places, strict=True)]
+        runs: list[Run] = []
+        for byte in sorted({byte for each in moves for byte in each}):
+            after = self._numbers[tuple([each.get(byte, DEAD) for each in moves])]
+            if runs and runs[-1][1:] == (byte - 1, after):
+                runs[-1] = (runs[-1][0], byte, after)
+            else:
+                runs.append((byte, byte, after))
+        return runs
+
+    def is_accepting(self, state: int) -> bool:
+        """Tell whether a text may end in a state."""
+        with self._lock:
+            both = zip(self._readers, self._numbers.states[state], strict=True)
+            return any(at != DEAD and reader.is_accepting(at) for reader, at in both)
+
+    def needed(self, state: int) -> int:
+        """The bytes from a state to the end of a short text; NEVER if there is none."""
+        with self._lock:
+            both = zip(self._readers, self._numbers.states[state], strict=True)
+            return min((reader.needed(at) for reader, at in both if at != DEAD), default=NEVER)
+
+    def table(self) -> Table:
+        """All states as a table, minimised; for sets that have few."""
+        rows: list[NDArray[np.int32]] = []
+        while len(rows) < len(self._numbers):
+            row = np.full(256, DEAD, np.int32)
+            for first, last, after in self.runs(len(rows)):
+                row[first : last + 1] = after
+            rows.append(row)
+        accepting = np.array([self.is_accepting(state) for state in range(len(rows))])
+        return Table(*minimise(np.stack(rows), accepting))
+
+
+@kept_growing(256, 16 << 20)
+def numerals(case: Number, plain: bool = False) -> Numerals:
+    """The automaton of a set, made once: it remembers the states that were reached."""
+    return Numerals(case, plain=plain)
+
+
+class NumeralNodes:
+    """Adds numerals to the current rule of a graph, before the node `end`."""
+
+    def __init__(self, lowering: Lowering, numerals: Numerals, end: int) -> None:
+        self._graph = lowering.graph
+        self._numerals = numerals
+        self._end = end
+        self._nodes: dict[int, int] = {}
+
+    def entry(self) -> int:
+        """The node before the first digit."""
+        return self._node(self._numerals.start)
+
+    def _node(self, state: int) -> int:
+        node = self._nodes.get(state)
+        if node is None:
+            node = self._nodes[state] = self._graph.lazy_node(
+                lambda node: self._define(node, state), lambda: self._numerals.needed(state), self._end
+            )
+        return node
+
+    def _define(self, node: int, state: int) -> None:
+        edges = [(first, last, self._node(after)) for first, last, after in self._numerals.runs(state)]
+        links = ((EPSILON, self._end, 0),) if self._numerals.is_accepting(state) else ()
+        self._graph.define(node, edges, links)
+
+
+Notation = OneOf["integer", "real"]
+
+
+def _span(first: int, last: int) -> Chars:
+    return Chars(((0x30 + first, 0x30 + last),))
+
+
+DIGIT, NOT_ZERO, POINT = _span(0, 9), _span(1, 9), Literal(b".")
+POSITIVE_WHOLE = Sequence((NOT_ZERO, Repeat(DIGIT, 0, None)))
+WHOLE = either(ZERO, POSITIVE_WHOLE)
+FRACTION = Sequence((POINT, Repeat(DIGIT, 1, None)))
+POSITIVE_FRACTION = Sequence((Literal(b"0."), ZEROS, POSITIVE_WHOLE))
+FROM_100 = Sequence((_span(1, 2), DIGIT, DIGIT))
+FROM_300_TO_324 = either(Sequence((Literal(b"3"), _span(0, 1), DIGIT)), Sequence((Literal(b"32"), _span(0, 4))))
+ONE_OR_TWO = Sequence((DIGIT, Repeat(DIGIT, 0, 1)))
+UP_TO_99 = Sequence((ZEROS, ONE_OR_TWO))
+MINUS_UP_TO_324 = Sequence((MINUS, ZEROS, either(ONE_OR_TWO, FROM_100, FROM_300_TO_324)))
+EXPONENT = Sequence((E, either(Sequence((OPTIONAL_PLUS, UP_TO_99)), MINUS_UP_TO_324)))
+SMALL_EXPONENT = Sequence((E, either(OPTIONAL_PLUS, MINUS), UP_TO_99))
+MINUS_ZERO = Sequence((MINUS, Repeat(ZERO, 1, None)))
+WHOLE_EXPONENT = Sequence((E, either(Sequence((OPTIONAL_PLUS, UP_TO_99)), MINUS_ZERO)))
+
+
+def tailed(whole: Node, fraction: Node, exponent: Node, notation: str | None) -> Node:
+    """A whole number, with a fraction and an exponent as the notation has it."""
+    if notation == "integer":
+        return whole
+    if notation == "real":
+        return Sequence((whole, either(exponent, Sequence((fraction, Repeat(exponent, 0, 1))))))
+    return Sequence((whole, Repeat(fraction, 0, 1), Repeat(exponent, 0, 1)))
+
+
+@lru_cache(maxsize=16)
+def unbounded(notation: Notation | None, positive: bool, whole: bool) -> Table:
+    """All numbers, or those above 0, or whole ones, in any spelling, as a table."""
+    node = tailed(
+        POSITIVE_WHOLE if positive else WHOLE,
+        *((ZERO_FRACTION, WHOLE_EXPONENT) if whole else (FRACTION, EXPONENT)),
+        notation,
+    )
+    if notation != "integer":
+        case = Number(0, exclusive_minimum=positive, multiple_of=1 if whole else None, notation=notation)
+        small = (Sequence((POSITIVE_FRACTION, Repeat(SMALL_EXPONENT, 0, 1))),) if positive and not whole else ()
+        node = either(node, *small, Numerals(case).table())
+    graph = Graph()
+    dfa = Dfa.of(ChartAutomaton(graph, Lowering(graph).rule(node))).minimised()
+    return Table(dfa.transitions, dfa.accepting, dfa.start)
+
+
+@lru_cache(maxsize=2)
+def unbounded_floats(positive: bool) -> Table:
+    """All numbers, or those above 0, as json.dumps writes floats, with a few more zeros at the end, as a table."""
+    return Numerals(Number(0, exclusive_minimum=positive, notation="real"), plain=True).table()
+
+
+def float_texts(value: Rational) -> Iterator[str]:
+    """The texts of a number from 0 up that are those of a float, with a few zeros behind it."""
+    places = decimal_places(value)
+    if places is None:
+        return
+    text = str(int(value * 10**places)).rjust(places + 1, "0")
+    whole, fraction = text[: len(text) - places], text[len(text) - places :]
+    padded = (fraction.ljust(count, "0") for count in range(max(places, 1), MOST_PADDED + 1))
+    texts = dict.fromkeys((*(f"{whole}.{each}" for each in (fraction, *padded)), number_text(value, True)))
+    yield from filter(_is_float, texts)
+
+
+def _is_float(text: str) -> bool:
+    """Tell whether a text is that of a float from 0 up."""
+    table = unbounded_floats(False)
+    state = table.start
+    for byte in text.encode():
+        state = table.transitions.item(state, byte)
+        if state == DEAD:
+            return False
+    return table.accepting.item(state)
+
 
 MOST_DIGITS = 4300
 """Up to how many digits int() reads by default; what is longer json.loads refuses."""

@@ -14,14 +14,14 @@ from itertools import chain
 from typing import NamedTuple
 
 from .....errors import LimitError
-from ....automata.atoms import bits as bits_of
+from ....automata.charsets import bits as bits_of
 from ....limits import spend
 from ...algebra.cases import ANY_ARRAY, ANY_OBJECT, Object, Rule
 from ...algebra.formula import EVERYTHING, NOTHING, Formula
 from ...compiled import CompiledSchema
 from ..protocol import MemberLowering
-from .member_names import MemberNames
 from .members import MemberPlace, Members, NextMember
+from .names import MemberNames
 
 Alive = tuple[int, ...]
 Lost = tuple[tuple[int, int], ...]

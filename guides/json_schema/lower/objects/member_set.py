@@ -15,7 +15,7 @@ from ...algebra.formula import Formula
 from ...automata.spelling import all_spelt, spelt
 from ..measures import MOST
 from ..protocol import MemberLowering
-from .member_names import MAX_BITS, MemberNames, uncounted
+from .names import MAX_BITS, MemberNames, uncounted
 
 
 def suits(case: Object, names: MemberNames) -> bool:

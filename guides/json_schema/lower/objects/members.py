@@ -12,10 +12,9 @@ from ....limits import spend
 from ...algebra.cases import Object, String
 from ...algebra.formula import Formula
 from ...automata.spelling import spelt
-from ..liveness import Liveness
 from ..measures import MOST
-from ..protocol import MemberLowering
-from .member_names import MemberNames
+from ..protocol import Liveness, MemberLowering
+from .names import MemberNames
 
 
 class MemberPlace(NamedTuple):

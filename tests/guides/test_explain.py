@@ -10,7 +10,7 @@ from trellm import Vocabulary
 from trellm.guides import ChoiceGuide, RegexGuide
 from trellm.guides.grammar import Chars
 
-from ..support import describe, explain, next_characters, parse
+from .support import describe, explain, next_characters, parse
 
 BYTES = Vocabulary.from_bytes()
 PATTERNS = [

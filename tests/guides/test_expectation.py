@@ -6,7 +6,7 @@ import pytest
 from trellm import Vocabulary
 from trellm.guides import AlignedGuide, CFGGuide, FreeGuide, GoalGuide, JSONGuide, RegexGuide, SubstringGuide
 
-from ..support import expected
+from .support import expected
 
 BYTES = Vocabulary.from_bytes()
 GRAMMAR = """

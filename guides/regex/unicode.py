@@ -1,4 +1,7 @@
-"""Characters that are the same when case is ignored: as `re` has it, and as ECMA-262 has it."""
+r"""Characters as Unicode tells them apart: the sets of `\p{...}`, and which are the same when case is ignored.
+
+Sets are whatever the `regex` package says, character by character; case is as `re` has it, and as ECMA-262 has it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,26 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from ..automata.charsets import normalise, single
+from ..automata.charsets import LAST, normalise, single, text_of_codes
 from ..limits import spend
 from ..syntax import Ranges
+
+
+@lru_cache(maxsize=128)
+def property_ranges(name: str, negated: bool, ignore_case: bool, ascii_only: bool) -> Ranges | None:
+    r"""The characters of `\p{name}` (`\P{name}` if negated) under these flags; None if there is none."""
+    import regex
+
+    flags = (regex.I if ignore_case else 0) | (regex.A if ascii_only else 0)
+    try:
+        run = regex.compile(rf"\{'P' if negated else 'p'}{{{name}}}+", flags)
+    except regex.error:
+        return None
+    spend(1_000_000)  # as long as it takes to look at all characters
+    return normalise(
+        (begin, end - 1) for begin, end in (match.span() for match in run.finditer(text_of_codes(LAST + 1)))
+    )
+
 
 Folding = Literal["unicode", "ascii", "ecma"]
 

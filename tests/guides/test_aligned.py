@@ -26,8 +26,8 @@ from trellm.guides import (
     tokens_of,
 )
 
-from ..support import Crossings, Mask, TrieGuide, expected
-from ..vocabularies import CHARACTERS, PIECEMEAL, SMALL
+from .support import Crossings, Mask, TrieGuide, expected
+from .vocabularies import CHARACTERS, PIECEMEAL, SMALL
 
 WIDE = "世".encode()
 GREETING = Vocabulary([b"Good", b" mor", b" morning", b" mo", b"r", b"n", b"e", b" ", b"m", b"o", None], [10])

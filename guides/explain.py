@@ -1,0 +1,286 @@
+"""What may follow in a state, in words; and why a text does or does not meet a constraint.
+
+Automata over bytes are asked, whatever these are made of (`ByteAutomaton`): how far a text gets, and what was expected
+there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
+
+from .automata.charsets import CharacterRows, intersect, negate, normalise
+from .chart.automaton import DEAD, ChartAutomaton
+from .chart.provenance import places
+from .graph.utf8 import CONTINUATION
+from .protocol import Describing, Guide, tokens_of
+from .regex import parse
+from .syntax import Chars, Ranges
+
+
+class ByteAutomaton(Protocol):
+    """A deterministic automaton over bytes with integer states; the same future has the same number."""
+
+    @property
+    def start(self) -> int:
+        """The state before the first byte."""
+        ...
+
+    def step(self, state: int, byte: int) -> int:
+        """The state after `byte`, or DEAD."""
+        ...
+
+    def is_accepting(self, state: int) -> bool:
+        """Tell whether the bytes read so far are a complete text."""
+        ...
+
+
+class TableAutomaton(ByteAutomaton, Protocol):
+    """A byte automaton that can also list a state's transitions."""
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, or DEAD."""
+        ...
+
+    def transitions(self, state: int) -> NDArray[Any]:
+        """The state after each byte: integers [256], DEAD where there is none."""
+        ...
+
+
+MAX_PARTS = 12
+
+# From the largest to the smallest: what a set is made of is looked for in this order.
+_CLASSES = (
+    (r"\w", r"a letter, digit or _ of any script (\w)"),
+    (r"\p{L}", "a letter of any script"),
+    (r"\d", r"a digit of any script (\d)"),
+    ("[A-Za-z]", "a letter A-Z or a-z"),
+    ("[a-z]", "a letter a-z"),
+    ("[A-Z]", "a letter A-Z"),
+    ("[0-9]", "a digit 0-9"),
+    (r"\s", r"white space (\s)"),
+)
+_NAMES = {0x09: "a tab", 0x0A: "a newline", 0x0D: "a carriage return", 0x20: "a space", 0x22: "'\"'"}
+
+
+def describe(ranges: Ranges) -> str:
+    """A set of characters (inclusive code point ranges, sorted, disjoint) as a phrase: "a digit 0-9 or '.'"."""
+    return either(_parts(ranges))
+
+
+def either(parts: list[str]) -> str:
+    """The phrases with commas and an "or"."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
+
+
+def describe_character(code: int) -> str:
+    """One character: its name if it cannot be seen, else itself in quotes."""
+    if code in _NAMES:
+        return _NAMES[code]
+    character = chr(code)
+    if not character.isprintable():
+        return f"U+{code:04X}"
+    return f'"{character}"'
+
+
+def _parts(ranges: Ranges) -> list[str]:
+    left_out = negate(ranges)
+    if not left_out:
+        return ["any character"]
+    if size(left_out) < size(ranges):
+        return [f"any character but {describe(left_out)}"]
+    parts: list[str] = []
+    for pattern, name in _CLASSES:
+        members = _class(pattern)
+        if intersect(members, ranges) == members:
+            parts.append(name)
+            ranges = intersect(ranges, negate(members))
+    for number, (low, high) in enumerate(ranges):
+        if len(parts) >= MAX_PARTS and (others := size(ranges[number:])) > 1:
+            parts.append(f"one of {others:,} other characters")
+            break
+        parts.append(_span(low, high))
+    return parts
+
+
+def _span(low: int, high: int) -> str:
+    if low == high:
+        return describe_character(low)
+    return f"{describe_character(low)}{' or ' if low + 1 == high else ' to '}{describe_character(high)}"
+
+
+@cache
+def _class(pattern: str) -> Ranges:
+    node = parse(pattern)
+    assert isinstance(node, Chars)
+    return node.ranges
+
+
+def size(ranges: Ranges) -> int:
+    """The number of characters."""
+    return sum(high - low + 1 for low, high in ranges)
+
+
+MAX_FORCED = 60
+MAX_TOKENS = 8
+END = "the end of the text"
+NOTHING = "nothing: the text so far cannot be continued"
+
+
+def expected(guide: Guide, state: int) -> str:
+    """A description of what may follow in a state of a guide: what the guide says of it, or else the allowed tokens."""
+    if isinstance(guide, Describing):
+        return guide.describe(state)
+    texts = guide.vocabulary.tokens
+    tokens = [text for token in tokens_of(guide.mask(state)) if (text := texts[token])]
+    most = MAX_TOKENS if len(tokens) > MAX_TOKENS + 1 else MAX_TOKENS + 1
+    shown = [quoted(text.decode("utf-8", "backslashreplace")) for text in tokens[:most]]
+    if len(tokens) > most:
+        shown.append(f"one of {len(tokens) - most:,} other tokens")
+    if guide.is_accepting(state):
+        shown.append(END)
+    return " or ".join(shown)
+
+
+def expectation(automaton: TableAutomaton, state: int, *, with_places: bool = True) -> str:
+    """A description of what may follow in an automaton's state: characters, and where a constraint asks for them."""
+    phrase = _next_text(automaton, state)
+    if phrase is None:
+        return END
+    if with_places and isinstance(automaton, ChartAutomaton) and (found := places(automaton, state)):
+        phrase += f" in {' or '.join(found)}"
+    return f"{phrase}, or {END}" if automaton.is_accepting(state) else phrase
+
+
+def _next_text(automaton: TableAutomaton, state: int) -> str | None:
+    """The characters that may follow; several where there is no other way on, None if there are none."""
+    if (automaton.transitions(state)[CONTINUATION.start : CONTINUATION.stop] != DEAD).any():
+        return "the rest of a character"
+    forced = _forced(automaton, state)
+    if len(forced) > 1:
+        return quoted(forced)
+    ranges = next_characters(automaton, state)
+    return describe(ranges) if ranges else None
+
+
+def next_characters(automaton: TableAutomaton, state: int) -> Ranges:
+    """The characters that may follow in a state: inclusive code point ranges, sorted, disjoint."""
+    rows = CharacterRows(lambda state: automaton.transitions(state).tolist())
+    return normalise(pair for ranges in rows.of(state).values() for pair in ranges)
+
+
+def _forced(automaton: TableAutomaton, state: int) -> str:
+    """The characters that must follow because there is no other way on, up to MAX_FORCED."""
+    forced = ""
+    while len(forced) < MAX_FORCED:
+        ranges = next_characters(automaton, state)
+        if len(ranges) != 1 or ranges[0][0] != ranges[0][1]:
+            break
+        forced += chr(ranges[0][0])
+        state = automaton.read(state, forced[-1].encode())
+        if automaton.is_accepting(state):
+            break
+    return forced
+
+
+def quoted(text: str) -> str:
+    """The text in quotation marks: single ones where it has double ones."""
+    return f"'{visible(text)}'" if '"' in text and "'" not in text else f'"{visible(text)}"'
+
+
+def visible(text: str) -> str:
+    """The text, with escapes of the characters that would break or blur a line."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
+        for character in text
+    )
+
+
+_SHOWN = 40
+
+
+class Automatic(Protocol):
+    """Anything with a byte automaton, as all guides of this package have one."""
+
+    @property
+    def automaton(self) -> TableAutomaton:
+        """The automaton."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A guide that remembers more of a text than its automaton does, so that it is the guide that must read."""
+
+    @property
+    def start(self) -> int:
+        """The state before the first byte."""
+        ...
+
+    def read(self, state: int, data: bytes) -> int:
+        """The state after `data`, or DEAD."""
+        ...
+
+    def is_accepting(self, state: int) -> bool:
+        """Tell whether the text so far is complete."""
+        ...
+
+    def chart_state(self, state: int) -> int:
+        """The automaton's part of a state."""
+        ...
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict of a constraint on a text.
+
+    text: the text; matches: whether it meets the constraint as a whole
+    viable_chars: length in characters of its longest prefix that some text of the constraint begins with
+    complete_chars: length of its longest prefix that meets the constraint, None if there is none
+    expected: what may follow the viable prefix, in words
+    """
+
+    text: str
+    matches: bool
+    viable_chars: int
+    complete_chars: int | None
+    expected: str
+
+    def __str__(self) -> str:
+        """One line, and unless the text matches, two with the place and a caret under it."""
+        if self.matches:
+            return f"matches; then expected: {self.expected}"
+        at = self.viable_chars
+        found = describe_character(ord(self.text[at])) if at < len(self.text) else "the end of the text"
+        lines = [f"no match: at offset {at} expected {self.expected}, found {found}", *self._excerpt()]
+        if self.complete_chars is not None:
+            lines.append(f"(up to offset {self.complete_chars} it is a match)")
+        return "\n".join(lines)
+
+    def _excerpt(self) -> list[str]:
+        first = max(0, self.viable_chars - _SHOWN)
+        before = visible(self.text[first : self.viable_chars])
+        after = visible(self.text[self.viable_chars : self.viable_chars + _SHOWN])
+        return [f"  {before}{after}", f"  {' ' * len(before)}^"]
+
+
+def explain(constraint: Automatic | ChartAutomaton, text: str) -> Verdict:
+    """Reads a text character by character. Raises LimitError if that leads through too many states."""
+    automaton: TableAutomaton = constraint if isinstance(constraint, ChartAutomaton) else constraint.automaton
+    reader = constraint if isinstance(constraint, Remembering) else automaton
+    state, count = reader.start, 0
+    complete = 0 if reader.is_accepting(state) else None
+    for character in text:
+        # A lone surrogate becomes bytes that no automaton accepts.
+        after = reader.read(state, character.encode("utf-8", "surrogatepass"))
+        if after == DEAD:
+            break
+        state, count = after, count + 1
+        if reader.is_accepting(state):
+            complete = count
+    if isinstance(constraint, Remembering):
+        state = constraint.chart_state(state)
+    return Verdict(text, complete == len(text), count, complete, expectation(automaton, state, with_places=False))

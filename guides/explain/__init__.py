@@ -1,1 +1,0 @@
-"""Messages of what was expected, in words."""

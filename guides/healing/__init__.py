@@ -1,1 +1,0 @@
-"""A prompt's end in front of any guide."""
