@@ -33,8 +33,7 @@ from .json_schema.coverage import (
 from .json_schema.embedded import REMEMBERS
 from .json_schema.final_check import FinalCheck
 from .json_schema.lower.form import Whitespace
-from .json_schema.lower.protocol import Marks
-from .json_schema.lower.unique import Watch
+from .json_schema.lower.rules import Marks, Watch
 from .json_schema.outline import QUOTING, Outline, quoted_spans
 from .json_schema.read.subschema import parsed, without
 from .lift.lifted_guide import LiftedGuide

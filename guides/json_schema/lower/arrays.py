@@ -15,7 +15,7 @@ from ..algebra import arrays
 from ..algebra.cases import Array, Contains
 from ..algebra.formula import NOTHING, Formula, json_key
 from .measures import MOST
-from .protocol import ItemLowering, Liveness
+from .rules import Liveness, RuleLowering
 from .unique import different_values, is_watched
 
 MUCH = 3
@@ -50,7 +50,7 @@ class Value(NamedTuple):
 class Items:
     """One array case of a formula at one depth, in the current rule, before the node `target`."""
 
-    def __init__(self, owner: ItemLowering, case: Array, formula: Formula, depth: int, target: int) -> None:
+    def __init__(self, owner: RuleLowering, case: Array, formula: Formula, depth: int, target: int) -> None:
         self._owner = owner
         self._graph = owner.graph
         self._case = case

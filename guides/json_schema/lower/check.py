@@ -14,8 +14,9 @@ from ..algebra.strings import intersect, is_plain
 from ..compiled import CompiledSchema
 from .form import Form
 from .objects.names import SPARE, free_names, has_many_rules, repeats_matter
+from .rules import NO_WATCH, Watch
 from .strings.lowering import StringLowering
-from .unique import NO_WATCH, Watch, check_told, check_watched, is_watched
+from .unique import check_told, check_watched, is_watched
 
 MAX_CHECKED = 20_000
 """Up to how many remainders are never too many states."""

@@ -15,7 +15,7 @@ from ..automata.spelling import spelt
 from ..read.dialects import as_written, exact, is_array, is_object
 from .measures import MOST
 from .numbers.literals import places_of_points, spellings, tail, written_exponents
-from .protocol import ConstantLowering
+from .rules import RuleLowering
 
 FEW = 16
 """Up to how many constants are each read on their own."""
@@ -40,7 +40,7 @@ class ConstantPlaces:
 
     def __init__(
         self,
-        owner: ConstantLowering,
+        owner: RuleLowering,
         constants: Sequence[Any],
         depth: int,
         end: int,

@@ -7,88 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from ....kernels.chart.layout import CALL, EPSILON
-from ...graph.array_graph import Fragment
-from ...graph.graph import HEAVY, Graph, Link, NamedRule
-from ...graph.lowering import Lowering
-from ...kept import kept
-from ...syntax import Literal as Text
-from ...syntax import Node, Repeat
+from ...graph.graph import HEAVY, Link
 from ..algebra.cases import ANY_STRING, NO_NAMES, Array, Normal, Number, Object, Rule, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula
 from ..algebra.normalise import as_case
-from ..automata.counting import Counting
-from ..automata.spelling import Escapes, spell
-from ..compiled import CompiledSchema
-from ..read.formats import BRANCH, WHOLE, rules
 from .arrays import Items
 from .constants import FEW, ConstantPlaces, container_kinds
-from .form import Form, Spacing, Spelling
-from .measures import MOST, Measure, Measures
-from .numbers.texts import number_rule, spelt_numbers
 from .objects.choices import Choices
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
 from .objects.names import MemberNames
-from .protocol import Marks
-from .strings.lowering import REGEX, StringLowering, in_quotes, plan
-from .unique import NO_WATCH, Watch, has_twins
-
-MAX_NODES = 2000
-"""Up to how many nodes a piece has that is kept."""
-
-
-@kept(512, 32 << 20)
-def number_fragment(case: Number, spelling: Spelling) -> Fragment | None:
-    """The rule of a set of numbers; None if there are none, or too many."""
-    node = spelt_numbers(case, spelling)
-    return None if node is None else _lowered(node)
-
-
-@kept(512, 32 << 20)
-def string_fragment(case: String, escapes: Escapes) -> Fragment | None:
-    """The rule of a set of strings, quotes included; None if there are none, or it is too large, or no syntax tells."""
-    if case.values is not None or case.quote is not None or case.excluded:
-        return None
-    if case == REGEX:
-        return _regexes(escapes)
-    found = plan(case, escapes)
-    return None if found is None or isinstance(found, Counting) else _lowered(in_quotes(found))
-
-
-@kept(64, 1 << 20)
-def space_fragment(spacing: Spacing) -> tuple[Fragment, dict[int, int]]:
-    """All rules of white space together, and where each starts, by the `id` of its node, which a spacing keeps."""
-    graph = Graph()
-    lowering = Lowering(graph)
-    starts = {id(node): lowering.rule(node) for node in spacing.rules}
-    return graph.fragment(), starts
-
-
-def _lowered(node: Node) -> Fragment | None:
-    graph = Graph()
-    with graph.new_rule() as start:
-        entry = Lowering(graph).lower(node, graph.final())
-    if entry is None or graph.node_count > MAX_NODES:
-        return None
-    graph.define(start, links=((EPSILON, entry, 0),))
-    return graph.fragment()
-
-
-def _regexes(escapes: Escapes) -> Fragment:
-    """The format `regex` alone: groups may nest, which no pattern and no condition on lengths can say."""
-    graph = Graph()
-    bodies = {name: spell(body, escapes) for name, body in rules().items()}
-    start = graph.begin_rule()
-    starts = {WHOLE: start}
-    for name in bodies.keys() - starts:
-        with graph.new_rule() as starts[name]:
-            pass
-    lowering = Lowering(graph, starts.__getitem__, nullable=lambda name: name == BRANCH)
-    for name, body in bodies.items():
-        graph.rule = starts[name]
-        lowering.body(graph.rule, in_quotes(body) if name == WHOLE else body)
-    return graph.fragment()
-
+from .rules import LazyValue, RuleLowering
+from .unique import has_twins
 
 SHORT = 32
 """Up to how many constants, or members, are few; and how long they are on average."""
@@ -149,129 +79,8 @@ def _is_plain(case: Object) -> bool:
     return not counted and not case.either and not case.some
 
 
-Rules = dict[tuple[Formula, int], int]
-UNKNOWN = -1
-
-
-class SchemaLowering:
-    """Adds the values of a schema's formulas to a graph.
-
-    marks: filled as nodes are made; watch: what must not be there twice, and is not told apart by the graph
-    """
-
-    def __init__(
-        self,
-        schema: CompiledSchema,
-        form: Form,
-        marks: Marks | None = None,
-        *,
-        watch: Watch = NO_WATCH,
-        graph: Graph | None = None,
-    ) -> None:
-        self.schema = schema
-        self.marks = Marks(set(), set()) if marks is None else marks
-        self.spare = watch.spare
-        self.beside_free = watch.beside_free
-        self.form = form
-        self.graph = Graph() if graph is None else graph
-        self.lowering = Lowering(self.graph)
-        # Taken over: what is made again, after an exception, begins with none that may be in the middle of a change.
-        conjunctions, schema.conjunctions = schema.conjunctions, {}
-        self.strings = StringLowering(self.lowering, form.escapes, conjunctions)
-        self._values: Rules = {}
-        self._members: Rules = {}
-        self._shortest: dict[Formula, Measure] = {}
-        self._is_indented = form.spacing.depends_on_depth
-        indent = form.spacing.indent if self._is_indented else None
-        self._measures = Measures(
-            indent, form.spelling, uniform=watch.repeating, spare=watch.spare, of_strings=self.strings.shortest
-        )
-        self._spaces: dict[int, int] = {}
-        self._strings: dict[String, int | None] = {}
-        self._numbers: dict[Number, int] = {}
-
-    def root(self) -> int:
-        """The rule of the whole text."""
-        around = self.form.spacing.around()
-        value = self.value(self.schema.root, 0)
-        if around == Text(b""):
-            return value
-        with self.graph.new_rule() as start:
-            end = self.gap(around, self.graph.final())
-            call = self.graph.node(links=((CALL, value, end),))
-            self.graph.define(start, links=((EPSILON, self.gap(around, call), 0),))
-        return start
-
-    def value(self, formula: Formula, depth: int) -> int:
-        """The rule of the values of a formula, in a container at `depth`."""
-        return self._rule(self._values, LazyValue, formula, depth)
-
-    def member(self, formula: Formula, depth: int) -> int:
-        """The rule of colon and value, after the name of a member of an object at `depth`."""
-        return self._rule(self._members, LazyMember, formula, depth)
-
-    def _rule(self, known: Rules, kind: type[LazyValue], formula: Formula, depth: int) -> int:
-        """The rule of a formula at a depth; its body is defined when it is reached."""
-        if not self._is_indented:
-            depth = 0
-        key = formula, depth
-        rule = known.get(key)
-        if rule is None:
-            lazy = kind(self, formula, depth)
-            rule = known[key] = self.graph.lazy(lazy.define, lazy.promise, lazy)
-        return rule
-
-    def shortest(self, formula: Formula, depth: int = 0) -> int:
-        """The bytes of a short text of a formula's values, in a container at `depth`."""
-        known = self._shortest.get(formula)
-        if known is None:
-            known = self._shortest[formula] = self._measures.of(self.schema.minimal_instance(formula))
-        return min(known.length + known.lines * self.form.spacing.indent * depth, MOST)
-
-    def length_of(self, value: Any, depth: int) -> int:
-        """The bytes of a short text of one value, in a container at `depth`."""
-        length, lines = self._measures.of(value)
-        return min(length + lines * self.form.spacing.indent * depth, MOST)
-
-    def line(self, depth: int) -> int:
-        """The bytes of white space that must stand before an item or member, in a container at `depth`.
-
-        Nothing may cost more in parts than it was said to cost as a whole, or budgets end in dead ends.
-        """
-        return self.last_line(depth + 1)
-
-    def last_line(self, depth: int) -> int:
-        """The bytes of white space that must stand before the bracket that closes a container at `depth`."""
-        spacing = self.form.spacing
-        return 1 + spacing.indent * depth if spacing.depends_on_depth else 0
-
-    def gap(self, space: Node, target: int) -> int:
-        """The entry of white space before `target`; one rule for each of `Spacing.rules`, copied at the first."""
-        if isinstance(space, Text):
-            return self.graph.literal(space.data, target)
-        if isinstance(space, Repeat) and space.max == 1 and isinstance(space.item, Text):
-            return self.graph.node(links=((EPSILON, self.gap(space.item, target), 0), (EPSILON, target, 0)))
-        return self.graph.node(links=((CALL, self.space_rule(space), target),))
-
-    def space_rule(self, space: Node) -> int:
-        """The rule of a kind of white space, of which there is one."""
-        if not self._spaces:
-            fragment, starts = space_fragment(self.form.spacing)
-            first = self.graph.insert(fragment)
-            self._spaces = {node: first + start for node, start in starts.items()}
-        return self._spaces[id(space)]
-
-    def after_name(self, formula: Formula, depth: int, target: int) -> int:
-        """The entry of colon and value, after the name of a member of an object at `depth`."""
-        return self.graph.node(links=((CALL, self.member(formula, depth), target),))
-
-    def length_after_name(self, formula: Formula, depth: int) -> int:
-        """The bytes of colon and value, as `after_name`."""
-        return 1 + bool(self.line(0)) + self.shortest(formula, depth + 1)
-
-    def text(self, data: bytes, target: int) -> int:
-        """The entry of fixed bytes before `target`."""
-        return self.graph.literal(data, target)
+class SchemaLowering(RuleLowering):
+    """Gives the rules of formulas their bodies."""
 
     def weight_of(self, formula: Formula) -> int:
         """As `NamedRule.weight`, of the rule of a member with a formula's values. Raises LimitError."""
@@ -350,75 +159,3 @@ class SchemaLowering:
             MemberSet(self, names, depth, target) if suits(case, names) else Members(self, case, names, depth, target)
         )
         return kind.entry()
-
-    def number_rule(self, case: Number) -> int:
-        """The rule of a set of numbers, of which there is one."""
-        rule = self._numbers.get(case)
-        if rule is None:
-            fragment = number_fragment(case, self.form.spelling)
-            made = fragment is None
-            rule = number_rule(self.lowering, case, self.form.spelling) if made else self.graph.insert(fragment)
-            self._numbers[case] = rule
-        return rule
-
-    def string_rule(self, case: String) -> int | None:
-        """The rule of a set of strings, of which there is one; None if no string is in it."""
-        rule = self._strings.get(case, UNKNOWN)
-        if rule == UNKNOWN:
-            # Few schemas have the same names that are none of these: to look for them takes as long as to make them.
-            fragment = None if case.excluded else string_fragment(case, self.form.escapes)
-            if fragment is not None:
-                rule = self.graph.insert(fragment)
-            else:
-                with self.graph.new_rule() as start:
-                    entry = self.strings.entry(case, self.graph.final())
-                    self.graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
-                rule = None if entry is None else start
-            self._strings[case] = rule
-        return rule
-
-
-class LazyValue(NamedRule):
-    """The rule of a formula's values in a container at a depth, as long as it is not reached: one object for each."""
-
-    __slots__ = ("_depth", "_formula", "_lowering")
-
-    def __init__(self, lowering: SchemaLowering, formula: Formula, depth: int) -> None:
-        self._lowering = lowering
-        self._formula = formula
-        self._depth = depth
-
-    def define(self, start: int) -> None:
-        """Give the rule its body."""
-        self._lowering.define_value(start, self._formula, self._depth)
-
-    def promise(self) -> int:
-        """The bytes of a short text."""
-        return self._lowering.shortest(self._formula, self._depth)
-
-    def weight(self) -> int:
-        """The weight of defining the rule. Raises LimitError."""
-        return self._lowering.weight_of(self._formula)
-
-    def name(self) -> str:
-        """The name that people know the rule by."""
-        return self._lowering.schema.formulas.place_of(self._formula)
-
-    def pointer(self) -> str:
-        """The place of the formula in the schema."""
-        return self._lowering.schema.formulas.pointer_of(self._formula)
-
-
-class LazyMember(LazyValue):
-    """The rule of colon and value in an object at a depth."""
-
-    __slots__ = ()
-    has_siblings = True
-
-    def define(self, start: int) -> None:
-        """Give the rule its body."""
-        self._lowering.define_member(start, self._formula, self._depth)
-
-    def promise(self) -> int:
-        """The bytes of a short text."""
-        return self._lowering.length_after_name(self._formula, self._depth)

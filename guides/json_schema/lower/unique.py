@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....errors import LimitError, SchemaError
 from ...limits import spend
@@ -20,38 +20,12 @@ from ..compiled import CompiledSchema
 from ..read.dialects import is_array, is_object
 from .measures import Measures
 from .objects.names import has_many_rules, is_endless
+from .rules import Watch
 
 MOST_ITEMS = 100
 """How many items may have to be there."""
 MAX_GROUPS, FEW_GROUPS = 20_000, 1_000
 """How many sets of formulas are looked at: to tell arrays apart, and only for the names that objects may have."""
-
-
-class Watch(NamedTuple):
-    """The items and names to be watched.
-
-    items: whether there are arrays; repeating: whether items must be there in one, so that a shortest text repeats them
-    names: whether there are objects; spare: how many bytes longer than a shortest name one is that must be there
-    beside_free: whether some of the arrays stand where others may be whose items need not differ
-    open_names: whether objects may have names that the schema does not mention; scarce_names: whether such names may be
-    so few that all of them can be there
-    """
-
-    items: bool = False
-    repeating: bool = False
-    names: bool = False
-    spare: int = 0
-    beside_free: bool = False
-    open_names: bool = False
-    scarce_names: bool = False
-
-    @property
-    def any(self) -> bool:
-        """Tell whether there is anything to be watched."""
-        return self.items or self.names
-
-
-NO_WATCH = Watch()
 
 
 def is_watched(schema: CompiledSchema, case: Array) -> bool:

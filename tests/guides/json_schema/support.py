@@ -9,9 +9,8 @@ from trellm.guides.json_schema.automata import derivatives
 from trellm.guides.json_schema.automata.counting import Counting
 from trellm.guides.json_schema.automata.derivatives import Expression
 from trellm.guides.json_schema.automata.spelling import Escapes, all_spelt, spelt
-from trellm.guides.json_schema.lower import formulas
+from trellm.guides.json_schema.lower import rules
 from trellm.guides.json_schema.lower.form import Spelling
-from trellm.guides.json_schema.lower.formulas import MAX_NODES, number_fragment, string_fragment
 from trellm.guides.json_schema.lower.numbers.literals import number_text
 from trellm.guides.json_schema.lower.numbers.texts import (
     fewest_number_bytes,
@@ -20,6 +19,7 @@ from trellm.guides.json_schema.lower.numbers.texts import (
     spelt_numbers,
     unbounded,
 )
+from trellm.guides.json_schema.lower.rules import MAX_NODES, number_fragment, string_fragment
 from trellm.guides.json_schema.lower.strings import lowering
 from trellm.guides.json_schema.lower.strings.lowering import CountedStrings, StringLowering, counted, in_quotes, plan
 from trellm.guides.json_schema.read import patterns
@@ -82,5 +82,5 @@ __all__ = [
 
 def forget_strings() -> None:
     """Forget what strings were lowered to, so that they are lowered anew."""
-    for remembering in (lowering._takes_too_much, lowering.counted, formulas.string_fragment):
+    for remembering in (lowering._takes_too_much, lowering.counted, rules.string_fragment):
         remembering.cache_clear()

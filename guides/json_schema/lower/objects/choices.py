@@ -19,7 +19,7 @@ from ....limits import spend
 from ...algebra.cases import ANY_ARRAY, ANY_OBJECT, Object, Rule
 from ...algebra.formula import EVERYTHING, NOTHING, Formula
 from ...compiled import CompiledSchema
-from ..protocol import MemberLowering
+from ..rules import RuleLowering
 from .members import MemberPlace, Members, NextMember
 from .names import MemberNames
 
@@ -42,7 +42,7 @@ class Completion(NamedTuple):
 class Choices(Members):
     """One object case with groups at one depth, in the current rule, before the node `target`."""
 
-    def __init__(self, owner: MemberLowering, case: Object, depth: int, target: int) -> None:
+    def __init__(self, owner: RuleLowering, case: Object, depth: int, target: int) -> None:
         case = in_groups(case)
         names = names_of(owner, case, depth)
         super().__init__(owner, case, names, depth, target)
@@ -422,7 +422,7 @@ def in_groups(case: Object) -> Object:
     return replace(case, some=(), either=case.either + alone) if alone else case
 
 
-def names_of(owner: MemberLowering, case: Object, depth: int) -> MemberNames:
+def names_of(owner: RuleLowering, case: Object, depth: int) -> MemberNames:
     """The names that an object or any of its alternatives tells apart."""
     alternatives = [one for group in case.either for one in group]
     properties = dict(case.properties)

@@ -14,7 +14,7 @@ from ...algebra.cases import Object
 from ...algebra.formula import Formula
 from ...automata.spelling import all_spelt, spelt
 from ..measures import MOST
-from ..protocol import MemberLowering
+from ..rules import RuleLowering
 from .names import MAX_BITS, MemberNames, uncounted
 
 
@@ -30,7 +30,7 @@ class MemberSet:
     bit each in the count of the items (see `FewNames` and `ManyNames`).
     """
 
-    def __init__(self, owner: MemberLowering, names: MemberNames, depth: int, target: int) -> None:
+    def __init__(self, owner: RuleLowering, names: MemberNames, depth: int, target: int) -> None:
         self._owner = owner
         self._graph = owner.graph
         self._names = names

@@ -13,7 +13,7 @@ from ...algebra.cases import Object, String
 from ...algebra.formula import Formula
 from ...automata.spelling import spelt
 from ..measures import MOST
-from ..protocol import Liveness, MemberLowering
+from ..rules import Liveness, RuleLowering
 from .names import MemberNames
 
 
@@ -42,7 +42,7 @@ class NextMember(NamedTuple):
 class Members:
     """One object case at one depth, in the current rule, before the node `target`."""
 
-    def __init__(self, owner: MemberLowering, case: Object, names: MemberNames, depth: int, target: int) -> None:
+    def __init__(self, owner: RuleLowering, case: Object, names: MemberNames, depth: int, target: int) -> None:
         self._owner = owner
         self._graph = owner.graph
         self._case = case

@@ -31,7 +31,7 @@ from ...automata.demand import Met
 from ...automata.spelling import spelt
 from ...compiled import CompiledSchema
 from ...witness.strings import few
-from ..protocol import MemberLowering
+from ..rules import RuleLowering
 from ..strings.places import ConjunctionPlaces
 
 MANY_RULES = 6
@@ -46,7 +46,7 @@ def has_many_rules(case: Object) -> bool:
 class NameChoice:
     """The names that an object does not name itself, and what the values of their members satisfy."""
 
-    def __init__(self, owner: MemberLowering, case: Object, depth: int) -> None:
+    def __init__(self, owner: RuleLowering, case: Object, depth: int) -> None:
         self._owner = owner
         self._rules = case.rules
         self._depth = depth
@@ -252,7 +252,7 @@ class MemberNames:
     apart: rules besides, in whose names a region must lie, or outside
     """
 
-    def __init__(self, owner: MemberLowering, case: Object, depth: int, apart: tuple[Rule, ...] = ()) -> None:
+    def __init__(self, owner: RuleLowering, case: Object, depth: int, apart: tuple[Rule, ...] = ()) -> None:
         schema = owner.schema
         self.names: list[str] = []
         self.formulas: list[Formula] = []
