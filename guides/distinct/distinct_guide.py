@@ -305,11 +305,11 @@ class DistinctGuide(RememberingGuide):
         Within a loop all states call the same rules: where no item or name that matters may begin in one of them, none
         begins in any. Beside a usual state this holds of tokens that come to it by their first byte.
         """
-        self._automaton.run(probe, state, self._found)
+        self._automaton.run(probe, state, self._quick.found)
         loops = self._quick.view[USUAL] if self._quick.view[KIND] == BESIDE else state
         if loops != state:
             self._automaton.keep(np.array([loops], np.int32))
-            self._automaton.run(probe, loops, self._found)
+            self._automaton.run(probe, loops, self._quick.found)
         view = self._quick.view
         begins = any(self._differs(each) or self._must_differ(each) for each in {state, loops})
         loop = None if begins or view[KIND] != LOOP else (view[LOW], view[HIGH], view[OF_LEADS])

@@ -16,9 +16,8 @@ from ...kernels.answers import DEAD, NEVER, UNREADY
 from ...kernels.chart.return_sets import signature as signature_of
 from ...kernels.chart.ways import follow
 from ...kernels.trie.inside import walk_inside, walk_outside
-from ...kernels.trie.loop_slice import UNSLICEABLE, walk_slice, walk_span
-from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOOP, LOW, OF_LEADS, USUAL, Shortcut, probe
-from ...kernels.trie.walk import walk, walk_beside
+from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOW, OF_LEADS, USUAL
+from ...kernels.trie.walk import walk
 from ...kernels.trie.whole_mask import (
     BOTH,
     FOUND,
@@ -71,18 +70,32 @@ class QuickMasks:
 
         UNREADY where more must be begun before than the count of work.
         """
-        self.view[IS_NEW] = self.view[USUAL_IS_NEW] = self.view[WITHOUT_INNER] = 0
+        self._renew()
         return self._made(state, masks, self._automaton.attempt) if 0 <= state <= MOST_LEFT else UNREADY
 
-    def finish(self, state: int, code: int, masks: Mask) -> int:
-        """The same, of a state that can be looked at, after `begin` answered with a code, which is resolved."""
+    def finish(self, state: int, masks: Mask, code: int = UNREADY) -> tuple[int, int]:
+        """The signature of a state that can be looked at, and the row of its mask; code: of `begin`, which is resolved.
+
+        Makes the mask again where it is gone from the table, or a row changed while it was read.
+        """
         self._automaton.begin_call()
+        if code == UNREADY:
+            self._renew()
         while True:
             if code != UNREADY:
                 self._automaton.resolve(code)
             code = self._made(state, masks, self._automaton.attempt_more)
-            if code >= 0 or code == UNREADY:
-                return code
+            if code >= 0:
+                row = self.row(state, code, masks)
+                if row is not None:
+                    return code, row
+                code = UNREADY
+            if code == UNREADY:
+                self._renew()
+                self.view[IS_NEW] = 1
+
+    def _renew(self) -> None:
+        self.view[IS_NEW] = self.view[USUAL_IS_NEW] = self.view[WITHOUT_INNER] = 0
 
     def row(self, state: int, signature: int, masks: Mask) -> int | None:
         """The row of the mask of a state just found, kept by its signature; None if it turns out not to be there."""
@@ -200,7 +213,6 @@ class LiftedGuide(TableGuide):
         self._steps: dict[int, int] = {}
         self._kept = automaton.kept
         self._quick = QuickMasks(automaton, self._tables, self._rows)
-        self._found = self._quick.found
         self._closing = Closing(automaton, self._tables)
         if not self._tables.spells_all_bytes and self._closing.distance(automaton.start) >= NEVER:
             raise self._unspellable()
@@ -389,13 +401,7 @@ class LiftedGuide(TableGuide):
         spent = 0 if code == UNREADY else self._meter.spent
         with self._lock, self._meter:
             self._meter.spend(spent)
-            self._prepare(state)
-            if masks is not None and state != DEAD:
-                signature = self._quick.finish(state, code, masks)
-                row = None if signature < 0 else self._quick.row(state, signature, masks)
-                if row is not None:
-                    return self._noted(state, signature, row)
-            return self._compute(state)
+            return self._compute(self._prepare(state), code, masks)
 
     def _noted(self, state: int, signature: int, row: int) -> int:
         """Remember the signature of a state, by which its row is found; the row."""
@@ -481,24 +487,21 @@ class LiftedGuide(TableGuide):
             if signature not in self._rows:
                 self._masks.store(self._rows, signature, mask)
 
-    def _compute(self, state: int) -> int:
-        """The number of the row with the mask of a state. Hold the guide's lock.
+    def _compute(self, state: int, code: int = UNREADY, masks: Mask | None = None) -> int:
+        """The number of the row with the mask of a state that can be looked at. Hold the guide's lock.
 
-        Walks are made without the lock of the tables, which other guides of the vocabulary wait for.
+        Masks are made without the lock of the tables, which other guides of the vocabulary wait for.
         """
-        signature = state
         if state != DEAD and self._tables.spells_all_bytes:
-            signature = self._automaton.run(probe, state, self._found)
-        row = self._tables.row_of(self._rows, signature, lambda: self._complete(state))
-        return self._noted(state, signature, row)
+            masks = np.empty((2, self._tables.words), np.uint32) if masks is None else masks
+            return self._noted(state, *self._quick.finish(state, masks, code))
+        return self._noted(state, state, self._tables.row_of(self._rows, state, lambda: self._complete(state)))
 
     def _complete(self, state: int) -> Mask:
-        """The mask of a state that was probed last. Hold the guide's lock."""
+        """The mask of DEAD, or of a state of a vocabulary that does not spell all bytes. Hold the guide's lock."""
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
-        mask = self._walk(state)
-        if self._quick.refuse is not None:
-            self._quick.refuse(state, mask)
+        mask = self._tables.pack(self._closing.fitting(state, NEVER))
         return mask | self._tables.eos_words if self._automaton.ends(state) else mask
 
     def _copied(self, state: int) -> Mask:
@@ -508,23 +511,3 @@ class LiftedGuide(TableGuide):
             mask = self._masks.rows[self._compute(state)].copy()
             if self._masks.evictions == before:
                 return mask
-
-    def _walk(self, state: int) -> Mask:
-        """The mask of a state that was probed last, without EOS."""
-        if not self._tables.spells_all_bytes:
-            return self._tables.pack(self._closing.fitting(state, NEVER))
-        trie = self._tables.branches
-        found = Shortcut(*self._found[: len(Shortcut._fields)].tolist())
-        if found.kind == BESIDE:
-            mask = self._copied(found.usual) & ~self._tables.eos_words
-            self._automaton.run(walk_beside, trie, state, found.usual, mask)
-            return mask
-        mask = np.zeros(self._tables.words, np.uint32)
-        if found.kind:
-            loop_slice = self._tables.loop_slice((found.low, found.high, found.leads))
-            short_walk = walk_slice if found.kind == LOOP else walk_span
-            if loop_slice is not None and self._automaton.run(short_walk, trie, loop_slice, state, mask) != UNSLICEABLE:
-                return mask
-            mask[:] = 0
-        self._automaton.run(walk, trie, state, 0, mask)
-        return mask

@@ -28,7 +28,7 @@ from ..chart.rows import (
 )
 from ..jit.aliases import Int, Ints, Words
 from ..jit.arrays import Arrays, Table, Vector
-from ..jit.wide import inner_njit, njit
+from ..jit.wide import inner_njit
 from .branches import OWN, SUBTREE_END, Branches, refuse
 from .loops import loop_leads, loop_target
 from .walk import leave
@@ -171,7 +171,7 @@ def count_on(graph: GraphArrays, chart: Chart, rows: Ints, known: Int, wanted: I
     return state
 
 
-@njit
+@inner_njit
 def walk_slice(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
     """The mask of a looping state; 0, UNSLICEABLE if its loop turns out not to be uniform, or a code.
 
@@ -320,7 +320,7 @@ def majorities(way: Ints, afters: Ints) -> Ints:
     return found
 
 
-@njit
+@inner_njit
 def walk_span(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
     """The mask of a state from which every text of the slice's characters can be read; 0, UNSLICEABLE, or a code.
 

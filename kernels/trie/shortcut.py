@@ -5,8 +5,6 @@ Kernels answer as kernels/answers.py says.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ..answers import DEAD
@@ -34,23 +32,11 @@ from .loops import loop_leads, loop_target
 
 # Kinds of shortcuts.
 NONE, LOOP, BESIDE, SPANNED = range(4)
-# Where `probe` puts what, in the order of `Shortcut`.
+# Where `probe` puts what: the characters of the loop or the span (ASCII in two words of bits, then lead bytes as in
+# Chart.loops); the state beside which `walk_beside` may walk; the kind. What does not go with that means nothing.
 LOW, HIGH, OF_LEADS, USUAL, KIND = range(5)
 # So many of the 95 printable characters must lead to the usual state.
 MANY = 60
-
-
-class Shortcut(NamedTuple):
-    """The finding of `probe`: the characters of the loop or the span (ASCII in two words of bits, then lead bytes as in
-    Chart.loops); the state beside which `walk_beside` may walk; NONE, LOOP, BESIDE or SPANNED. What does not go with
-    the kind means nothing.
-    """
-
-    low: int
-    high: int
-    leads: int
-    usual: int
-    kind: int
 
 
 @inner_njit
@@ -93,7 +79,7 @@ def usual_state(graph: GraphArrays, chart: Chart, state: Int, row: Int) -> Int:
 def probe(graph: GraphArrays, chart: Chart, state: Int, found: Bits) -> Int:
     """The signature of a state, or a code; what shortcut there is to its mask.
 
-    found: uint64 [5], a `Shortcut` by fields
+    found: uint64 [5], by `LOW` to `KIND`
     """
     code = find_shortcut(graph, chart, state, found)
     if code < 0:

@@ -31,7 +31,7 @@ from ..chart.rows import (
     step,
 )
 from ..jit.aliases import Int, Ints, Words
-from ..jit.wide import inner_njit, njit
+from ..jit.wide import inner_njit, njit, shared_njit
 from .branches import (
     BEGUN,
     BELOW_HIGH,
@@ -204,7 +204,7 @@ def leave(graph: GraphArrays, chart: Chart, trie: Branches, node: Int, after: In
     return 0
 
 
-@njit
+@shared_njit
 def walk_beside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, usual: Int, out: Words) -> Int:
     """Turn the mask of the state `usual` in `out` into that of `state`; 0 or a code.
 

@@ -28,8 +28,8 @@ from .walk import walk, walk_beside
 # Further kinds of what `find_mask` found: the mask itself; nothing, since another state had the signature before; the
 # masks of the state and of its usual one; that there is an inner state (see inside.py), in place of the usual one.
 MADE, MET, BOTH, INSIDE = 4, 5, 6, 7
-# Where it says that the signature is new and what that of the usual state is, after the fields of a `Shortcut`; and
-# whether that is new, too (HAS_MASK: the usual state's mask is written already); as what a state is walked; and whether
+# Where it says that the signature is new and what that of the usual state is, behind what `probe` finds; and whether
+# that is new, too (HAS_MASK: the usual state's mask is written already); as what a state is walked; and whether
 # that is to be without an inner state. How many numbers that makes.
 IS_NEW, OF_USUAL, USUAL_IS_NEW, WALKED, WITHOUT_INNER, FOUND = 5, 6, 7, 8, 9, 10
 HAS_MASK = 2

@@ -192,15 +192,15 @@ def test_another_guide_s_walk_does_not_hold_up_masks(monkeypatch: pytest.MonkeyP
     model = PagedModel()
     slow, quick = (generate.regex(model, each).guide for each in ("[a-d]{5}b", "[b-f]{5}c"))
     begun, goes_on = threading.Event(), threading.Event()
-    walk = LiftedGuide._walk
+    complete = LiftedGuide._complete
 
     def held(self: LiftedGuide, state: int) -> Any:
         if self is slow:
             begun.set()
             assert goes_on.wait(20)
-        return walk(self, state)
+        return complete(self, state)
 
-    monkeypatch.setattr(LiftedGuide, "_walk", held)
+    monkeypatch.setattr(LiftedGuide, "_complete", held)
     thread = threading.Thread(target=slow.mask, args=[slow.start])
     thread.start()
     try:
