@@ -30,9 +30,9 @@ from .json_schema.coverage import (
     separable,
     strange_keywords,
 )
-from .json_schema.embedded import REMEMBERS
 from .json_schema.final_check import FinalCheck
 from .json_schema.lower.form import Whitespace
+from .json_schema.lower.formulas import REMEMBERS
 from .json_schema.lower.rules import Marks, Watch
 from .json_schema.outline import QUOTING, Outline, quoted_spans
 from .json_schema.read.subschema import parsed, without

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
 from weakref import WeakValueDictionary
 
+from ...guides.lift.table_guide import Shared, digest_of
 from ...guides.locks import new_lock
-from ...guides.shared import Shared, digest_of
 from .origin import Copied, model_of, origin_of
 from .portable import portable
 

@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 from torch import nn
 
 from ...errors import OptionError
+from ...guides.lift.table_guide import digest_of
 from ...guides.locks import new_lock
-from ...guides.shared import digest_of
 from ..memory.weights import Loaded
 from .portable import portable
 

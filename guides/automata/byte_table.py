@@ -19,7 +19,7 @@ from ..graph.utf8 import CONTINUATION, FIRST_OF_LENGTH, LEADS, byte_fragment
 from ..limits import Meter, current, spend, spend_growth
 from ..syntax import NOTHING, Node, Ranges, Table
 from .charsets import Segments, negate, normalise, segments_of
-from .minimise import Numbers, minimise
+from .dfa import Numbers, minimise
 
 if TYPE_CHECKING:
     from interegular.fsm import FSM

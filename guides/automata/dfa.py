@@ -1,15 +1,150 @@
-"""Finite automata as tables: all states of a regular language, minimised on request."""
+"""Finite automata as tables: all states of a regular language; and fewer states for the same language.
+
+Automata over bytes and over classes of characters are minimised alike.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.answers import DEAD
+from ...kernels.jit.aliases import Longs
 from ..chart.automaton import ChartAutomaton
-from .minimise import minimise
+from ..limits import spend
+
+State = TypeVar("State", bound=Hashable)
+
+
+class Numbers(dict[State, int]):
+    """States by what they stand for, numbered from 0 on as they are met: `numbers[state]`.
+
+    states: what each number stands for; who goes through it while rows are made comes to all that are reached
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: list[State] = []
+
+    def __missing__(self, state: State) -> int:
+        # In this order: broken off in between, the state is met anew, and no two have one number.
+        self.states.append(state)
+        number = self[state] = len(self.states) - 1
+        return number
+
+
+STEPS_PER_ROUND, STEPS_PER_STATE, STEPS_PER_TRANSITION = 2000, 30, 3
+
+Minimised = tuple[NDArray[np.int32], NDArray[np.bool_]]
+
+
+def minimise(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Minimised:
+    """The smallest automaton of the same language: without states that reach no accepting one, and none twice.
+
+    transitions: int32 [states, classes], -1 where there is none; accepting: bool [states]; all states are reached
+    from state 0, which is first and stays so, even where nothing is accepted. The others keep the order in which the
+    first of each class comes.
+
+    Source: E. F. Moore, "Gedanken-experiments on sequential machines" (1956): states are told apart by where their
+    classes' successors are, round by round; and J. Hopcroft, "An n log n algorithm for minimizing states in a finite
+    automaton" (1971): the largest part of a class that is split keeps its label, so that a state is given another one
+    at most as often as the number of states can be halved, and only what leads to such states is looked at again.
+    """
+    columns = _different_columns(transitions)
+    before = _Before(transitions[:, columns])
+    kept = _reaching(before, accepting)
+    numbers = np.full(len(accepting) + 1, -1, np.int32)  # the last one is what -1 refers to
+    numbers[kept] = np.arange(len(kept))
+    transitions, accepting = numbers[transitions[kept]], accepting[kept]
+    labels = _labels(transitions[:, columns], accepting)
+    _, first = np.unique(labels, return_index=True)
+    kept = np.sort(first)
+    numbers = np.full(len(labels) + 1, -1, np.int32)
+    numbers[:-1] = np.searchsorted(kept, first[labels])
+    return numbers[transitions[kept]], accepting[kept]
+
+
+def _different_columns(transitions: NDArray[np.int32]) -> list[int]:
+    """The columns that differ from those before them."""
+    spend(STEPS_PER_TRANSITION * transitions.size)
+    return list({column.tobytes(): number for number, column in reversed(list(enumerate(transitions.T)))}.values())
+
+
+class _Before:
+    """For each state the states that lead to it."""
+
+    def __init__(self, transitions: NDArray[np.int32]) -> None:
+        spend(STEPS_PER_TRANSITION * transitions.size)
+        sources, columns = np.nonzero(transitions >= 0)
+        targets = transitions[sources, columns]
+        self._sources = sources[np.argsort(targets, kind="stable")]
+        self._ends = np.cumsum(np.bincount(targets, minlength=len(transitions)))
+        self._counts = np.diff(self._ends, prepend=0)
+
+    def of(self, states: Longs) -> Longs:
+        """The states that lead to any of these, in order."""
+        counts = self._counts[states]
+        spend(STEPS_PER_ROUND + STEPS_PER_TRANSITION * int(counts.sum()))
+        # Where the sources of each state begin, and how far each place is from the first one of its state.
+        begins = np.repeat(self._ends[states] - np.cumsum(counts), counts)
+        return np.unique(self._sources[begins + np.arange(len(begins))])
+
+
+def _reaching(before: _Before, accepting: NDArray[np.bool_]) -> Longs:
+    """The states that reach an accepting one, and state 0."""
+    alive = accepting.copy()
+    fresh = np.flatnonzero(accepting)
+    while len(fresh):
+        fresh = before.of(fresh)
+        fresh = fresh[~alive[fresh]]
+        alive[fresh] = True
+    alive[:1] = True
+    return np.flatnonzero(alive)
+
+
+def _labels(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Longs:
+    """A label for each state, equal for states that no text tells apart; from 0 on without gaps."""
+    before = _Before(transitions)
+    _, found = np.unique(accepting, return_inverse=True)
+    sizes: list[int] = np.bincount(found.reshape(-1)).tolist()
+    labels = np.append(found.reshape(-1), -1)  # the last one is what -1 refers to
+    changed = np.arange(len(accepting))
+    while len(changed):
+        touched = before.of(changed)
+        moved: list[int] = []
+        for label, parts in _parts(touched, transitions, labels).items():
+            # The states of this label that are not touched are one part: their successors' labels are what they were.
+            rest = sizes[label] - sum(map(len, parts))
+            parts.sort(key=len)
+            if rest < len(parts[-1]):
+                parts.pop()
+                if rest:
+                    parts.append(np.setdiff1d(np.flatnonzero(labels == label), touched, assume_unique=True).tolist())
+            for members in parts:
+                labels[members] = len(sizes)
+                sizes.append(len(members))
+                sizes[label] -= len(members)
+                moved += members
+        changed = np.array(moved, np.int64)
+    return labels[:-1]
+
+
+def _parts(states: Longs, transitions: NDArray[np.int32], labels: Longs) -> dict[int, list[list[int]]]:
+    """The given states of each label, in parts whose successors have the same labels."""
+    rows = np.concatenate([labels[states, None], labels[transitions[states]]], axis=1)
+    spend(STEPS_PER_STATE * len(states) + STEPS_PER_TRANSITION * rows.size)
+    keys, width = rows.tobytes(), rows.itemsize * rows.shape[1]
+    alike: dict[bytes, list[int]] = {}
+    for place, state in enumerate(states.tolist()):
+        alike.setdefault(keys[place * width : (place + 1) * width], []).append(state)
+    parts: dict[int, list[list[int]]] = {}
+    for members in alike.values():
+        parts.setdefault(labels.item(members[0]), []).append(members)
+    return parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

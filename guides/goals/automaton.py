@@ -39,7 +39,7 @@ from ...kernels.jit.aliases import Ints
 from ...tokenizers_adapter import Vocabulary
 from ..automata.byte_table import OUTSIDE, WORD, last_character
 from ..automata.charsets import unicode_class
-from ..automata.minimise import Numbers
+from ..automata.dfa import Numbers
 from ..chart.automaton import ChartAutomaton
 from ..graph.utf8 import CONTINUATION
 from ..limits import spend

@@ -14,8 +14,7 @@ from ..lift.tables import VocabularyTables
 from ..limits import spend
 from ..protocol import DEAD
 from .automaton import may_meet
-from .joint import START, Joint, JointSteps
-from .tokens import fewest_tokens
+from .joint import START, Joint, JointSteps, fewest_tokens
 
 MAX_SEARCHED = 20_000
 MAX_EXACT = 4_000

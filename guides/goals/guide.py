@@ -19,9 +19,8 @@ from ..locks import new_lock
 from ..pictures import MAX_PICTURED, Drawable, Joined, Picture, refuse_tokens
 from ..protocol import DEAD, NEVER, ByteGuide, Mask
 from .completion import MAX_SEARCHED, FreeCompletion, GoalCompletion, SearchedCompletion
-from .joint import START, Joint, JointSteps
+from .joint import START, GoalTokens, Joint, JointSteps
 from .specs import Goal, goals_of
-from .tokens import GoalTokens
 
 RECENT = 64
 

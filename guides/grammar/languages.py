@@ -10,7 +10,7 @@ from ...kernels.answers import DEAD
 from ..automata.byte_table import byte_table
 from ..automata.charsets import segments_of
 from ..automata.conditions import Automaton, Together, automaton
-from ..automata.minimise import minimise
+from ..automata.dfa import minimise
 from ..automata.positions import too_many_states
 from ..syntax import NOTHING, Alternation, Literal, Node, Repeat, Sequence
 from .combine import characters

@@ -163,7 +163,7 @@ class VocabularyTables:
         self.spells_all_bytes = self.single_bytes.issuperset(TEXT_BYTES)
         self.masks = MaskTable(self.words)
         self.lock = new_lock()
-        self.goals: dict[Any, Any] = {}  # the one used longest ago first; see goals/tokens.py
+        self.goals: dict[Any, Any] = {}  # the one used longest ago first; see goals/joint.py
         self.closing_marks: dict[bytes, Any] = {}  # the first ones go first; see tagged/closed_guide.py
         # How often a loop was walked, until it is divided
         self._slices: OrderedDict[Loop, MaskParts | int] = OrderedDict()

@@ -53,8 +53,7 @@ from ...kernels.chart.layout import (
 from ...kernels.chart.return_sets import signature
 from ...kernels.chart.sets import ADDED, ALL, KEPT_BITS, REFUSED
 from ...tokenizers_adapter import Vocabulary
-from ..automata.dfa import Dfa, byte_runs
-from ..automata.minimise import Numbers
+from ..automata.dfa import Dfa, Numbers, byte_runs
 from ..chart.automaton import ChartAutomaton
 from ..explain import ByteAutomaton
 from ..protocol import DEAD, Mask, tokens_of

@@ -23,7 +23,7 @@ from ...errors import LimitError
 from ...kernels.answers import DEAD
 from ..automata.byte_table import byte_table
 from ..automata.charsets import partition, segments_of, sets_of, single
-from ..automata.minimise import Numbers, minimise
+from ..automata.dfa import Numbers, minimise
 from ..limits import spend
 from ..syntax import NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat, Sequence
 from .tree import NO_GROUPS, STEPS_PER_NODE, Concat, Either, FirstWay, Look, LookaroundLoop, NamedGroup, Tree

@@ -12,8 +12,7 @@ from ...checks import shown
 from ...errors import LimitError, OptionError
 from ..automata.byte_table import OUTSIDE, WORD, last_character
 from ..automata.charsets import unicode_class
-from ..automata.dfa import Dfa
-from ..automata.minimise import Numbers, minimise
+from ..automata.dfa import Dfa, Numbers, minimise
 from ..chart.automaton import ChartAutomaton
 from ..explain import NOTHING, expected
 from ..graph.graph import Graph

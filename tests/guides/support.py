@@ -2,8 +2,7 @@
 
 from trellm.checks import conforms
 from trellm.guides.automata.charsets import negate
-from trellm.guides.automata.dfa import Dfa, byte_runs
-from trellm.guides.automata.minimise import minimise
+from trellm.guides.automata.dfa import Dfa, byte_runs, minimise
 from trellm.guides.cfg_guide import automaton_of
 from trellm.guides.chart.automaton import ChartAutomaton
 from trellm.guides.explain import describe, expected, explain, next_characters

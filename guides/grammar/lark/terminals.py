@@ -80,7 +80,7 @@ class Terminals:
         return Reference(pattern.source)
 
     def _schema(self, pattern: Inline) -> Node:
-        from ...json_schema.embedded import EmbeddedSchema  # most grammars have no schema
+        from ...json_schema.lower.formulas import EmbeddedSchema  # most grammars have no schema
 
         try:
             return self._part(pattern, lambda: EmbeddedSchema.of(pattern.text))

@@ -19,7 +19,7 @@ from ....kernels.answers import DEAD, NEVER
 from ...automata.byte_table import byte_table
 from ...automata.charsets import ALL, segments_of
 from ...automata.conditions import subsets_of
-from ...automata.minimise import Numbers, minimise
+from ...automata.dfa import Numbers, minimise
 from ...automata.positions import Joint, Product, Subsets, too_many_states
 from ...limits import spend
 from ...syntax import NOTHING, Alternation, Chars, Literal, Node, Ranges, Repeat

@@ -14,8 +14,7 @@ from ...limits import spend
 from ..algebra import arrays
 from ..algebra.cases import Array, Contains
 from ..algebra.formula import NOTHING, Formula, json_key
-from .measures import MOST
-from .rules import Liveness, RuleLowering
+from .rules import MOST, Liveness, RuleLowering
 from .unique import different_values, is_watched
 
 MUCH = 3

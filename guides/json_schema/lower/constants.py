@@ -13,9 +13,8 @@ from ..algebra.cases import Number
 from ..algebra.formula import json_key
 from ..automata.spelling import spelt
 from ..read.dialects import as_written, exact, is_array, is_object
-from .measures import MOST
 from .numbers.literals import places_of_points, spellings, tail, written_exponents
-from .rules import RuleLowering
+from .rules import MOST, RuleLowering
 
 FEW = 16
 """Up to how many constants are each read on their own."""

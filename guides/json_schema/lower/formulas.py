@@ -1,18 +1,26 @@
-"""A schema as a graph: its formulas are rules, each worked out when the automaton first reaches it."""
+"""A schema as a graph: its formulas are rules, each worked out when the automaton first reaches it.
+
+The values of a schema may be a part of other text (`EmbeddedSchema`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ....errors import SchemaError
 from ....kernels.chart.layout import CALL, EPSILON
-from ...graph.graph import HEAVY, Link
+from ...graph.graph import HEAVY, Graph, Link
 from ..algebra.cases import ANY_STRING, NO_NAMES, Array, Normal, Number, Object, Rule, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula
 from ..algebra.normalise import as_case
+from ..compiled import CompiledSchema
+from ..read.documents import SchemaOptions
 from .arrays import Items
+from .check import check
 from .constants import FEW, ConstantPlaces, container_kinds
+from .form import Form
 from .objects.choices import Choices
 from .objects.member_set import MemberSet, suits
 from .objects.members import Members
@@ -159,3 +167,42 @@ class SchemaLowering(RuleLowering):
             MemberSet(self, names, depth, target) if suits(case, names) else Members(self, case, names, depth, target)
         )
         return kind.entry()
+
+
+REMEMBERS = (
+    "it remembers what has been written, items that must differ (uniqueItems) or names of members that are "
+    "counted, which is no part of a grammar"
+)
+# Those of generate.json without options
+_FORM, _OPTIONS = Form("schema", spelling="plain"), SchemaOptions(max_cases=4096)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedSchema:
+    """The values of a schema, written as `generate.json` without options has them.
+
+    text: the schema, as JSON text; fewest: the bytes of a short value
+    """
+
+    text: str
+    fewest: int
+
+    @classmethod
+    def of(cls, text: str) -> EmbeddedSchema:
+        """The values of a schema.
+
+        Raises SchemaError for what is no schema, has no instance or cannot be enforced exactly, LimitError.
+        """
+        schema = _compiled(text)
+        schema.check_has_instance()
+        if check(schema, _FORM).any:
+            raise SchemaError(f"this schema cannot be a part of other text: {REMEMBERS}", "#")
+        return cls(text, SchemaLowering(schema, _FORM).shortest(schema.root))
+
+    def lower_into(self, graph: Graph) -> int:
+        """Add the values to a graph; the start node of their rule."""
+        return SchemaLowering(_compiled(self.text), _FORM, graph=graph).root()
+
+
+def _compiled(text: str) -> CompiledSchema:
+    return CompiledSchema(text, options=_OPTIONS)

@@ -18,9 +18,8 @@ from ..algebra.cases import ANY_STRING, Array, Normal, Object, String
 from ..algebra.formula import NOTHING, Formula, json_key
 from ..compiled import CompiledSchema
 from ..read.dialects import is_array, is_object
-from .measures import Measures
 from .objects.names import has_many_rules, is_endless
-from .rules import Watch
+from .rules import Measures, Watch
 
 MOST_ITEMS = 100
 """How many items may have to be there."""

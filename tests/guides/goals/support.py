@@ -2,7 +2,7 @@
 
 from trellm.guides.goals import Goal, goals_of
 from trellm.guides.goals.automaton import GoalAutomaton, automaton_of
-from trellm.guides.goals.tokens import GoalTokens
+from trellm.guides.goals.joint import GoalTokens
 
 __all__ = [
     "Goal",

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from trellm.guides.json_schema.lower.measures import MOST, Measures
+from trellm.guides.json_schema.lower.rules import MOST, Measures
 
 
 def any_value(random: Random, depth: int) -> Any:

@@ -15,7 +15,7 @@ from math import gcd, lcm
 from typing import NamedTuple
 
 from .....kernels.answers import DEAD, NEVER
-from ....automata.minimise import Numbers
+from ....automata.dfa import Numbers
 from ....limits import spend
 from ...algebra import numbers
 from ...algebra.cases import Number

@@ -21,7 +21,7 @@ from math import lcm
 from typing import Any
 
 from .....kernels.answers import NEVER
-from ....automata.minimise import Numbers
+from ....automata.dfa import Numbers
 from ....kept import kept
 from ....limits import spend
 from ...algebra.cases import Number, Rational

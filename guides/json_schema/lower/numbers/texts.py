@@ -45,8 +45,7 @@ from numpy.typing import NDArray
 
 from .....kernels.answers import DEAD, NEVER
 from .....kernels.chart.layout import EPSILON
-from ....automata.dfa import Dfa
-from ....automata.minimise import Numbers, minimise
+from ....automata.dfa import Dfa, Numbers, minimise
 from ....chart.automaton import ChartAutomaton
 from ....graph.graph import Graph
 from ....graph.lowering import Lowering

@@ -13,8 +13,7 @@ from ....graph.graph import Graph, Link
 from ...algebra.cases import Object
 from ...algebra.formula import Formula
 from ...automata.spelling import all_spelt, spelt
-from ..measures import MOST
-from ..rules import RuleLowering
+from ..rules import MOST, RuleLowering
 from .names import MAX_BITS, MemberNames, uncounted
 
 

@@ -12,8 +12,7 @@ from ....limits import spend
 from ...algebra.cases import Object, String
 from ...algebra.formula import Formula
 from ...automata.spelling import spelt
-from ..measures import MOST
-from ..rules import Liveness, RuleLowering
+from ..rules import MOST, Liveness, RuleLowering
 from .names import MemberNames
 
 
