@@ -320,10 +320,8 @@ class AlignedGuide(StateTableGuide, Drawable):
             return expected(self.child, state - len(self.tail))
         if state == DEAD:
             return NOTHING
-        return f"{quoted(self.tail[state:].decode(errors='backslashreplace'))}, then {self._child_start()}"
-
-    def _child_start(self) -> str:
-        return expected(self.child, self.child.start)
+        rest = quoted(self.tail[state:].decode(errors="backslashreplace"))
+        return f"{rest}, then {expected(self.child, self.child.start)}"
 
     def _moved(self, state: int) -> int:
         return DEAD if state == DEAD else state + len(self.tail)

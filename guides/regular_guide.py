@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -307,12 +307,9 @@ class RegexGuide(RegularGuide):
         guide = cls(identity["pattern"], vocabulary, int(identity["flags"]), saved_dialect, limits=limits)
         order, numbered = guide._breadth_first()
         saved.check(numbered.transitions, vocabulary.size)
-        guide._install_all(order, saved.masks)
+        for state, mask in zip(order, saved.masks, strict=True):
+            guide._install(state, mask)
         return guide
-
-    def _install_all(self, states: Sequence[int], masks: NDArray[np.uint32]) -> None:
-        for state, mask in zip(states, masks, strict=True):
-            self._install(state, mask)
 
     def _breadth_first(self) -> tuple[list[int], Dfa]:
         """The states in the order of a breadth-first search, and the automaton so numbered."""

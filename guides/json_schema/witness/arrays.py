@@ -12,8 +12,9 @@ from ...limits import spend
 from ..algebra import arrays
 from ..algebra.cases import Array, Contains
 from ..algebra.formula import EVERYTHING, NOTHING, Formula, json_key
+from ..algebra.normalise import Normaliser
 from ..algebra.translate import UNREACHED
-from .instances import NO_INSTANCE, Ask, Witnessing
+from .instances import NO_INSTANCE, Ask, Several
 
 Counts = tuple[int, ...]
 Item = TypeVar("Item")
@@ -66,9 +67,10 @@ Kinds = dict[tuple[Formula, tuple[bool, ...]], Replay[Kind]]
 class ArrayWitnesses:
     """Builds arrays out of witnesses of their items."""
 
-    def __init__(self, owner: Witnessing) -> None:
-        self._owner = owner
-        self._formulas = owner.normaliser.formulas
+    def __init__(self, normaliser: Normaliser, several: Several) -> None:
+        self._normaliser = normaliser
+        self._several = several
+        self._formulas = normaliser.formulas
 
     def build(self, case: Array, ask: Ask) -> Any:
         """An array of the case, or NO_INSTANCE."""
@@ -198,7 +200,7 @@ class ArrayWitnesses:
         """Different instances of the formulas; `items` are instances that may be equal."""
         if len({json_key(item) for item in items}) == len(items):
             return list(items)
-        pools = {formula: self._owner.several(formula, len(items), ask) for formula in dict.fromkeys(formulas)}
+        pools = {formula: self._several(formula, len(items), ask) for formula in dict.fromkeys(formulas)}
         return _matching([pools[formula] for formula in formulas])
 
     def more(self, case: Array, count: int, ask: Ask) -> Iterator[Any]:
@@ -214,12 +216,12 @@ class ArrayWitnesses:
             for index in range(len(base)):
                 formula = arrays.item(case, index)
                 if formula not in pools:
-                    pools[formula] = self._owner.several(formula, count, ask)
+                    pools[formula] = self._several(formula, count, ask)
                 for value in pools[formula]:
                     yield [*base[:index], value, *base[index + 1 :]]
 
         for found in changes([base for base in bases if base is not NO_INSTANCE], changed, count):
-            if self._owner.in_array(case, found):
+            if self._normaliser.membership.in_array(case, found):
                 yield found
 
 

@@ -10,9 +10,8 @@ from fractions import Fraction
 from typing import Any, Final, Protocol, runtime_checkable
 
 from ..algebra import numbers
-from ..algebra.cases import Array, Number, Object
+from ..algebra.cases import Number
 from ..algebra.formula import Formula
-from ..algebra.normalise import Normaliser
 
 
 class _NoInstance:
@@ -25,27 +24,8 @@ class _NoInstance:
 NO_INSTANCE: Final = _NoInstance()
 Ask = Callable[[Formula], Any]
 """Gives the witness of a formula, or NO_INSTANCE if none is known (yet)."""
-
-
-class Witnessing(Protocol):
-    """The part of the whole that a builder of arrays or objects asks."""
-
-    @property
-    def normaliser(self) -> Normaliser:
-        """Gives the normal forms."""
-        ...
-
-    def several(self, formula: Formula, count: int, ask: Ask) -> list[Any]:
-        """Up to `count` different instances of a formula."""
-        ...
-
-    def in_array(self, case: Array, value: list[Any]) -> bool:
-        """Tell whether an array is in a case."""
-        ...
-
-    def in_object(self, case: Object, value: dict[str, Any]) -> bool:
-        """Tell whether an object is in a case."""
-        ...
+Several = Callable[[Formula, int, Ask], list[Any]]
+"""Gives up to so many different instances of a formula."""
 
 
 @runtime_checkable

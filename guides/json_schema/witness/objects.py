@@ -11,9 +11,10 @@ from ...limits import spend
 from ..algebra import objects, strings
 from ..algebra.cases import Object, Rule, String
 from ..algebra.formula import EVERYTHING, NOTHING, Formula
+from ..algebra.normalise import Normaliser
 from ..algebra.translate import UNREACHED
 from .arrays import Replay, changes
-from .instances import NO_INSTANCE, Ask, Witnessing
+from .instances import NO_INSTANCE, Ask, Several
 
 FEW = 16
 MANY_RULES = 8
@@ -32,11 +33,12 @@ class Begun(NamedTuple):
 class ObjectWitnesses:
     """Builds objects out of witnesses of their members."""
 
-    def __init__(self, owner: Witnessing) -> None:
-        self._owner = owner
-        self._formulas = owner.normaliser.formulas
-        self._language = owner.normaliser.language
-        self._max_cases = owner.normaliser.max_cases
+    def __init__(self, normaliser: Normaliser, several: Several) -> None:
+        self._normaliser = normaliser
+        self._several = several
+        self._formulas = normaliser.formulas
+        self._language = normaliser.language
+        self._max_cases = normaliser.max_cases
         self._listed: dict[String, list[str] | None] = {}
         self._begun: Begun | None = None
 
@@ -132,7 +134,7 @@ class ObjectWitnesses:
         smallest = min(case.either, key=len)
         others = replace(case, either=tuple(group for group in case.either if group is not smallest))
         for one in smallest:
-            both = self._owner.normaliser.both_objects(others, one)
+            both = self._normaliser.both_objects(others, one)
             if both is not None:
                 yield both
 
@@ -266,13 +268,13 @@ class ObjectWitnesses:
                 yield {**base, name: value}
 
         for found in changes([base], changed, count):
-            if self._owner.in_object(case, found):
+            if self._normaliser.membership.in_object(case, found):
                 yield found
 
     def _others(self, case: Object, base: dict[str, Any], count: int, ask: Ask) -> Iterator[tuple[str, Any]]:
         """Members that an object may have in the place of its own, or beside these."""
         for name in (*base, *(name for name in case.properties if name not in base)):
-            for value in self._owner.several(self._member(case, name), count, ask):
+            for value in self._several(self._member(case, name), count, ask):
                 yield name, value
         for part, formula in self.regions(case, ANY_NAME):
             value = ask(formula)

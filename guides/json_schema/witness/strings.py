@@ -388,7 +388,10 @@ def few(case: String, most: int) -> list[str] | None:
                for end in endings[after]]
             for states, onward in ways[length].items()
         }  # fmt: skip
-    return sorted((text for texts in endings.values() for text in texts if text not in case.excluded), key=_by_length)
+    return sorted(
+        (text for texts in endings.values() for text in texts if text not in case.excluded),
+        key=lambda text: (len(text), text),
+    )
 
 
 def _ways(pairs: Conditions, states: States) -> list[tuple[int, int, States]]:
@@ -397,10 +400,6 @@ def _ways(pairs: Conditions, states: States) -> list[tuple[int, int, States]]:
     spend((200 + 50 * len(pairs)) * len(bounds))
     found = ((low, high, _step(pairs, states, chr(low))) for low, high in pairwise(bounds) if low != 0xD800)
     return [(low, high, after) for low, high, after in found if after is not None]
-
-
-def _by_length(text: str) -> tuple[int, str]:
-    return len(text), text
 
 
 def _bounds(pairs: Conditions, states: States) -> frozenset[int]:

@@ -35,9 +35,13 @@ class Witnesses:
         self.normaliser = normaliser
         # Without a circle, so that a schema goes as soon as nobody uses it
         itself: Witnesses = weakref.proxy(self)
+
+        def several(formula: Formula, count: int, ask: Ask) -> list[Any]:
+            return itself.several(formula, count, ask)
+
         self.membership = Membership(normaliser.formulas, normaliser.language, lambda formula: itself.cases(formula))
-        self.arrays = ArrayWitnesses(itself)
-        self.objects = ObjectWitnesses(itself)
+        self.arrays = ArrayWitnesses(normaliser, several)
+        self.objects = ObjectWitnesses(normaliser, several)
         self._known: dict[Formula, Any] = {EVERYTHING: None, NOTHING: NO_INSTANCE}
         self._listing: set[Formula] = set()
         self._cases: dict[Formula, Normal] = {}
@@ -102,8 +106,9 @@ class Witnesses:
         """A normal form without the alternatives that have no instance."""
         spread = self._spread(normal.objects)
         strings = tuple(case for case in normal.strings if self.of_string(case) is not NO_INSTANCE)
-        arrays = tuple(case for case in self._apart(normal.arrays) if self.has_array(case))
-        objects = tuple(case for case in spread if self.has_object(case))
+        apart = self._apart(normal.arrays)
+        arrays = tuple(case for case in apart if self.arrays.build(case, self.find) is not NO_INSTANCE)
+        objects = tuple(case for case in spread if self.objects.build(case, self.find) is not NO_INSTANCE)
         kept = (*strings, *arrays, *objects)
         before = (*normal.strings, *normal.arrays, *normal.objects)
         if len(kept) == len(before) and all(map(is_, kept, before)):
@@ -127,22 +132,6 @@ class Witnesses:
             if case not in grouped:
                 yield from self.objects.spread(case)
         yield from self.objects.multiplied(grouped)
-
-    def has_array(self, case: Array) -> bool:
-        """Tell whether any array is in the case."""
-        return self.arrays.build(case, self.find) is not NO_INSTANCE
-
-    def has_object(self, case: Object) -> bool:
-        """Tell whether any object is in the case."""
-        return self.objects.build(case, self.find) is not NO_INSTANCE
-
-    def in_array(self, case: Array, value: list[Any]) -> bool:
-        """Tell whether an array is in a case."""
-        return self.normaliser.membership.in_array(case, value)
-
-    def in_object(self, case: Object, value: dict[str, Any]) -> bool:
-        """Tell whether an object is in a case."""
-        return self.normaliser.membership.in_object(case, value)
 
     def _of_normal(self, normal: Normal, ask: Ask) -> Any:
         """A witness of some alternative, the simplest types first."""

@@ -302,18 +302,13 @@ def number_rule(lowering: Lowering, case: Number, spelling: Spelling) -> int:
 
 
 def spelt_numbers(case: Number, spelling: Spelling) -> Node | None:
-    """The texts of a set, the same node for equal ones; NOTHING if there are none, None if some are `OnDemand`."""
-    return _joined(case, spelling)[0]
-
-
-@kept(4096, 4 << 20)
-def _joined(case: Number, spelling: Spelling) -> tuple[Node | None]:
+    """The texts of a set; NOTHING if there are none, None if some are `OnDemand`."""
     found: list[Node] = []
     for sign, digits in _parts(case, spelling):
         if isinstance(digits, OnDemand):
-            return (None,)
+            return None
         found.append(digits if sign is EMPTY else Sequence((sign, digits)))
-    return (either(*found),)
+    return either(*found)
 
 
 @kept(4096, 8 << 20)
