@@ -8,7 +8,7 @@ from trellm import Vocabulary
 from trellm.guides import JSONGuide
 from trellm.guides.json_guide import Remembered
 
-from ...thresholds import thresholds
+from ..thresholds import thresholds
 
 
 def test_the_values_used_last_are_kept() -> None:
