@@ -189,10 +189,10 @@ def test_the_drawing_has_every_room_in_its_order() -> None:
     drawing = ROOMS.split("```text", 1)[1].split("```", 1)[0]
     for room in (folder.name for folder in (PACKAGE / "guides").iterdir() if (folder / "__init__.py").is_file()):
         assert re.search(rf"\b{room}/", drawing), room
-    drawn = re.findall(r"^  (\w+)/", drawing.split("guides/", 1)[1].split("\ntokenizers_adapter", 1)[0], re.M)
+    lines = re.findall(r"^  (\w+)/? ", drawing.split("guides/", 1)[1].split("\ntokenizers_adapter", 1)[0], re.M)
     layering = (PACKAGE / "tests" / "test_layering.py").read_text(encoding="utf-8")
     order = re.findall(r'"(\w+)"', layering.split('("guides",): (', 1)[1].split("\n    ),", 1)[0])
-    assert drawn[::-1] == order
+    assert [name for name in reversed(lines) if name in order] == order
 
 
 def test_the_page_of_the_rooms_is_short_and_mostly_about_the_engine() -> None:

@@ -41,7 +41,7 @@ def test_the_same_masks_again(tmp_path: Path, pattern: str) -> None:
 
 def test_masks_are_taken_from_the_file(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = RegexGuide.load(str(saved), TINY)
-    monkeypatch.setattr(RegexGuide, "_walk", None)
+    monkeypatch.setattr(RegexGuide, "_complete", None)
     for state in range(loaded.automaton.state_count):
         loaded.mask(state)
 

@@ -13,7 +13,7 @@ from trellm.errors import Cancelled, LimitError
 from trellm.guides import CFGGuide, Guide, JSONGuide, RegexGuide, json_guide, mask_within, tokens_of
 from trellm.guides.chart import arrays, automaton
 from trellm.guides.chart import arrays as chart_arrays
-from trellm.guides.json_schema.lower import formulas as lowering
+from trellm.guides.json_schema.lower import rules
 
 from .support import Graph
 from .vocabularies import SMALL
@@ -123,7 +123,7 @@ def test_a_schema_that_fails_in_use_fails_the_same_way_each_time(monkeypatch: py
     def refuse(*_: object) -> None:
         raise LimitError("too many states")
 
-    monkeypatch.setattr(lowering, "number_fragment", refuse)
+    monkeypatch.setattr(rules, "number_fragment", refuse)
     members = {"a": {"type": "number", "multipleOf": 0.7}, "b": {"type": "boolean"}}
     schema = {"title": "fails", "type": "object", "properties": members, "additionalProperties": False}
     guide = JSONGuide(schema, SMALL)
