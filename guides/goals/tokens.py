@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ...errors import LanguageError
 from ...kernels.answers import NEVER
 from ...kernels.jit.aliases import Ints
-from ...kernels.jit.calling import call
+from ...kernels.jit.compiling import call
 from ...kernels.trie.align import shorten
-from ...kernels.trie.preorder import follow_table
+from ...kernels.trie.branches import follow_table
 from ...tokenizers_adapter import Vocabulary
 from ..lift.tables import VocabularyTables
 from .automaton import GoalAutomaton, automaton_of

@@ -13,14 +13,14 @@ from numba.core import config
 def thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels on masks, logits, and keys and values, each called once on one short row."""
     from ..attention import paged, panels
-    from ..decoder import layers, products, recurrent, stacks
-    from . import bitmask, mask, select
+    from ..decoder import layers, products, recurrent
+    from . import mask, select
 
     logits = np.zeros((1, 8), np.float32)
     halves = np.zeros((1, 8), np.float16)
     masks = np.full((1, 1), 0xFF, np.uint32)
     zero, row, ones = np.zeros(1, np.int32), np.zeros(1, np.int32), np.ones(1, np.int64)
-    few = np.zeros((1, bitmask.LISTED), np.int32)
+    few = np.zeros((1, mask.LISTED), np.int32)
     token, stored = np.zeros((1, 1, 8), np.float32), np.zeros((1, 1, 1, 8), np.float32)
     none, square = logits[0, :0], np.zeros((8, 8), np.float32)
     room = np.zeros((products.lanes_of(np.float32), 8), np.float32), np.zeros((1, 32), np.float32)
@@ -29,15 +29,15 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
     states, heads, single = square[None], square[None, None], np.zeros((1, 1), np.float32)
     rows = paged.AttentionRows(zero, zero, zero, np.ones(1, np.int32), zero)
     # Of no layers: what each of them takes is compiled above.
-    no_stack = stacks.Stack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
-    no_texts = stacks.Texts(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
+    no_stack = layers.Stack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
+    no_texts = layers.Texts(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
     return [
         ("apply_mask", lambda: mask.apply_mask(logits, masks)),
         ("apply_mask, 16 bit", lambda: mask.apply_mask(halves, masks)),
         ("allowed_ids", lambda: mask.allowed_ids(masks[0])),
-        ("keep_row", lambda: bitmask.keep_row(masks.view(np.int32), few, 0, masks[0])),
-        ("copy_rows", lambda: bitmask.copy_rows(masks, few, zero, row, zero, 1, 1)),
-        ("renew_rows", lambda: bitmask.renew_rows(masks, few, ones, zero, row, zero, 1, 1, np.zeros(1, np.int64), few)),
+        ("keep_row", lambda: mask.keep_row(masks.view(np.int32), few, 0, masks[0])),
+        ("copy_rows", lambda: mask.copy_rows(masks, few, zero, row, zero, 1, 1)),
+        ("renew_rows", lambda: mask.renew_rows(masks, few, ones, zero, row, zero, 1, 1, np.zeros(1, np.int64), few)),
         ("popcount", lambda: mask.popcount(masks)),
         ("masked_argmax", lambda: select.masked_argmax(logits, masks)),
         ("masked_topk", lambda: select.masked_topk(logits, 2, masks)),
@@ -61,7 +61,7 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ),
         (
             "read_layers",
-            lambda: stacks.read_layers(
+            lambda: layers.read_layers(
                 *(logits, token, token, zero, turns, turns, no_stack, no_texts, norm, none, 1.0, norm, logits, none),
                 *work,
             ),
@@ -88,7 +88,7 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
 def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
     """Those on quantized weights: a matrix of eight rows, and a decoder without layers."""
     from ..attention.paged import AttentionRows
-    from ..decoder.stacks import Texts
+    from ..decoder.layers import Texts
     from ..quantized import layers, products
 
     weights = np.frombuffer(bytes(8 * 34), np.uint8).reshape(8, 34)  # that cannot be written to, as those of files
