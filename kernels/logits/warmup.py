@@ -12,8 +12,12 @@ from numba.core import config
 
 def thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels on masks, logits, and keys and values, each called once on one short row."""
-    from ..attention import paged, panels
-    from ..decoder import layers, products, recurrent
+    # Without the JIT nothing is there that those on quantized weights could call.
+    return [*logits_thunks(), *decoder_thunks(), *([] if cast("Any", config).DISABLE_JIT else quantized_thunks())]
+
+
+def logits_thunks() -> list[tuple[str, Callable[[], object]]]:
+    """Those on masks and logits."""
     from . import mask, select
 
     logits = np.zeros((1, 8), np.float32)
@@ -21,16 +25,6 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
     masks = np.full((1, 1), 0xFF, np.uint32)
     zero, row, ones = np.zeros(1, np.int32), np.zeros(1, np.int32), np.ones(1, np.int64)
     few = np.zeros((1, mask.LISTED), np.int32)
-    token, stored = np.zeros((1, 1, 8), np.float32), np.zeros((1, 1, 1, 8), np.float32)
-    none, square = logits[0, :0], np.zeros((8, 8), np.float32)
-    room = np.zeros((products.lanes_of(np.float32), 8), np.float32), np.zeros((1, 32), np.float32)
-    work = (*room, *products.room_of(8, 32, np.float32))
-    many, norm, turns = np.zeros((24, 8), np.float32), np.zeros(8, np.float32), np.zeros((1, 4), np.float32)
-    states, heads, single = square[None], square[None, None], np.zeros((1, 1), np.float32)
-    rows = paged.AttentionRows(zero, zero, zero, np.ones(1, np.int32), zero)
-    # Of no layers: what each of them takes is compiled above.
-    no_stack = layers.Stack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
-    no_texts = layers.Texts(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
     return [
         ("apply_mask", lambda: mask.apply_mask(logits, masks)),
         ("apply_mask, 16 bit", lambda: mask.apply_mask(halves, masks)),
@@ -42,9 +36,29 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ("masked_argmax", lambda: select.masked_argmax(logits, masks)),
         ("masked_topk", lambda: select.masked_topk(logits, 2, masks)),
         ("masked_sample", lambda: select.masked_sample(logits, 0.5, masks, top_p=0.5)),
+    ]
+
+
+def decoder_thunks() -> list[tuple[str, Callable[[], object]]]:
+    """Those on attention and the layers of decoders."""
+    from ..attention import paged, panels
+    from ..decoder import layers, products, recurrent
+
+    logits, zero = np.zeros((1, 8), np.float32), np.zeros(1, np.int32)
+    token, stored = np.zeros((1, 1, 8), np.float32), np.zeros((1, 1, 1, 8), np.float32)
+    none, square = logits[0, :0], np.zeros((8, 8), np.float32)
+    room = np.zeros((products.lanes_of(np.float32), 8), np.float32), np.zeros((1, 32), np.float32)
+    work = (*room, *products.room_of(8, 32, np.float32))
+    many, norm, turns = np.zeros((24, 8), np.float32), np.zeros(8, np.float32), np.zeros((1, 4), np.float32)
+    states, heads, single = square[None], square[None, None], np.zeros((1, 1), np.float32)
+    rows = paged.AttentionRows(zero, zero, zero, np.ones(1, np.int32), zero)
+    # Of no layers: what each of them takes is compiled above.
+    no_stack = layers.Stack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
+    no_texts = layers.Texts(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
+    return [
         ("write_blocks", lambda: paged.write_blocks(stored, token, zero)),
         ("multiply_rows", lambda: products.product_of(logits, square, None)),
-        ("multiply_some", lambda: products.products_of_some(logits, square, None, [ones])),
+        ("multiply_some", lambda: products.products_of_some(logits, square, None, [np.ones(1, np.int64)])),
         ("normalise_rows", lambda: layers.normalise_rows(logits, logits, norm, none, 1.0)),
         (
             "begin_layer",
@@ -80,8 +94,6 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ("step_selective", lambda: recurrent.step_selective(logits, states, logits, logits, square, logits, logits)),
         ("step_heads", lambda: recurrent.step_heads(token, heads, token, single, single, token, token)),
         ("step_delta", lambda: recurrent.step_delta(token, heads, token, token, token, single, single)),
-        # Without the JIT nothing is there that they could call.
-        *([] if cast("Any", config).DISABLE_JIT else quantized_thunks()),
     ]
 
 
