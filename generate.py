@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast
 
 from . import elsewhere, guides
 from .checks import items_of, mapping_of, one_of, switch, text_in_file, text_of, texts_of, whole
-from .engine.arguments import check_model
-from .engine.decode.after import After
-from .engine.decode.frames import FrameOption, frame_of
-from .engine.embedding import Embedder, Embedding
+from .engine.decode.frames import After, FrameOption, frame_of
+from .engine.engine import run_together
 from .engine.extraction import Extractor
 from .engine.formats import format_of, natural_of, values_by_text, values_of_type
-from .engine.generator import Generator, run_together, values_of
-from .engine.models.protocol import Model
+from .engine.generator import Embedder, Embedding, Generator
+from .engine.models.protocol import Model, check_model
 from .engine.options import CallOptions, Options
 from .engine.prompts.description import describe as describe_schema
 from .engine.prompts.given import Prompt, PromptParts, prompt_of
+from .engine.results import values_of
 from .engine.structures import structure_of
 from .errors import OptionError, SchemaError, TrellmWarning
 from .guides.limits import Limits

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
 
 from .checks import brief, items_of, whole
-from .engine.arguments import check_model
 from .engine.generator import Generator
-from .engine.models.protocol import Model
+from .engine.models.protocol import Model, check_model
 from .engine.options import Options, StreamOptions
+from .engine.prompts.encoding import Verbatim
 from .engine.prompts.given import Message, extras_of, is_chat, prompt_of
-from .engine.prompts.verbatim import Verbatim
 from .engine.structures import structure_of
 from .errors import OptionError
 from .guides.limits import Limits

@@ -13,8 +13,7 @@ from ..checks import brief, items_of, shown, whole
 from ..errors import OptionError, StateError
 from ..guides.lift.mask_table import MaskTable
 from ..guides.protocol import Guide, Mask, RowGuide
-from ..kernels.logits.bitmask import LISTED, MANY, copy_rows, renew_rows
-from ..kernels.logits.mask import words_for
+from ..kernels.logits.mask import LISTED, MANY, copy_rows, renew_rows, words_for
 from ..tokenizers_adapter import Vocabulary
 
 Ints = NDArray[np.int32]

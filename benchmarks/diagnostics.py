@@ -73,10 +73,10 @@ class Recorded:
 def steps(model: Any, rounds: int) -> list[dict[str, Any]]:
     """Steps of several searches and batch sizes."""
     from trellm import Beam, Sample, generate
-    from trellm.engine.decode.beam_loop import BeamLoop
-    from trellm.engine.schedule.core import EngineCore
+    from trellm.engine.decode.beam_search import BeamSearch
+    from trellm.engine.decode.sampler import Sampler
 
-    recorded = [Recorded(EngineCore, "_score"), Recorded(BeamLoop, "_with_logprobs")]
+    recorded = [Recorded(Sampler, "_score"), Recorded(BeamSearch, "_with_logprobs")]
     generators = {"free": generate.text(model), "constrained": generate.regex(model, WIDE)}
     searches: list[tuple[str, int, dict[str, Any]]] = [
         ("greedy", 1, {}),

@@ -133,7 +133,7 @@ class Bench:
 
     def _ours(self, lengths: list[int], generators: list[Any]) -> tuple[list[str], list[Any]]:
         """Prompts of these lengths, and what comes of them."""
-        from trellm.engine.generator import run_together
+        from trellm.engine.engine import run_together
         from trellm.engine.options import Options
 
         prompts = [self.prompt(length) for length in lengths]

@@ -103,7 +103,7 @@ def dry_model(tokenizer: Any) -> Any:
     """A tiny model on the CPU, whose rows go on by themselves."""
     import torch
     import transformers
-    from trellm.engine.device.host_backend import HostBackend
+    from trellm.engine.device.backend import HostBackend
     from trellm.engine.models.decoder import DecoderModel
 
     class LaneDecoder(DecoderModel):

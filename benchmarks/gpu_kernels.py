@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 import recording
 import torch
 from torch.nn.functional import linear
-from trellm.kernels.decoder import plain, triton_gate, triton_heads, triton_matvec, triton_norm
+from trellm.kernels.decoder import plain, triton_decoder
 from trellm.kernels.decoder.plain import HeadNorms, Heads
 from triton.testing import do_bench
 
 DTYPE = torch.bfloat16
 PLACES = 16
 TILES = [
-    triton_matvec.Tile(*tile)
+    triton_decoder.Tile(*tile)
     for tile in ((1, 1024, 4, 4), (2, 512, 4, 4), (2, 1024, 4, 4), (4, 512, 4, 4), (4, 1024, 2, 8), (1, 2048, 2, 8))
 ]
 
@@ -83,9 +83,9 @@ def between(shape: Shape) -> Iterator[dict[str, Any]]:
         )
         gates = made(tokens, 2 * shape.inner)
         calls: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None, tuple[Any, ...]]] = {
-            "norm": (triton_norm.norm, plain.norm, (residual, added, weight, 1e-6)),
-            "place": (triton_heads.place, None, (states, angles, norms, slots, stored, heads)),
-            "gate": (triton_gate.gate, plain.gate, (gates,)),
+            "norm": (triton_decoder.norm, plain.norm, (residual, added, weight, 1e-6)),
+            "place": (triton_decoder.place, None, (states, angles, norms, slots, stored, heads)),
+            "gate": (triton_decoder.gate, plain.gate, (gates,)),
         }
         for name, (ours, torchs, arguments) in calls.items():
             yield {
@@ -104,11 +104,11 @@ def products(shape: Shape, tiles: bool) -> Iterator[dict[str, Any]]:
         for tokens in (1,) if tiles else (1, 2, 4):
             states = made(tokens, width)
             theirs = microseconds(lambda a=states, b=weight: linear(a, b))
-            chosen = triton_matvec.tile_of(out, width, weight.element_size(), tokens)
+            chosen = triton_decoder.tile_of(out, width, weight.element_size(), tokens)
             for tile in dict.fromkeys([chosen, *(TILES if tiles else ())]):
-                found = triton_matvec.multiply(states, weight, tile=tile)
+                found = triton_decoder.multiply(states, weight, tile=tile)
                 torch.testing.assert_close(found, linear(states, weight), rtol=2e-2, atol=1)
-                ours = microseconds(lambda a=states, b=weight, tile=tile: triton_matvec.multiply(a, b, tile=tile))
+                ours = microseconds(lambda a=states, b=weight, tile=tile: triton_decoder.multiply(a, b, tile=tile))
                 yield {
                     "model": shape.name,
                     "what": name,

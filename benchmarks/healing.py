@@ -47,7 +47,7 @@ def looped(texts: list[bytes | None], tail: bytes) -> list[int]:
 
 def heal(model: Any, prompt: tuple[int, ...], constraint: Any) -> bytes:
     """What a call does for one prompt before the model runs; returns what was cut off."""
-    from trellm.engine.decode.healing import healed
+    from trellm.engine.decode.guide_cache import healed
 
     start = healed(model, prompt, constraint)
     if start is None or start.constraint is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import click
 
 from ..checks import shown
-from ..engine.sending.loading import LoadingOptions
+from ..engine.loading_options import LoadingOptions
 from ..errors import TrellmError
 from .constraint import ConstraintOptions, constraint_options
 from .ending import Interruption, ending
@@ -36,11 +36,11 @@ from .search import Searching, search_options
 
 if TYPE_CHECKING:
     from ..engine.decode.frames import FrameOption
+    from ..engine.engine import Told
     from ..engine.generator import Generator
     from ..engine.models.protocol import Model
     from ..engine.options import Options
     from ..engine.prompts.given import Prompt as GivenPrompt
-    from ..engine.running import Told
 
 
 @dataclass(frozen=True)
@@ -450,8 +450,7 @@ def _loaded(name: str | None, loading: LoadingOptions, memory: int | None) -> Mo
 def _generator(model: Model, constraint: ConstraintOptions, chatting: Chatting, is_described: bool) -> Generator[Any]:
     """The model under the constraint. is_described: whether the schema is written behind prompts"""
     from ..engine import prompts
-    from ..engine.decode.after import After, special_token
-    from ..engine.decode.frames import frame_of
+    from ..engine.decode.frames import After, frame_of, special_token
     from ..engine.extraction import Extractor
     from ..engine.generator import Generator
     from ..guides import SubstringGuide
@@ -476,7 +475,7 @@ def _running(
     model: Model, asked: Sequence[Prompt], constraint: ConstraintOptions, chatting: Chatting, is_described: bool
 ) -> Running:
     """One generator for all prompts, or one for each document, which several prompts may share."""
-    from ..engine.running import run_together
+    from ..engine.engine import run_together
 
     if constraint.document_field is None:
         generator = _generator(model, constraint, chatting, is_described)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..engine.downloads.cache import kept, pulled_file
 from ..engine.downloads.hub import cached_models
-from ..engine.downloads.registry import REGISTRY
-from ..engine.sending.loading import LoadingOptions
+from ..engine.downloads.registry import REGISTRY, kept, pulled_file
+from ..engine.loading_options import LoadingOptions
 from ..errors import OptionError
 from .flags import Command, grouped, in_flags
 

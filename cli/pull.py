@@ -9,8 +9,7 @@ from importlib.util import find_spec
 import click
 
 from ..engine.downloads import hub, wheels
-from ..engine.downloads.cache import hub_file
-from ..engine.downloads.registry import REGISTRY
+from ..engine.downloads.registry import REGISTRY, hub_file
 from .ending import ending
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")

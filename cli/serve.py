@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..engine.sending.loading import LoadingOptions
+from ..engine.loading_options import LoadingOptions
 from ..errors import OptionError
 from .ending import ending
 from .flags import NumberType, SizeType

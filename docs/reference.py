@@ -35,7 +35,7 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
     (
         "Search traces",
         "`run(..., search=Beam(...), trace=True)` gives the results of each prompt one `SearchTrace`.",
-        "trellm.engine.search.trace",
+        "trellm.engine.search",
         ["SearchTrace", "TracedBeam"],
     ),
     ("Vocabularies", "", "trellm", ["Vocabulary"]),

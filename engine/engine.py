@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from collections import deque
@@ -15,17 +16,18 @@ from typing import Any
 from ..checks import shown, whole
 from ..errors import Cancelled, ModelError, OptionError
 from ..guides.locks import is_held, new_lock
-from .arguments import check_model
 from .decode.sequence import CommittedPrefix, Request
-from .handle import Handle
-from .models.protocol import Model, vision_of
+from .handle import Handle, Pairs
+from .memory.pool import free_bytes, shown_size
+from .memory.tables import BLOCK
+from .models.protocol import Model, SourceModel, check_model, vision_of
 from .options import Options, RunOptions
 from .prompts.given import AnyPrompts, prompts_of
-from .schedule.budget import LEAST, LONGEST, chunk_or_gap
+from .results import Generation, keeping
 from .schedule.call import Call, RequestOutput
 from .schedule.core import EngineCore
-from .schedule.fits import blocks_for, check_fits, slots_for
-from .schedule.scheduler import SchedulerConfig
+from .schedule.scheduler import LEAST, LONGEST, SchedulerConfig, chunk_or_gap
+from .search import Target
 
 AHEAD, AHEAD_STARTED = 32, 8
 """So many tokens sequences may get in a step where they go on by themselves: with one caller; with a thread for all."""
@@ -451,3 +453,121 @@ def _end_threads() -> None:
     for engine in list(_ENGINES):
         if engine.is_started:
             engine.close()
+
+
+SHARE = 0.5
+"""Of what is free, what an engine takes where it is not told; on the CPU only what is used is really taken."""
+MOST = 1 << 22
+MOST_SLOTS = 1024
+"""Sequences that keep a state and are read at once; their slots are made when they are first used."""
+LARGE = 1 << 28
+
+
+def blocks_for(model: Model, memory: int | None) -> int:
+    """Number of an engine's blocks: of so many bytes, by default a share of what is free; 0 for a model without.
+
+    Raises OptionError where there is no room for one.
+    """
+    size = model.block_bytes
+    if size == 0:
+        return MOST if model.state_bytes else 0
+    free = free_bytes(getattr(model, "device", None))
+    taken = slots_for(model, memory) * model.state_bytes
+    if memory is None:
+        return MOST if free is None else max(1, min((int(free * SHARE) - taken) // size, MOST))
+    if free is not None and memory > free:
+        raise OptionError(f"memory={memory}: {shown_size(memory)}, and {shown_size(free)} are free; ask for less")
+    if memory - taken < size:
+        raise OptionError(
+            f"memory={memory}: a block of {BLOCK} tokens of this model takes {size} bytes, so that there is room for "
+            "none; ask for more"
+        )
+    return min((memory - taken) // size, MOST)
+
+
+def slots_for(model: Model, memory: int | None) -> int:
+    """Number of sequences with a slot: half of the memory is theirs, all where there are no keys and values.
+
+    0 for a model that keeps no states. Raises OptionError where there is no room for one.
+    """
+    size = model.state_bytes
+    if size == 0:
+        return 0
+    free = free_bytes(getattr(model, "device", None))
+    given = memory
+    if given is None:
+        given = MOST_SLOTS * size * 2 if free is None else int(free * SHARE)
+    share = given // 2 if model.block_bytes else given
+    if share < size:
+        raise OptionError(
+            f"memory={given}: the state of a text of this model takes {size} bytes, so that there is room for none; "
+            f"ask for {size * (2 if model.block_bytes else 1)} or more"
+        )
+    return min(share // size, MOST_SLOTS)
+
+
+def check_fits(model: Model, request: Request, blocks: int, slots: int = 0) -> None:
+    """Raise OptionError for a request that could not run even if nothing else did."""
+    width, source = request.width, request.start.source
+    kind = "texts" if isinstance(request.search, Target) else "beams"
+    logits = width * model.vocabulary.size * 4
+    apart = model.source_bytes(len(source)) if source and isinstance(model, SourceModel) else 0
+    free = free_bytes(getattr(model, "device", None)) if logits + apart >= LARGE else None
+    if free is not None and logits + apart > free:
+        encoded = f" and the prompt of {len(source)} tokens, encoded," if apart else ""
+        raise OptionError(
+            f"search={request.search!r}: the logits of {width} {kind}{encoded} take {shown_size(logits + apart)}, and "
+            f"{shown_size(free)} are free; ask for fewer {kind}, or shorten the prompt"
+        )
+    if slots and width > slots:
+        raise OptionError(
+            f"search={request.search!r}: {width} {kind} take {shown_size(width * model.state_bytes)} of memory for "
+            f"their states, and the engine has {shown_size(slots * model.state_bytes)}; ask for fewer {kind}, or give "
+            "the engine more: Engine(model, memory=...)"
+        )
+    if blocks == 0:
+        return
+    prompt, output = request.start.size, request.budget
+    needed = -(-prompt // BLOCK) + width * (-(-output // BLOCK) + 1)
+    if model.window is not None:
+        needed = min(needed, width * (-(-model.window // BLOCK) + 2) + -(-prompt // BLOCK))
+    if needed > blocks:
+        size = model.block_bytes
+        beams = f" in {width} {kind}" if width > 1 else ""
+        raise OptionError(
+            f"prompt {request.number} of {prompt} tokens, with up to {output} of output{beams}, takes "
+            f"{shown_size(needed * size)} of memory for keys and values, and the engine has "
+            f"{shown_size(blocks * size)}; "
+            f"ask for a smaller max_tokens or fewer {kind}, or give the engine more: Engine(model, memory=...)"
+        )
+
+
+Told = Callable[[int, int, Generation[Any]], None]
+"""A listener to every text that is finished: the number of its prompt, that of the sample, and the result."""
+
+
+def run_together(pairs: Pairs, options: Options, told: Told | None = None) -> list[Any]:
+    """Run generators of one model in one batch: for each pair a Generation, or a list if `search.n > 1`.
+
+    Ctrl-C raises Interrupted. What else goes wrong midway is raised as it is, and its `finished` holds the results so
+    far, as that of Interrupted does.
+    """
+    if not pairs:
+        return []
+    handle = Handle(Engine.of(pairs[0][0].model), pairs, options)
+    with keeping(handle.saved), _bar(len(pairs) * options.search.n, options.progress) as bar:
+        for each in handle.finished():
+            if bar is not None:
+                bar.update()
+            if told is not None:
+                assert each.result is not None, "it is the last piece of a text"
+                told(each.prompt, each.sample, each.result)
+        return handle.results()
+
+
+def _bar(total: int, progress: bool | None) -> Any:
+    if progress if progress is not None else total > 1 and sys.stderr.isatty():
+        from tqdm import tqdm
+
+        return tqdm(total=total, unit="text")
+    return nullcontext()

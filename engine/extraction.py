@@ -14,19 +14,18 @@ from ..errors import OptionError
 from ..guides.limits import Limits
 from ..guides.quoting.source import Occurrence
 from ..guides.substring_guide import SubstringGuide
-from .decode.after import After
-from .decode.frames import Frame, FrameOption
+from .decode.frames import After, Frame, FrameOption
 from .decode.randomness import row_key
 from .decode.requests import Job
 from .decode.sequence import SequenceState
+from .engine import Told, run_together
 from .generator import Generator
 from .models.protocol import Model
 from .options import CallOptions, Options, RunOptions
 from .prompts.given import AnyPrompts, Prompt
-from .results import Generation, Interrupted, keep_results
-from .running import Told, listed, run_together
+from .results import Generation, Interrupted, keep_results, listed
 from .search import Beam, Sample
-from .sending.description import Description
+from .sending import Description
 
 Order = Literal["document", "score"]
 

@@ -8,7 +8,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, Self, TypeVar, Unpack, cast, overload
 
-from ..checks import conforms
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import conforms, whole
 from ..errors import LimitError, OptionError, TrellmError
 from ..guides.free_guide import FreeGuide
 from ..guides.goals import GoalGuide, goals_of
@@ -21,28 +24,22 @@ from ..guides.quoting.source import Span
 from ..guides.tagged.after_guide import AfterGuide
 from ..tokenizers_adapter import Vocabulary
 from ..tokenizers_adapter.marked import without_markers
-from .arguments import check_guide, check_model
-from .decode.after import After
-from .decode.frames import Frame, FrameOption, Sentence, frame_for
-from .decode.guide_cache import GuideCache
-from .decode.healing import is_known
+from .decode.frames import After, Frame, FrameOption, Sentence, frame_for
+from .decode.guide_cache import GuideCache, is_known
 from .decode.requests import Job
 from .decode.sequence import SequenceState
 from .diagnostics import Diagnostics
-from .engine import Engine
-from .fields.fields import FieldScorer, check_fields
+from .engine import Engine, Told, run_together
+from .fields import FieldScorer, check_fields
 from .formats import Natural
 from .handle import Handle, Piece
-from .models.protocol import Model, SourceModel, words_behind
+from .models.protocol import Model, PoolingModel, SourceModel, check_guide, check_model, words_behind
 from .options import CallOptions, Options, RunOptions, StreamOptions, TextOptions
 from .prompts.description import with_description
 from .prompts.encoding import Ids, continued
 from .prompts.given import AnyPrompts, Prompt, PromptParts, is_chat, prompts_of
-from .results import Generation, PromptToken, ReadPrompt, Scores
-from .running import Told, run_together, values_of
-from .sending.description import Described, Description
-
-__all__ = ["Convert", "Generator", "run_together", "values_of"]
+from .results import Generation, PromptToken, ReadPrompt, Scores, values_of
+from .sending import Described, Description
 
 KEPT = 8
 T = TypeVar("T")
@@ -466,3 +463,50 @@ def _unmet(sequence: SequenceState) -> tuple[str, ...]:
 
 def _same(left: Vocabulary, right: Vocabulary) -> bool:
     return left is right or left.fingerprint == right.fingerprint
+
+
+Embedding = NDArray[np.float32]
+
+
+class Embedder(Generator[Any]):
+    """Embeds prompts; the value is float32 [dimensions], of length 1.
+
+    It is the final hidden state of the prompt's last token, behind the model's last norm, cut to its first
+    `dimensions` numbers and divided by its length: pooling of the last token, as servers do it for decoders.
+    """
+
+    def __init__(self, model: Model, guide: None = None, dimensions: int | None = None) -> None:
+        """guide: there is none; dimensions: by default all. Raises OptionError."""
+        check_model(model, "Embedder")
+        if not conforms(model, PoolingModel) or not model.embedding_size:
+            raise OptionError(
+                f"{model!r} has no embeddings: they are final hidden states, which decoders of transformers and GGUF "
+                "files have where their head is apart from the body"
+            )
+        super().__init__(model)
+        self._asked = dimensions
+        self.dimensions = (
+            model.embedding_size if dimensions is None else whole(dimensions, "dimensions", 1, model.embedding_size)
+        )
+
+    def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
+        """The prompt, of which the embedding is asked for."""
+        return Job(prompt, None, pools=self.dimensions)
+
+    def result(self, sequence: SequenceState, options: Options) -> Generation[Embedding]:
+        """The result of a prompt that was read: a text without a token, whose value is the embedding."""
+        assert sequence.finish is not None and sequence.embedding is not None
+        return Generation(
+            text="",
+            value=sequence.embedding,
+            token_ids=(),
+            finish_reason=sequence.finish,
+            steps=sequence.steps,
+            read=ReadPrompt(sequence, self.model.vocabulary),
+        )
+
+    def _described(self) -> Description:
+        return Description.of(type(self), self.model, None, {"dimensions": self._asked})
+
+    def __repr__(self) -> str:
+        return f"<Embedder of {self.dimensions} dimensions with {self.model!r}>"

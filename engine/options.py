@@ -12,11 +12,9 @@ from typing import Any, Self, TypedDict, cast
 from ..checks import brief, items_of, switch, text_of, texts_of, whole
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
-from .arguments import is_model
-from .decode.bias import biases_of
+from .decode.controls import Controls, biases_of
 from .decode.randomness import fresh_seed
-from .decode.repetition import Controls
-from .models.protocol import Model
+from .models.protocol import Model, is_model
 from .prompts.encoding import Extras
 from .prompts.given import extras_of, template_options_of
 from .search import Beam, Greedy, Search, Target

@@ -7,10 +7,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
+from ..checks import brief
+from ..errors import ConversionError
 from .models.protocol import BEGIN, words_behind
-from .stopping import FinishReason
+from .prompts.given import Prompt
+from .search import FinishReason
 
 if TYPE_CHECKING:
     from ..guides.protocol import Capture
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from ..tokenizers_adapter import Vocabulary
     from .decode.sequence import SequenceState
     from .diagnostics import Diagnostics
-    from .search.trace import SearchTrace
+    from .search import SearchTrace
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -331,3 +334,31 @@ def _plain(value: Any) -> Any:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def values_of(found: Sequence[Any], prompts: Sequence[Prompt]) -> list[Any]:
+    """The values in place of the generations, in the same lists. Raises ConversionError if there is one without."""
+    failed = [
+        (number, result) for number, entry in enumerate(found) for result in listed(entry) if result.error is not None
+    ]
+    if not failed:
+        return [_value(entry) for entry in found]
+    number, result = failed[0]
+    others = f", and {len(failed) - 1} more were" if len(failed) > 1 else " was"
+    raise ConversionError(
+        f"the output of prompt {number} ({brief(prompts[number])}){others} refused: {brief(result.text)} "
+        f"({type(result.error).__name__}: {result.error}); see .results for all that came out, or draw again with "
+        "search=Sample(...) and retries=3",
+        found,
+        number,
+        result.text,
+    ) from result.error
+
+
+def listed(entry: Any) -> list[Any]:
+    """A prompt's results, one or several, in a list."""
+    return cast("list[Any]", entry) if isinstance(entry, list) else [entry]
+
+
+def _value(entry: Any) -> Any:
+    return [_value(result) for result in listed(entry)] if isinstance(entry, list) else entry.value

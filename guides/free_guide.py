@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..checks import switch
-from ..kernels.jit.calling import call
+from ..kernels.jit.compiling import call
 from ..kernels.trie.branches import allow_span
 from ..tokenizers_adapter import Vocabulary
 from .explain import NOTHING

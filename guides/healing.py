@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..checks import brief, conforms, switch
 from ..errors import LanguageError, OptionError
-from ..kernels.jit.calling import call
+from ..kernels.jit.compiling import call
 from ..kernels.trie.align import end_nodes, nodes_along, shorten
 from .explain import NOTHING, expected, quoted
 from .given import MOST_LEFT, bytes_of, left_of, state_of, states_of, token_of

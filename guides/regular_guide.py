@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..checks import any_text_of, brief, switch
 from ..errors import GuideFileError, LanguageError, LimitError, OptionError
-from ..kernels.jit.calling import call
+from ..kernels.jit.compiling import call
 from ..kernels.trie.align import first_unspellable
 from ..tokenizers_adapter import Vocabulary
 from .automata.byte_table import described, machine_of, table_of

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..checks import brief, switch
 from ..errors import LanguageError, OptionError
 from ..kernels.answers import EXHAUSTED
-from ..kernels.jit.calling import call
+from ..kernels.jit.compiling import call
 from ..kernels.suffix.quoting import Quotable, Work, count_tokens, fewest_tokens, walk_quotable
 from ..tokenizers_adapter import Vocabulary
 from .explain import NOTHING, either, expectation

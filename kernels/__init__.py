@@ -53,24 +53,10 @@ if TYPE_CHECKING:
     from .logits.warmup import warm
 
 _HOMES = {
-    "EMPTY": "logits.select",
-    "NAN": "logits.select",
-    "OK": "logits.select",
-    "Best": "logits.select",
-    "Chosen": "logits.select",
-    "LogitSums": "logits.select",
-    "allowed_ids": "logits.mask",
-    "apply_mask": "logits.mask",
-    "logsumexp": "logits.select",
-    "masked_argmax": "logits.select",
-    "masked_sample": "logits.select",
-    "masked_topk": "logits.select",
-    "pack_mask": "logits.mask",
-    "popcount": "logits.mask",
-    "token_logprobs": "logits.select",
-    "unpack_mask": "logits.mask",
+    **dict.fromkeys(("allowed_ids", "apply_mask", "pack_mask", "popcount", "unpack_mask", "words_for"), "logits.mask"),
+    **dict.fromkeys(("EMPTY", "NAN", "OK", "Best", "Chosen", "LogitSums", "logsumexp"), "logits.select"),
+    **dict.fromkeys(("masked_argmax", "masked_sample", "masked_topk", "token_logprobs"), "logits.select"),
     "warm": "logits.warmup",
-    "words_for": "logits.mask",
 }
 
 __all__ = [

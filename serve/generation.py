@@ -17,8 +17,8 @@ from ..checks import conforms
 from ..engine.decode.randomness import fresh_bits
 from ..engine.decode.requests import requests_of
 from ..engine.decode.sequence import Request as RowRequest
-from ..engine.embedding import Embedder
-from ..engine.fields.fields import FieldScorer
+from ..engine.fields import FieldScorer
+from ..engine.generator import Embedder
 from ..engine.generator import Generator as TextGenerator
 from ..engine.handle import QUICK, Handle, Piece, Task
 from ..engine.models.protocol import BEGIN, SourceModel

@@ -12,9 +12,8 @@ from ..checks import conforms
 from ..engine.engine import Engine
 from ..engine.generator import Generator as TextGenerator
 from ..engine.models.protocol import Model, SourceModel, vision_of
-from ..engine.prompts.encoding import Extras, ids_of, written
+from ..engine.prompts.encoding import Extras, Verbatim, ids_of, written
 from ..engine.prompts.given import Message, Prompt, is_chat, prompt_of
-from ..engine.prompts.verbatim import Verbatim
 from ..errors import OptionError, TrellmError
 from .constraints.compiler import ConstraintCompiler, weight
 from .constraints.constraint import ConstraintSpec

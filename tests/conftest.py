@@ -48,12 +48,12 @@ def shared_data() -> Path:
 def on_device() -> Iterator[None]:
     """Our models on the device, with room for others; those that they are compared with stay where they are, and so do
     classes of tests that say `stays`, and models that are spread."""
+    from trellm.engine import engine
     from trellm.engine.models.decoder import DecoderModel
     from trellm.engine.models.encoder_decoder import EncoderDecoderModel
-    from trellm.engine.schedule import fits
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fits, "SHARE", 0.01)
+        patch.setattr(engine, "SHARE", 0.01)
         for adapter in (DecoderModel, EncoderDecoderModel):
             patch.setattr(adapter, "__init__", _moved(adapter.__init__))
         yield

@@ -14,7 +14,7 @@ from trellm import Vocabulary
 from trellm.guides import RegexGuide
 from trellm.guides.chart.automaton import ChartAutomaton
 from trellm.guides.lift.tables import VocabularyTables
-from trellm.kernels.chart import entries, layout, node_cost, rows, sets
+from trellm.kernels.chart import cost, interning, layout, return_sets, rows
 from trellm.kernels.jit.arrays import Arrays
 from trellm.kernels.trie import branches, loop_slice
 
@@ -27,7 +27,7 @@ DECISIONS = {page.name: page.read_text(encoding="utf-8") for page in (PACKAGE / 
 CLASSES = (
     layout.GraphArrays,
     layout.Chart,
-    node_cost.Costs,
+    cost.Costs,
     branches.TokenTrie,
     branches.Branches,
     loop_slice.LoopSlice,
@@ -115,15 +115,15 @@ def test_columns_and_answers_exist(name: str) -> None:
     assert any(hasattr(module, name) for module in KERNELS)
 
 
-@pytest.mark.parametrize("module", [layout, sets, loop_slice], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [layout, interning, loop_slice], ids=lambda module: module.__name__)
 def test_every_column_is_on_the_page(module: ModuleType) -> None:
     assert not columns(module) - set(re.findall(r"`([A-Z_]+)`", PAGE))
 
 
 def test_columns_of_other_modules_are_on_the_page() -> None:
     named = set(re.findall(r"`([A-Z_]+)`", PAGE))
-    assert {"BYTE", "NEXT", "TOKENS", "COST"} <= columns(node_cost) & named
-    assert {"BEFORE", "BEFORE_TO_END"} <= columns(entries) & named
+    assert {"BYTE", "NEXT", "TOKENS", "COST"} <= columns(cost) & named
+    assert {"BEFORE", "BEFORE_TO_END"} <= columns(return_sets) & named
     wanted = {name for name in columns(rows) if name.startswith(("ASCII", "LEADS", "LOOP", "MEMO", "ROOM"))}
     assert len(wanted) == 12 and wanted <= named
 

@@ -10,7 +10,7 @@ import pytest
 from trellm import Vocabulary, models
 from trellm.cli import main
 from trellm.cli.constraint import ConstraintOptions, Tag, guide_of
-from trellm.engine.drafts.drafter import Drafter
+from trellm.engine.drafts import Drafter
 from trellm.guides import DEAD, Guide
 
 NOBODY: dict[str, Any] = dict.fromkeys(("pattern", "kind", "grammar", "syntax", "start"))

@@ -19,10 +19,8 @@ from typing import Any
 import pytest
 from trellm import ModelError, OptionError, generate, models
 from trellm.cli import main
-from trellm.engine.cache_folder import cache_folder
-from trellm.engine.downloads.cache import kept
-from trellm.engine.downloads.registry import REGISTRY, RegisteredModel
-from trellm.engine.sending.origin import origin_of
+from trellm.engine.downloads.registry import REGISTRY, RegisteredModel, cache_folder, kept
+from trellm.engine.sending import origin_of
 
 from .engine.models.gguf_files.tiny import network_of, write_model
 

@@ -22,7 +22,7 @@ def test_every_option_is_tried() -> None:
 
 @EACH
 def test_it_says_whether_tokens_are_left_out(name: str) -> None:
-    where = "is_filtered of engine/search/sample.py says whether some tokens are left out as unlikely"
+    where = "is_filtered of engine/search.py says whether some tokens are left out as unlikely"
     assert Sample(**{name: TRIED[name]}).is_filtered is (name != "temperature"), where
 
 
@@ -30,7 +30,7 @@ def test_it_says_whether_tokens_are_left_out(name: str) -> None:
 @pytest.mark.parametrize("search", [Exact, SMC, Importance])
 def test_searches_of_whole_texts_take_it(name: str, search: Any) -> None:
     known = {field.name for field in fields(search)}
-    assert name in known, "Target of engine/search/exact.py lacks it; what it does is in `kept` of engine/drawing"
+    assert name in known, "Target of engine/search.py lacks it; what it does is in `kept` of engine/drawing"
 
 
 @EACH

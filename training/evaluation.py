@@ -69,7 +69,7 @@ def generator_of(model: Any, task: Task) -> Any:
 
 def constrained(model: Any, several: Sequence[Case], **options: Any) -> list[str]:
     """The answers under the tasks' constraints, in batches. options: of `generate`, such as search=Beam(4)."""
-    from ..engine.generator import run_together
+    from ..engine.engine import run_together
     from ..engine.options import CallOptions, Options
 
     if several[0].task.constraint[0] == "words":

@@ -113,8 +113,7 @@ def serve(share: float, arguments: Sequence[str]) -> None:
     """`trellm serve`, with guesses read at random; how many there were stands in the metrics."""
     from prometheus_client import Counter as Metric
     from trellm.cli import main
-    from trellm.engine.drafts.costs import ForwardCosts
-    from trellm.engine.drafts.drafter import Drafted
+    from trellm.engine.drafts import Drafted, ForwardCosts
     from trellm.serve.telemetry import Metrics
 
     drawn, count = random.Random(0), Metric("trellm_guesses", "Guesses that were read", registry=None)

@@ -79,7 +79,7 @@ def make_model(window: int | None = None, merges: Sequence[tuple[str, str]] = ()
 
 def lanes_of(model: Any) -> Any:
     """The same model, whose rows go on by themselves; its forward passes are broken off at random."""
-    from trellm.engine.device.host_backend import HostBackend
+    from trellm.engine.device.backend import HostBackend
     from trellm.engine.models.decoder import DecoderModel
 
     class LaneDecoder(DecoderModel):
@@ -127,7 +127,7 @@ class Requests:
     def one(self, is_plain: bool = False) -> Any:
         """The next one that fits. is_plain: nothing that keeps a row from going on by itself"""
         from trellm import OptionError
-        from trellm.engine.schedule.fits import check_fits
+        from trellm.engine.engine import check_fits
 
         while True:
             request = self._any(is_plain)
@@ -288,7 +288,7 @@ class Soak:
 
 def run_ahead(soak: Soak, cases: int) -> Any:
     """One small engine after the other. Returns what counts launches."""
-    from trellm.engine.device import guesses, state_table
+    from trellm.engine.device import slots, state_table
     from trellm.engine.schedule.core import EngineCore
     from trellm.engine.schedule.scheduler import SchedulerConfig
 
@@ -298,7 +298,7 @@ def run_ahead(soak: Soak, cases: int) -> Any:
     for begin in range(0, cases, AROUND):
         soak.plain, model = pick.choice(models)
         state_table.RECORDS = pick.choice([2, 5, 40, 2048])
-        guesses.LIKELY = pick.choice([0.0, 0.5])
+        slots.LIKELY = pick.choice([0.0, 0.5])
         blocks = pick.choice([12, 15, 18, 45, 320])
         requests = Requests(model, pick.randrange(1 << 30), pick.choice([3, 17, 100]), blocks)
         config = SchedulerConfig(
@@ -311,8 +311,7 @@ def run_ahead(soak: Soak, cases: int) -> Any:
 def read_guesses(model: Any, requests: Requests) -> list[int]:
     """Let guesses be read, or not, at random. Returns how many there are, and how many were right."""
     from trellm import models
-    from trellm.engine.drafts.costs import ForwardCosts
-    from trellm.engine.drafts.drafter import Drafted, Drafter
+    from trellm.engine.drafts import Drafted, Drafter, ForwardCosts
 
     counts, advance = [0, 0], Drafter.advance
 

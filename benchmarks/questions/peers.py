@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trellm.engine.downloads.cache import pulled_file
+from trellm.engine.downloads.registry import pulled_file
 from trellm.engine.formats import format_of
 
 from .tasks import Task

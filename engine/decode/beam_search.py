@@ -18,8 +18,7 @@ from ..memory.pool import Pool
 from ..memory.tables import BlockTable
 from ..models.protocol import Model
 from ..scores import as_list, best_tokens, stack_masks, traces
-from ..search.beam import Beam, BeamHypothesis, FinishedBeams, round_robin
-from ..search.trace import Recorder
+from ..search import Beam, BeamHypothesis, FinishedBeams, Recorder, round_robin
 from .forward_output import ForwardOutput
 from .sampler import all_banned, unusable
 from .sequence import CommittedPrefix, KVSequence, Request, SequenceState

@@ -22,12 +22,10 @@ from ..models.protocol import (
 from ..options import GREEDY, Options
 from ..prompts.encoding import Ids, continued, read
 from ..prompts.given import Prompt, images_of
-from ..search import Beam, Search, Target
-from ..stopping import StopStrings
-from .bias import bias_of
+from ..search import Beam, Search, StopStrings, Target
+from .controls import bias_of
 from .frames import Frame, Sentence
-from .guide_cache import GuideCache
-from .healing import HealedPrompt, healed
+from .guide_cache import GuideCache, HealedPrompt, healed
 from .randomness import row_key
 from .sequence import Request
 

@@ -13,22 +13,16 @@ from torch import Tensor
 
 from ...guides.protocol import Mask
 from ...tokenizers_adapter import Vocabulary
-from ..importance import Drawn
 from ..memory.tables import BlockTable
 from ..models.generation_config import NOTHING, Suppressed
 from ..models.protocol import BEGIN
 from ..options import Options
-from ..scores import Ranked, TokenScore, Trace
-from ..search import Beam, Sample, Search, Target
-from ..search.protocol import Hypothesis
-from ..search.trace import SearchTrace
-from ..stopping import FinishReason, StopStrings
-from .bias import NO_BIAS, TokenBias
+from ..scores import Drawn, Ranked, TokenScore, Trace
+from ..search import Beam, FinishReason, Hypothesis, Sample, Search, SearchTrace, StopStrings, Target
+from .controls import NO_BIAS, TokenBias, full_mask
 from .draft_history import DraftHistory
 from .frames import Frame, Sentence
-from .guide_cache import FREE, GuideCache, StateEntry
-from .healing import HealedPrompt
-from .repetition import full_mask
+from .guide_cache import FREE, GuideCache, HealedPrompt, StateEntry
 
 _NONE = frozenset[str]()
 Text = TypeVar("Text", bound=Hypothesis)

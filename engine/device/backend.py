@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from ..models.protocol import Memory, Model
-from .state_table import DeviceStateTable, News
+from ...kernels.lanes.layout import CLASSES, EMPTY, FREE, UNKNOWN, LaunchState, SlotState, StateTables, advance, begin
+from ...kernels.logits.select import masked_argmax, masked_sample
+from ..memory.tables import BLOCK, BlockTable, Chunk
+from ..models.protocol import DraftedModel, Memory, Model
+from .state_table import DENSE, DeviceStateTable, News, charsets
 
 LANES = 256
 WIDTHS = (1, 8)
@@ -57,3 +62,106 @@ class DeviceBatchModel(Model, Protocol):
     def lanes(self, memory: Memory, records: DeviceStateTable) -> BatchBackend | None:
         """A backend for lanes whose texts lie in a memory; None if this device has none."""
         ...
+
+
+class HostBackend:
+    """Runs a launch when its answer is asked for, as late as a device may."""
+
+    def __init__(self, model: DraftedModel, memory: Memory, records: DeviceStateTable) -> None:
+        self._model = model
+        self._memory = memory
+        size = model.vocabulary.size
+        self._known = StateTables(
+            np.zeros((records.count, (size + 31) // 32), np.uint32),
+            np.full(records.count, -1, np.int32),
+            np.zeros((records.count, 3), np.int64),
+            charsets(model.vocabulary),
+            np.full(records.capacity, EMPTY, np.int64),
+            np.zeros(records.capacity, np.int32),
+            np.full(records.count, UNKNOWN, np.int32),
+            np.zeros((DENSE, size), np.uint8),
+            np.full((DENSE, CLASSES), UNKNOWN, np.int32),
+        )
+        self._kept = SlotState(np.zeros(LANES, np.int32), np.full(LANES, UNKNOWN, np.int32), np.zeros(LANES, np.int32))
+        self._waiting: list[Launch] = []
+        self._answers: dict[int, NDArray[np.int32]] = {}
+        self._launched = 0
+
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
+    def launch(self, launch: Launch) -> int:
+        """Remember a launch; returns its number."""
+        self._waiting.append(launch)
+        self._launched += 1
+        return self._launched
+
+    def answer(self, begun: int) -> NDArray[np.int32]:
+        """Run launches up to this one, in their order."""
+        while begun not in self._answers:
+            first = self._launched - len(self._waiting) + 1
+            self._answers[first] = self._run(self._waiting.pop(0))
+        return self._answers.pop(begun)
+
+    def _run(self, launch: Launch) -> NDArray[np.int32]:
+        known = self._known
+        if launch.news.forgotten:
+            known.keys[:] = EMPTY
+            known.dense[:] = UNKNOWN
+            known.forced[:] = -1
+        for number, mask in launch.news.masks.items():
+            known.masks[number] = mask
+        for number, back in launch.news.loops.items():
+            known.loops[number] = back
+        for number, token in launch.news.forced.items():
+            known.forced[number] = token
+        for place, key, value in launch.news.transitions:
+            known.keys[place], known.values[place] = key, value
+        for row, (record, classes, targets) in launch.news.dense.items():
+            known.dense[record], known.classes[row], known.targets[row] = row, classes, targets
+        for row, number, record in launch.news.targets:
+            known.targets[row, number] = record
+        begun = begin(launch.rows, launch.width, BLOCK, known, self._kept)
+        tokens = np.full(len(begun.ids), -1, np.int32)
+        lanes = np.flatnonzero(begun.widths).tolist()
+        if lanes:
+            chunks = [_chunk(begun, lane, launch.width) for lane in lanes]
+            read = np.flatnonzero(np.arange(launch.width) < begun.widths[:, None])
+            with torch.inference_mode():
+                hidden = self._model.forward_ends(chunks, begun.widths[lanes].tolist(), self._memory)
+                logits = self._model.logits(hidden, range(len(read)), None)
+            choices = launch.choices[:, read // launch.width]
+            tokens[read] = self._choose(logits.numpy(), begun.records[read], choices, begun.draws[read])
+        return advance(tokens, begun, known, self._kept)
+
+    def _choose(
+        self,
+        logits: NDArray[np.float32],
+        records: NDArray[np.int32],
+        choices: NDArray[np.float64],
+        draws: NDArray[np.float64],
+    ) -> NDArray[np.int32]:
+        numbers = np.where(records == FREE, -1, records).astype(np.int32)
+        masks = self._known.masks
+        best: NDArray[np.int32] = masked_argmax(logits, masks, numbers).tokens
+        warm = choices[TEMPERATURE] > 0
+        drawn: NDArray[np.int32] = masked_sample(
+            logits,
+            draws,
+            masks,
+            numbers,
+            temperature=np.where(warm, choices[TEMPERATURE], 1),
+            top_k=choices[TOP_K],
+            top_p=choices[TOP_P],
+            min_p=choices[MIN_P],
+        ).tokens
+        return np.where(warm, drawn, best)
+
+
+def _chunk(begun: LaunchState, lane: int, width: int) -> Chunk:
+    """A lane's tokens, as the model takes them."""
+    start, count = int(begun.starts[lane]), int(begun.widths[lane])
+    table = BlockTable()
+    table.tokens = [0] * start
+    table.blocks = array("i", begun.tables[lane, : -(-(start + count) // BLOCK)].tolist())
+    return Chunk(table, begun.ids[lane * width : lane * width + count].tolist())

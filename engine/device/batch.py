@@ -36,17 +36,16 @@ from ..decode.sampler import Sampler, place_of, unusable
 from ..decode.sequence import SequenceState
 from ..memory.pool import BlockPool, Pool
 from ..memory.tables import BLOCK
-from ..models.blocks.devices import has_kernels
-from ..models.blocks.storage import BlockStorage
+from ..models.blocks.storage import BlockStorage, has_kernels
 from ..models.decoder import DecoderModel
 from ..models.protocol import Memory, Model
 from ..search import Sample
 from .backend import FEW, LANES, TEMPERATURE, TOP_K, TOP_P, WIDTHS, BatchBackend, DeviceBatchModel, Launch
-from .guesses import Guesses
 from .slots import (
     ActiveSlots,
     BatchSlot,
     Guessed,
+    Guesses,
     InFlight,
     Numbers,
     SlotStep,

@@ -12,12 +12,10 @@ from ...errors import OptionError
 from ...guides.protocol import Guide
 from ...tokenizers_adapter import Vocabulary
 from ..scores import Trace
-from ..stopping import FinishReason
-from .bias import Bias
+from ..search import FinishReason
 from .hints import LOW_MASS, Hint, hints, warning
-from .page import STYLE, page, section
-from .step import COLUMNS, Step, Words
-from .table import SHOWN, plain, rich_table
+from .page import SHOWN, STYLE, page, plain, rich_table, section
+from .step import COLUMNS, Bias, Step, Words
 
 WORST = 5
 

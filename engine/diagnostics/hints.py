@@ -14,9 +14,8 @@ from ...guides import AlignedGuide, RegexGuide
 from ...guides.explain import quoted
 from ...guides.goals import GoalGuide, Phrase
 from ...guides.protocol import DEAD, Guide
-from ..stopping import FinishReason
-from .bias import Bias, late
-from .step import Step
+from ..search import FinishReason
+from .step import Bias, Step, late
 
 Kind = Literal["budget", "stop", "whitespace", "case", "spelling", "preface", "word", "digit", "sampling"]
 

@@ -1,15 +1,67 @@
-"""Diagnostics as a web page that needs nothing else: no script, no font, no picture from anywhere."""
+"""Records of tokens as a table of text, and as a page to look at."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
+from typing import Any
 
 from ...guides.explain import visible
+from ..search import aligned
 from .hints import Hint
 from .step import COLUMNS, Step
-from .table import cell, probability
+
+SHOWN = (
+    *("position", "token", "probability", "raw_probability", "rank"),
+    *("leading_token", "leading_probability", "allowed", "feasible_mass", "expected"),
+)
+WIDEST = 44
+_TEXTS = ("token", "leading_token", "expected")
+_SPECIAL: dict[str, Callable[[Step], str]] = {
+    "token": lambda step: step.name,
+    "leading_token": lambda step: step.leading_name,
+}
+
+
+def plain(steps: Sequence[Step], columns: Sequence[str]) -> str:
+    """Aligned columns, texts to the left and numbers to the right; spaces in tokens are shown as ␣."""
+    rows = [list(columns), *([cell(step, column) for column in columns] for step in steps)]
+    return aligned(rows, [column in _TEXTS for column in columns])
+
+
+def rich_table(steps: Sequence[Step], caption: str) -> Any:
+    """A table of the package rich, each row tinted by its feasible mass."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE, caption=Text(caption), caption_justify="left")
+    for column in SHOWN:
+        table.add_column(column.replace("_", " "), justify="left" if column in _TEXTS else "right")
+    for step in steps:
+        shade = "red" if step.feasible_mass < 0.1 else "yellow" if step.feasible_mass < 0.5 else ""
+        table.add_row(*(Text(cell(step, column)) for column in SHOWN), style=shade)
+    return table
+
+
+def cell(step: Step, column: str) -> str:
+    """Text of a column for a step."""
+    if column in _SPECIAL:
+        return visible(_SPECIAL[column](step)).replace(" ", "␣")
+    value: Any = getattr(step, column)
+    if isinstance(value, float):
+        return probability(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = visible(str(value))
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+
+def probability(value: float) -> str:
+    """Four places, or a power of ten where they would not show it."""
+    return f"{value:.4f}" if value >= 0.001 or value == 0 else f"{value:.0e}"
+
 
 # The mass at which a token has the full tint; the tint grows with the logarithm.
 DARKEST = 1e-6

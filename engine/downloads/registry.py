@@ -1,8 +1,14 @@
-"""Models that are pulled by a name: a table, in which a further model is one row."""
+"""Models that are pulled by a name: a table, in which a further model is one row, and where they lie on the disk."""
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import ModelError
+from .hub import cached_file
 
 
 @dataclass(frozen=True)
@@ -49,3 +55,53 @@ _ROWS = (
 )
 REGISTRY: dict[str, RegisteredModel] = {row.name: row for row in _ROWS}
 """By name. Tests add rows of wheels that they write themselves, and set PIP_FIND_LINKS to where these lie."""
+
+
+def cache_folder(name: str) -> Path:
+    """The folder of this name in `$TRELLM_HOME`, `$XDG_CACHE_HOME/trellm` or `~/.cache/trellm`; it need not be there.
+
+    Variables that are empty count as absent, and so does a relative path in the second, as its specification says.
+    Raises ModelError where none of them is known.
+    """
+    if own := os.environ.get("TRELLM_HOME"):
+        return Path(os.path.abspath(os.path.expanduser(own)), name)
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(cache):
+        cache = os.path.expanduser("~/.cache")
+    if not os.path.isabs(cache):
+        raise ModelError("models are kept in the home directory, which is unknown here; set TRELLM_HOME to a folder")
+    return Path(cache, "trellm", name)
+
+
+_HUB_FILE = re.compile(r"([\w.-]+/[\w.-]+):(.+\.gguf)")
+
+
+def place_of_model(model: RegisteredModel) -> Path:
+    """The file's place; another version has another place."""
+    return cache_folder("models") / f"{model.name}-{model.version}" / model.file
+
+
+def kept(model: RegisteredModel) -> Path | None:
+    """The file of a model that is pulled, whole; None of one that is not."""
+    place = place_of_model(model)
+    return place if place.is_file() and place.stat().st_size == model.size else None
+
+
+def hub_file(name: str) -> tuple[str, str] | None:
+    """The repository and the file of `owner/repo:file.gguf`, None of another name."""
+    found = _HUB_FILE.fullmatch(name)
+    return None if found is None else (found[1], found[2])
+
+
+def pulled_file(name: str) -> str | None:
+    """The GGUF file of a registered name or of `owner/repo:file.gguf`; None of a name that is neither.
+
+    Raises ModelError for a model that has not been pulled.
+    """
+    model, of_hub = REGISTRY.get(name), hub_file(name)
+    if model is None and of_hub is None:
+        return None
+    found = cached_file(*of_hub) if of_hub is not None else kept(REGISTRY[name])
+    if found is None:
+        raise ModelError(f"the model {name!r} is not on this machine; fetch it once: trellm pull {name}")
+    return str(found)

@@ -18,9 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ...errors import ModelError
-from ..cache_folder import cache_folder
-from .cache import kept, place_of_model
-from .registry import RegisteredModel
+from .registry import RegisteredModel, cache_folder, kept, place_of_model
 
 _PART = 1 << 20
 _REASON = 300

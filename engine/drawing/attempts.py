@@ -19,8 +19,8 @@ from ...errors import SamplingError
 from ...kernels.logits.mask import allowed_ids
 from ..decode.randomness import row_key, uniform
 from ..decode.sequence import KVSequence, Request
-from ..importance import Drawn
 from ..memory.pool import Pool
+from ..scores import Drawn
 from ..search import SMC, Exact
 from .distribution import Distribution, Draw, Question
 from .particles import Particles

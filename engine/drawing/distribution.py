@@ -16,7 +16,7 @@ from torch import Tensor
 from ...guides.protocol import Mask
 from ...kernels.logits.select import NAN, logsumexp, masked_sample
 from ..scores import as_list, stack_masks
-from ..search.exact import Target
+from ..search import Target
 from .path import SampledPath
 
 

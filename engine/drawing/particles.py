@@ -9,21 +9,73 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import SamplingError
+from ...checks import shown
+from ...errors import OptionError, SamplingError
 from ...guides.protocol import Mask
 from ...kernels.logits.mask import allowed_ids
 from ..decode.randomness import row_key, uniform
 from ..decode.sequence import KVSequence, Request
-from ..importance import Drawn, distance, effective, log_mean, places_of, shares, stratified, systematic
 from ..memory.pool import Pool
+from ..scores import Drawn, distance, effective, log_mean, places_of, shares, stratified, systematic
 from ..search import SMC, Importance
 from .distribution import Distribution, Draw, Question, first_accepted
 from .path import Readers, SampledPath, Walk
-from .potentials import Potentials
+
+GREATEST = 1e300
+"""Sums and differences of logarithms of weights stay finite."""
+
+
+class Potentials:
+    """The functions of a search, each asked once about a text as it is drawn."""
+
+    def __init__(self, search: SMC) -> None:
+        self.accepts = search.accepts
+        self._potential = search.potential
+        self._last: tuple[SampledPath, float] | None = None
+
+    def of(self, path: SampledPath) -> float:
+        """The logarithm of the weight of a text; 0 without a potential."""
+        if self._potential is None:
+            return 0.0
+        if self._last is None or self._last[0] is not path:
+            self._last = path, _log_weight(self._potential(path.said, path.finish is not None))
+        return self._last[1]
+
+    def accepted(self, path: SampledPath) -> bool:
+        """True if a text may be."""
+        if path.is_dead:
+            return False
+        assert self.accepts is not None
+        found: Any = self.accepts(path.said, path.finish is not None)
+        if not _is_boolean(found):
+            raise OptionError(f"accepts: {shown(found)} is neither True nor False")
+        return bool(found)
+
+
+def _log_weight(found: Any) -> float:
+    if _is_boolean(found):
+        return 0.0 if found else -math.inf
+    value: Any = found
+    if isinstance(found, np.floating):  # of few bits, with which comparing may overflow
+        value = float(value)
+    if not isinstance(found, Real) or not (value == -math.inf or abs(value) <= GREATEST):
+        raise OptionError(
+            f"potential: {shown(found)} is no weight; the natural logarithm of one, -inf or a number from "
+            f"-{GREATEST:g} to {GREATEST:g}, or True or False"
+        )
+    return float(value)
+
+
+def _is_boolean(found: Any) -> bool:
+    """True if it is one of Python's or NumPy's."""
+    return isinstance(found, (bool, np.bool_))
+
 
 OUTSIDE = 1 / 16
 """The share of draws of tokens after which the rest perhaps does not fit into the budget, where some surely do."""

@@ -17,9 +17,9 @@ from ...tokenizers_adapter import Vocabulary
 from ..decode.beam_search import common
 from ..decode.guide_cache import GuideCache
 from ..decode.sequence import KVSequence, Request
-from ..importance import places_of
 from ..memory.pool import Pool
-from ..search.protocol import Hypothesis
+from ..scores import places_of
+from ..search import Hypothesis
 
 
 @dataclass(frozen=True, slots=True, eq=False)

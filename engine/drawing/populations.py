@@ -11,11 +11,11 @@ from torch import Tensor
 
 from ..decode.forward_output import ForwardOutput
 from ..decode.sequence import KVSequence, Request, SequenceState
-from ..importance import Drawn
 from ..memory.pool import Pool
 from ..memory.tables import BlockTable
 from ..memory.weights import Weights
 from ..models.protocol import Model
+from ..scores import Drawn
 from ..search import SMC, Exact, Importance, Target
 from .attempts import Attempts
 from .distribution import Distribution, Draw, Question, distribution, draw

@@ -1,13 +1,117 @@
-"""The pool of blocks: who holds which, and what stands in those that nobody holds."""
+"""The pool of blocks and slots: who holds which, what stands in those that nobody holds; and free memory."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from pathlib import Path
 from typing import Any
 
-from .slots import Slots
-from .tables import BLOCK, FREED, BlockTable
+import torch
+
+from .tables import BLOCK, FREED, NO_SLOT, BlockTable
+
+
+class Slots:
+    """Which text has its state in which slot.
+
+    count: how many there are. The lowest is taken first, so that those in use lie side by side.
+    copies: states that are to be copied, (from, to), before the next step is read
+    Whoever lets texts read sees to it that no more of them have begun than there are slots; then one is always free.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.copies: list[tuple[int, int]] = []
+        self._holders: list[int] = []  # of each slot that was ever used
+        self._free: list[int] = []
+
+    @property
+    def held(self) -> int:
+        """Number of slots that some table has."""
+        return len(self._holders) - len(self._free)
+
+    def own(self, table: BlockTable) -> None:
+        """Give a table that is to read a slot that is its own: a free one, or a copy of one that it shares."""
+        before = table.slot
+        if before != NO_SLOT and self._holders[before] == 1:
+            return
+        table.slot = self._take()
+        if before != NO_SLOT:
+            self.copies.append((before, table.slot))
+            self._holders[before] -= 1
+
+    def share(self, table: BlockTable) -> None:
+        """One more table has the slot of this one, if it has any."""
+        if table.slot != NO_SLOT:
+            self._holders[table.slot] += 1
+
+    def release(self, table: BlockTable) -> None:
+        """Give the slot of a table back."""
+        slot, table.slot = table.slot, NO_SLOT
+        if slot == NO_SLOT:
+            return
+        self._holders[slot] -= 1
+        if self._holders[slot] == 0:
+            heappush(self._free, slot)
+
+    def check(self, tables: Iterable[BlockTable]) -> None:
+        """Raise AssertionError unless these tables, and no others, have slots: those that have read anything."""
+        held = [0] * len(self._holders)
+        for table in tables:
+            assert table.slot != NO_SLOT or not table.tokens, "what was read is in a state"
+            if table.slot != NO_SLOT:
+                held[table.slot] += 1
+        assert held == self._holders, "every slot is some table's"
+        assert sorted(self._free) == [slot for slot, holders in enumerate(held) if holders == 0], "no slot is lost"
+        assert len(held) <= self.count
+
+    def _take(self) -> int:
+        if self._free:
+            slot = heappop(self._free)
+        else:
+            slot = len(self._holders)
+            assert slot < self.count, "no more texts read than there are slots"
+            self._holders.append(0)
+        self._holders[slot] = 1
+        return slot
+
+
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def free_bytes(device: Any = None) -> int | None:
+    """Bytes that can be had on the device, or in main memory; None where the system does not say."""
+    if device is not None and torch.device(device).type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    found = [free for free in (_free_of_machine(), _free_of_group()) if free is not None]
+    return min(found, default=None)
+
+
+def _free_of_machine() -> int | None:
+    try:
+        lines = _MEMINFO.read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+
+
+def _free_of_group() -> int | None:
+    """Bytes that a container's limit leaves; pages of files that were read count as free."""
+    try:
+        limit = (_CGROUP / "memory.max").read_text().strip()
+        used = int((_CGROUP / "memory.current").read_text())
+        stat = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return None
+    return None if limit == "max" else int(limit) - used + int(stat.get("inactive_file", 0))
+
+
+def shown_size(count: int) -> str:
+    return f"{count / 2**30:,.1f} GiB" if count >= 2**28 else f"{count / 2**20:,.1f} MiB"
+
 
 Content = tuple[int, tuple[int, ...]]
 """Contents of a full block: the node of what stands before it, and its tokens."""

@@ -149,8 +149,7 @@ def pulled(name: str, tokenizer: Any = None, **options: Unpack[FileOptions]) -> 
 
     Raises ModelError for a model that has not been pulled, OptionError for a name that is none, and as `gguf` does.
     """
-    from ..downloads.cache import pulled_file
-    from ..downloads.registry import REGISTRY
+    from ..downloads.registry import REGISTRY, pulled_file
 
     place = pulled_file(name) if isinstance(name, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if place is None:

@@ -14,26 +14,22 @@ from ...errors import ModelError, OptionError
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import BlockTable, Chunk
 from ..memory.weights import kind_of
-from ..sending.origin import Sendable
+from ..sending import Sendable
 from .blocks.reach import LayerMemory, layer_kinds, unscaled_context
 from .blocks.storage import BlockStorage, NoMemory
-from .body.runner import AttentionMasks, BodyRunner
+from .body import AttentionMasks, BodyRunner
 from .generation_config import answers_bare, begin_of, eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, QuantizedHead, described_head, find_head, states_of
 from .images.families import family_of
 from .images.vision import Vision
-from .nearness import check_numbers, distance, is_rounding, tolerance
 from .packed.decoder import DescribedDecoder
 from .packed.lora import LoraAdapters
 from .packed.runner import PackedRunner
 from .protocol import Memory, Runner
 from .quick import QuickBody
-from .states.carriers import Carrier, find_carrier
-from .states.runner import Scans, StatesRunner
-from .states.storage import StateStorage
-from .stock import cache_argument, strangeness
-from .ways import Way, is_to_be_verified, way_of
-from .wrapped import entry_device, is_spread
+from .states import Carrier, Scans, StatesRunner, StateStorage, find_carrier
+from .stock import cache_argument, entry_device, is_spread, strangeness
+from .ways import Way, check_numbers, distance, is_rounding, is_to_be_verified, tolerance, way_of
 
 _TEXT = [0, 1, 2, 3, 1, 0, 3]
 _LONGER_TEXT = [*_TEXT, 2, 2, 0, 1]

@@ -14,7 +14,7 @@ from ...errors import ModelError, OptionError, VocabularyError
 from ...tokenizers_adapter import Vocabulary
 from ..memory.tables import Chunk
 from ..scores import as_list
-from ..sending.origin import Sendable
+from ..sending import Sendable
 from .blocks.storage import NoMemory
 from .protocol import BEGIN, Memory, Tokenizer
 

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 from ...kernels.decoder.products import product_of, products_of_some
 from .blocks.storage import IN_PLACE
 from .gguf_files.network import GGUFNetwork
-from .nearness import distance, tolerance
 from .packed.architectures import ARCHITECTURES
 from .quantized.modules import QuantizedLinear
-from .stock import strangeness_of
-from .wrapped import is_spread
+from .stock import is_spread, strangeness_of
+from .ways import distance, tolerance
 
 _CACHED = 1 << 23
 _FEW_ROWS = 4

@@ -13,7 +13,7 @@ import torch
 
 from ...checks import brief, one_of, shown, switch, text_of
 from ...errors import OptionError
-from ..downloads.cache import pulled_file
+from ..downloads.registry import pulled_file
 
 DTYPES = ("auto", "float32", "float16", "bfloat16", "float64")
 _SHORT = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp64": "float64"}

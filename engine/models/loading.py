@@ -24,8 +24,8 @@ from .gguf_files.network import GGUFNetwork
 from .images.families import check_family, family_of
 from .load_options import LoadOptions, is_gguf, place_of
 from .quantized.loading import load_quantized, quantized_copy
+from .stock import is_absent, prompt_learned, unwrapped
 from .ways import is_to_be_verified
-from .wrapped import is_absent, prompt_learned, unwrapped
 
 _REASON = 300
 """Characters of another library's message that are told."""

@@ -2,26 +2,170 @@
 
 Products are in float32 and float64, norms in float32: those of transformers compute in float32 whatever they are given,
 and in another order they would come to other last bits of that, which float64 shows.
+
+Steps of states with a single token, in place of the functions by which transformers' layers do it.
+
+These functions are the same in all architectures, under the same names; what they are not asked in the form that is
+known here, or in another type, they do themselves.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import partial
+from inspect import unwrap
 from itertools import chain
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, silu, softplus
 
 from ...kernels.decoder.layers import normalise_rows
+from ...kernels.decoder.recurrent import step_convolution, step_delta, step_heads, step_selective
 from .blocks.storage import IN_PLACE
 from .head import product
-from .quick_steps import quick_forward
 from .stock import Links
+
+_BENDS = {None: False, "silu": True, "swish": True}
+
+
+def quick_forward(kind: type[Any]) -> FunctionType | None:
+    """A class's `forward` that calls the functions here, None if it calls none of those that they stand for."""
+    forward: Any = unwrap(kind.forward)
+    if type(forward) is not FunctionType:
+        return None
+    names = forward.__code__.co_names
+    known = {name: make(forward.__globals__[name]) for name, make in _MAKERS.items()
+             if name in names and callable(forward.__globals__.get(name))}  # fmt: skip
+    if not known:
+        return None
+    more = FunctionType(
+        forward.__code__, {**forward.__globals__, **known}, forward.__name__, forward.__defaults__, forward.__closure__
+    )
+    more.__kwdefaults__ = forward.__kwdefaults__
+    return more
+
+
+def _convolution(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    none = {dtype: np.empty(0, kind) for dtype, kind in ((torch.float32, np.float32), (torch.float64, np.float64))}
+
+    def causal_conv1d_update(
+        hidden_states: Tensor, conv_state: Tensor, weight: Tensor, bias: Any = None, activation: Any = None
+    ) -> Tensor:
+        dtype = hidden_states.dtype
+        like = dtype in IN_PLACE and dtype == conv_state.dtype == weight.dtype and conv_state.is_contiguous()
+        if (
+            not like
+            or hidden_states.shape[2] != 1
+            or activation not in _BENDS
+            or weight.shape[1:] != conv_state.shape[2:]
+        ):
+            return otherwise(hidden_states, conv_state, weight, bias, activation)
+        new = hidden_states[:, :, 0].contiguous()
+        out = torch.empty_like(new)
+        beside = none[dtype] if bias is None else bias.detach().numpy()
+        step_convolution(
+            out.numpy(), conv_state.numpy(), new.numpy(), weight.detach().contiguous().numpy(), beside,
+            _BENDS[activation],
+        )  # fmt: skip
+        return out[:, :, None]
+
+    return causal_conv1d_update
+
+
+def _selective(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    def mamba_selective_state_update(
+        state: Tensor, hidden_states: Tensor, dt: Tensor, decay: Tensor, into: Tensor, back: Tensor, skip: Any = None,
+        dt_bias: Any = None, dt_softplus: bool = False, z: Any = None, **others: Any,
+    ) -> Tensor:  # fmt: skip
+        if state.ndim != 3 or _packs(others) or not _alike(state, hidden_states, dt, decay, into, back):
+            return otherwise(state, hidden_states, dt, decay, into, back, skip, dt_bias, dt_softplus, z, **others)
+        steps = dt if dt_bias is None else dt + dt_bias
+        steps = softplus(steps) if dt_softplus else steps
+        out = torch.empty_like(hidden_states, memory_format=torch.contiguous_format)
+        step_selective(out.numpy(), state.numpy(), *_arrays(hidden_states, steps, decay, into, back))
+        return _behind(out, hidden_states, skip, z)
+
+    return mamba_selective_state_update
+
+
+def _heads(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    def mamba2_selective_state_update(
+        state: Tensor, hidden_states: Tensor, dt: Tensor, decay: Tensor, into: Tensor, back: Tensor, skip: Any = None,
+        dt_bias: Any = None, dt_softplus: bool = False, z: Any = None, **others: Any,
+    ) -> Tensor:  # fmt: skip
+        # One step and one decay for each head, spread over its numbers.
+        spread = dt.ndim == decay.ndim == 3 and dt.stride(2) == decay.stride(1) == decay.stride(2) == 0
+        spread = spread and (dt_bias is None or dt_bias.stride(1) == 0)
+        if _packs(others) or not spread or not _alike(state, hidden_states, dt, decay, into, back):
+            return otherwise(state, hidden_states, dt, decay, into, back, skip, dt_bias, dt_softplus, z, **others)
+        steps = dt[:, :, 0] if dt_bias is None else dt[:, :, 0] + dt_bias[:, 0]
+        steps = softplus(steps) if dt_softplus else steps
+        factors = torch.exp(steps * decay[:, 0, 0])
+        out = torch.empty_like(hidden_states, memory_format=torch.contiguous_format)
+        step_heads(out.numpy(), state.numpy(), *_arrays(hidden_states, steps, factors, into, back))
+        return _behind(out, hidden_states, skip, z)
+
+    return mamba2_selective_state_update
+
+
+def _delta(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    def torch_recurrent_gated_delta_rule(
+        query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, initial_state: Any = None,
+        output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False, **others: Any,
+    ) -> tuple[Tensor, Any]:  # fmt: skip
+        single = query.shape[1] == 1 and g.ndim == 3 and output_final_state
+        known = single and query.dtype == torch.float32 and not _packs(others)
+        if initial_state is None or not known or not _alike(initial_state, query, key, value, g, beta):
+            return otherwise(
+                query, key, value, g=g, beta=beta, initial_state=initial_state, output_final_state=output_final_state,
+                use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, **others,
+            )  # fmt: skip
+        query, key = query[:, 0], key[:, 0]
+        if use_qk_l2norm_in_kernel:
+            query, key = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + _EPS) for x in (query, key))
+        query = query * query.shape[-1] ** -0.5
+        out = torch.empty(value[:, 0].shape, dtype=value.dtype)
+        arrays = _arrays(query, key, value[:, 0], g[:, 0].exp(), beta[:, 0])
+        step_delta(out.numpy(), initial_state.numpy(), *arrays)
+        return out[:, None], initial_state
+
+    return torch_recurrent_gated_delta_rule
+
+
+def _packs(others: dict[str, Any]) -> bool:
+    """True if several texts lie in a row; other arguments of the model mean nothing to these functions."""
+    return others.get("cu_seqlens") is not None or others.get("seq_idx") is not None
+
+
+def _alike(state: Any, *others: Tensor) -> bool:
+    """True if all are of one type that the kernels have, and the state can be changed where it lies."""
+    return state.dtype in IN_PLACE and state.is_contiguous() and all(other.dtype == state.dtype for other in others)
+
+
+def _arrays(*tensors: Tensor) -> list[Any]:
+    return [tensor.detach().contiguous().numpy() for tensor in tensors]
+
+
+def _behind(out: Tensor, hidden_states: Tensor, skip: Any, gate: Any) -> Tensor:
+    """Add to the output of a state space what goes past it, and multiply it with the gate."""
+    if skip is not None:
+        out = out + hidden_states * skip
+    return out if gate is None else out * silu(gate)
+
+
+_EPS = 1e-6
+_MAKERS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "causal_conv1d_update": _convolution,
+    "mamba_selective_state_update": _selective,
+    "mamba2_selective_state_update": _heads,
+    "torch_recurrent_gated_delta_rule": _delta,
+}
+
 
 _TOLERANCE = 1e-5
 _NONE = np.empty(0, np.float32)

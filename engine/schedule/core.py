@@ -14,22 +14,19 @@ from torch import Tensor
 
 from ..decode.beam_search import BeamGroup, BeamSearch
 from ..decode.beam_search import place_of as place_of_group
-from ..decode.forward_output import ForwardOutput
-from ..decode.prompt_scores import score_prompt
+from ..decode.forward_output import ForwardOutput, score_prompt
 from ..decode.sampler import Sampler, place_of
 from ..decode.sequence import CommittedPrefix, KVSequence, Request, SequenceState
 from ..device.batch import batch_of
-from ..drafts.drafter import Drafted, Drafter
+from ..drafts import Drafted, Drafter
 from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..memory.weights import Weights
 from ..models.protocol import MEMORY_ERRORS, Hidden, Model, ScoringModel, SourceModel, VisionPart, vision_of
 from ..search import Beam, Target
-from .budget import Budget
-from .call import Call, Preparation, RequestOutput, SequenceGroup, Work
-from .guide_queue import GuideQueue
-from .scheduler import SHORT, Scheduler, SchedulerConfig, StepPlan, in_line
+from .call import Call, GuideQueue, Preparation, RequestOutput, SequenceGroup, Work
+from .scheduler import SHORT, Budget, Scheduler, SchedulerConfig, StepPlan, in_line
 
 CAREFUL = 256
 """So many steps after memory ran out, as many sequences are tried again as before."""

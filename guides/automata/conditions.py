@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.answers import DEAD, EXHAUSTED, FULL
-from ...kernels.jit.calling import call
+from ...kernels.jit.compiling import call
 from ...kernels.subsets import BITS, COUNT, MOST_STEPS, STEPS, find_subsets, start_subsets
 from ...kernels.subsets import Positions as SideBySide
 from ..limits import spend, spend_growth

@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.chart import layout as kernel
-from ...kernels.chart.compaction import find_needed, keep_needed, keep_sets
-from ...kernels.chart.interning import FREE, HI, WORDS, reindex
+from ...kernels.chart.compaction import find_needed, grow_old, keep_needed, keep_sets, put_to_sleep
+from ...kernels.chart.interning import FREE, HI, SETS, WORDS, reindex
 from ...kernels.chart.layout import Chart, GraphArrays
 from ...kernels.chart.rows import LOOP, MEMO_HEADER, MEMO_ITEMS
-from ...kernels.chart.sets import SETS
-from ...kernels.chart.ways import grow_old, put_to_sleep
-from ...kernels.jit.calling import call
+from ...kernels.jit.compiling import call
 from ..limits import Meter, spend
 
 MEMO_SLOTS = 1024

@@ -13,14 +13,13 @@ from ...errors import LanguageError, LimitError, StateError
 from ...kernels import answers
 from ...kernels.chart import layout as kernel
 from ...kernels.chart.closure import begin
-from ...kernels.chart.interning import HI, LO, WORDS
+from ...kernels.chart.compaction import kept_row, pin, rouse
+from ...kernels.chart.interning import HI, LO, SETS, WORDS
 from ...kernels.chart.layout import Chart
 from ...kernels.chart.layout import GraphArrays as GraphArrays
 from ...kernels.chart.rows import explore, fill_row
-from ...kernels.chart.sets import SETS
-from ...kernels.chart.ways import kept_row, pin, rouse
 from ...kernels.jit.arrays import Arrays
-from ...kernels.jit.calling import call
+from ...kernels.jit.compiling import call
 from ..given import no_state, state_of
 from ..graph.graph import Graph
 from ..limits import Meter, current

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...kernels.answers import DEAD
-from ...kernels.chart.ways import least_texts
+from ...kernels.chart.compaction import least_texts
 from ..chart.automaton import ChartAutomaton
 from ..graph.utf8 import EQUAL_ITEM
 from ..limits import spend

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.answers import DEAD, NEVER
-from ...kernels.chart.ways import TokenBytes, follow, follow_each
+from ...kernels.chart.compaction import TokenBytes, follow, follow_each
 from ..chart.automaton import ChartAutomaton
 from ..lift.closing import FAR, Closing
 from ..limits import spend

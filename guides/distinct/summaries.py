@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.chart.ways import TokenBytes
+from ...kernels.chart.compaction import TokenBytes
 from ...tokenizers_adapter import Vocabulary
 from ..graph.utf8 import EQUAL_ITEM
 from ..lift.tables import VocabularyTables

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ...errors import LanguageError
 from ...kernels.answers import NEVER
 from ...kernels.jit.aliases import Ints
-from ...kernels.jit.calling import call
+from ...kernels.jit.compiling import call
 from ...kernels.trie.align import shorten
-from ...kernels.trie.preorder import follow_table
+from ...kernels.trie.branches import follow_table
 from ...tokenizers_adapter import Vocabulary
 from ..free_guide import FreeGuide
 from ..given import state_of

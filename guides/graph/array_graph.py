@@ -18,7 +18,7 @@ from ...kernels.chart.layout import COUNTER, GUARD, LINK_HI, RULE, SPAN
 from ...kernels.chart.layout import GraphArrays as GraphArrays
 from ...kernels.chart.rows import FIRST_LEAD
 from ...kernels.jit.aliases import Ints
-from ...kernels.jit.calling import call
+from ...kernels.jit.compiling import call
 from ..kept import kept
 from ..limits import spend, spend_growth
 from ..syntax import Ranges

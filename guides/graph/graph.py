@@ -16,6 +16,7 @@ import numpy as np
 
 from ...errors import LimitError
 from ...kernels.chart.copying import FragmentArrays, look_ahead
+from ...kernels.chart.interning import BITS
 from ...kernels.chart.layout import (
     COUNTER,
     EDGE_HI,
@@ -32,8 +33,7 @@ from ...kernels.chart.layout import (
     TAIL,
     UNBOUNDED,
 )
-from ...kernels.chart.sets import BITS
-from ...kernels.jit.calling import call
+from ...kernels.jit.compiling import call
 from ..limits import Limits, Meter
 from .array_graph import ArrayGraph, Fragment, Link
 
@@ -192,7 +192,7 @@ class Graph(ArrayGraph):
         return [weights() for weights in self._later.weights[first:]]
 
     def guard(self, target: int, *, needed: int = 0, refused: int = 0, kept: int = -1, added: int = 0) -> Link:
-        """A link within a set; see `guards` of kernels/chart/layout.py, and kernels/chart/sets.py for large sets."""
+        """A link within a set; see `guards` of kernels/chart/layout.py; large sets: interning.py."""
         return (GUARD, target, self._guards.append((needed, refused, kept, added)))
 
     def begin_rule(self) -> int:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ...kernels.answers import NOWHERE
 from ...kernels.jit.aliases import Ints
-from ...kernels.jit.calling import call
-from ...kernels.suffix.sorting import PIECE, argsorted
+from ...kernels.jit.compiling import call
+from ...kernels.suffix.tree import PIECE, argsorted
 from ...kernels.trie.texts import WAY_OUT, grow_tree, lay_tree, share_prefixes
 from ..limits import current, spend
 from .utf8 import ByteFragment

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from ...errors import LimitError
 from ...kernels.answers import DEAD, NEVER
-from ...kernels.chart.cost import state_costs
+from ...kernels.chart.cost import BYTE, NEXT, TOKENS, Costs, nearest, settle_nodes, spell, state_costs
 from ...kernels.chart.interning import WORDS
-from ...kernels.chart.node_cost import BYTE, NEXT, TOKENS, Costs, settle_nodes
-from ...kernels.chart.shortest_path import nearest, spell
 from ...kernels.jit.aliases import Ints
-from ...kernels.jit.calling import call
+from ...kernels.jit.compiling import call
 from ...kernels.trie.walk import successors
 from ..chart.automaton import ChartAutomaton
 from ..limits import spend

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from ...errors import LanguageError, LimitError
 from ...kernels.answers import DEAD, NEVER, UNREADY
+from ...kernels.chart.compaction import follow
 from ...kernels.chart.return_sets import signature as signature_of
-from ...kernels.chart.ways import follow
-from ...kernels.trie.inside import walk_inside, walk_outside
 from ...kernels.trie.shortcut import BESIDE, HIGH, KIND, LOW, OF_LEADS, USUAL
 from ...kernels.trie.walk import walk
 from ...kernels.trie.whole_mask import (
@@ -31,6 +30,8 @@ from ...kernels.trie.whole_mask import (
     WITHOUT_INNER,
     find_mask,
     mask_beside,
+    walk_inside,
+    walk_outside,
 )
 from ...tokenizers_adapter import Vocabulary
 from ..chart.automaton import ChartAutomaton, Kept

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.logits.bitmask import LEAST_LISTED, LISTED, keep_row
+from ...kernels.logits.mask import LEAST_LISTED, LISTED, keep_row
 
 Mask = NDArray[np.uint32]
 Cache = dict[int, int]

@@ -16,13 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...checks import whole
-from ...kernels.chart.ways import TokenBytes
+from ...kernels.chart.compaction import TokenBytes
 from ...kernels.jit.aliases import Ints
-from ...kernels.jit.calling import call
-from ...kernels.trie.branches import BELOW, Branches, TokenTrie, annotate
-from ...kernels.trie.dividing import divide, list_exits, list_staying, mark_way, merge_tails
-from ...kernels.trie.loop_slice import BYTE, DEPTH, IS_EXIT, NEXT, NODE, LoopSlice
-from ...kernels.trie.preorder import find_parents, find_reach
+from ...kernels.jit.compiling import call
+from ...kernels.trie.branches import BELOW, Branches, TokenTrie, annotate, find_parents, find_reach
+from ...kernels.trie.loop_slice import (
+    BYTE,
+    DEPTH,
+    IS_EXIT,
+    NEXT,
+    NODE,
+    LoopSlice,
+    divide,
+    list_exits,
+    list_staying,
+    mark_way,
+    merge_tails,
+)
 from ...kernels.trie.whole_mask import MaskParts
 from ...tokenizers_adapter import Trie, Vocabulary
 from ..given import vocabulary_of

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LimitError
-from ...kernels.chart.interning import HI, LO
+from ...kernels.chart.interning import ADDED, ALL, HI, KEPT_BITS, LO, REFUSED
 from ...kernels.chart.layout import (
     ACCEPTING,
     CALL,
@@ -51,7 +51,6 @@ from ...kernels.chart.layout import (
     GraphArrays,
 )
 from ...kernels.chart.return_sets import signature
-from ...kernels.chart.sets import ADDED, ALL, KEPT_BITS, REFUSED
 from ...tokenizers_adapter import Vocabulary
 from ..automata.dfa import Dfa, Numbers, byte_runs
 from ..chart.automaton import ChartAutomaton

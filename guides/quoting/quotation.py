@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LanguageError, OptionError
-from ...kernels.jit.calling import call
-from ...kernels.suffix.quoting import Quotable, accepts, follow, read
+from ...kernels.jit.compiling import call
+from ...kernels.suffix.quoting import Quotable, accepts, follow, read, unfold, unfolded_size
 from ...kernels.suffix.tree import END
-from ...kernels.suffix.unfolding import unfold, unfolded_size
 from ..given import no_state, state_of
 from ..graph.utf8 import ByteFragment, first_bytes
 from ..kept import kept, kept_growing

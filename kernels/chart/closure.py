@@ -8,8 +8,7 @@ from __future__ import annotations
 from ..answers import CROWDED, DEAD, EXHAUSTED, EXPAND, spend
 from ..jit.aliases import Int
 from ..jit.wide import inner_njit, njit, shared_njit
-from .entries import FEW, add_entry, hash_slot, is_done, new_stamp, next_of_rule, note_done
-from .interning import HI
+from .interning import ADDED, ALL, HI, KEPT_BITS, REFUSED, pass_guard
 from .layout import (
     CALL,
     COUNTER,
@@ -49,8 +48,18 @@ from .layout import (
     GraphArrays,
     is_large,
 )
-from .return_sets import first_entry, intern_return_set, intern_state
-from .sets import ADDED, ALL, KEPT_BITS, REFUSED, pass_guard
+from .return_sets import (
+    FEW,
+    add_entry,
+    first_entry,
+    hash_slot,
+    intern_return_set,
+    intern_state,
+    is_done,
+    new_stamp,
+    next_of_rule,
+    note_done,
+)
 
 # Of how many items the work is counted at a time.
 BATCH = 1024

@@ -11,6 +11,7 @@ import numpy as np
 from ..jit.aliases import Bytes, Int, Ints
 from ..jit.arrays import Arrays, Table
 from ..jit.wide import inner_njit, njit
+from .interning import ADDED, ALL, KEPT_BITS, REFUSED
 from .layout import (
     CALL,
     COUNTER,
@@ -33,7 +34,6 @@ from .layout import (
     RULE,
     SPAN,
 )
-from .sets import ADDED, ALL, KEPT_BITS, REFUSED
 
 
 class FragmentArrays(Arrays):

@@ -31,7 +31,7 @@ LINK_KIND, LINK_TARGET, LINK_ARGUMENT = range(3)
 LEAST, GREATEST = range(2)
 EPSILON, CALL, INCREMENT, LEAVE, GUARD = range(5)
 # Columns of Chart.states and Chart.return_sets (return sets: the first two and CANON). KEPT: -1 until somebody was
-# given the state's number; 1 then, and 0 once nobody was for some time. The last three are the way to it, see ways.py.
+# given the state's number; 1 then, and 0 once nobody was for some time. The last three: the way to it (compaction.py).
 ROW, SIGNATURE, KEPT, PARENT, FIRST, LAST = 2, 3, 4, 5, 6, 7
 STATE = 8
 CANON = 2
@@ -65,7 +65,7 @@ class GraphArrays(Arrays):
     is the bits that must be there at the end; or, of a *large set*, whose count is the number of a set in Chart.sets,
     -1 - how many of the first bits must be
     guards: int32 [n, 4], for links between nodes of a set: the bits that must be there, those of which one must be
-    missing (0 if none need be), those that are kept, and those that are added; of a large set see kernels/chart/sets.py
+    missing (0 if none need be), those that are kept, and those that are added; of a large set see interning.py
     spans: uint64 [n, 3], sets of characters (ASCII in two words, then lead bytes as in Chart.loops): from a node with
     span k > 0 every text of these characters can be read and continued; span 0 means nothing is promised
     """
@@ -91,7 +91,7 @@ class Chart(Arrays):
     missing: int32 [256], the lazy nodes that were reached, of which the answer EXPAND speaks
     meter: int64 [3], see kernels/answers.py; it is the call's, not the chart's
     scratch: items, work, leaves: int32 [s, 3]; entries: int32 [s, 6] and done: int32 [s], which, with seen: int32
-    [8s, 2], are those of kernels/chart/entries.py; buffer: int32 [4s + 8]
+    [8s, 2], are those of kernels/chart/return_sets.py; buffer: int32 [4s + 8]
     """
 
     words: Vector[np.int32]

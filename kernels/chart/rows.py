@@ -14,7 +14,6 @@ from ..answers import CROWDED, DEAD, EXHAUSTED, EXPAND, FULL, spend
 from ..jit.aliases import Bytes, Int
 from ..jit.wide import inner_njit, njit, shared_njit
 from .closure import close, push
-from .entries import new_stamp
 from .interning import HI, LO
 from .layout import (
     ACCEPTING,
@@ -42,6 +41,7 @@ from .layout import (
     GraphArrays,
     is_set,
 )
+from .return_sets import new_stamp
 
 # Columns of Chart.loops: the ASCII bytes that loop (two words of 64 bits), then the flags and the room, then the lead
 # bytes of UTF-8 all of whose characters loop, a bit for each from FIRST_LEAD on.

@@ -11,7 +11,7 @@ from . import plain
 from .plain import HeadNorms, Heads
 
 MATVEC = True
-"""Whether a product of up to four tokens is made by the kernel of triton_matvec.py; else all are torch's."""
+"""Whether a product of up to four tokens is made by the kernel of triton_decoder.py; else all are torch's."""
 
 
 def norm(residual: Tensor, added: Tensor | None, weight: Tensor, eps: float) -> Tensor:
@@ -21,7 +21,7 @@ def norm(residual: Tensor, added: Tensor | None, weight: Tensor, eps: float) -> 
     Sums of squares are float32, and what is normalised is rounded to the dtype before it is multiplied by the weights.
     """
     if residual.is_cuda:
-        from .triton_norm import norm as on_device
+        from .triton_decoder import norm as on_device
 
         return on_device(residual, added, weight, eps)
     return plain.norm(residual, added, weight, eps)
@@ -44,7 +44,7 @@ def place(
     stored: keys and values [blocks, heads, places, size], contiguous
     """
     if product.is_cuda:
-        from .triton_heads import place as on_device
+        from .triton_decoder import place as on_device
 
         return on_device(product, angles, norms, slots, stored, heads)
     return plain.place(product, angles, norms, slots, stored, heads)
@@ -53,7 +53,7 @@ def place(
 def gate(product: Tensor) -> Tensor:
     """SwiGLU of rows [n, 2 width], contiguous: SiLU of the left halves, rounded, times the right ones: [n, width]."""
     if product.is_cuda:
-        from .triton_gate import gate as on_device
+        from .triton_decoder import gate as on_device
 
         return on_device(product)
     return plain.gate(product)
@@ -98,6 +98,6 @@ def _matvec(states: Tensor, weight: Tensor) -> Callable[..., Tensor] | None:
     """The kernel for products of a few tokens, if these are."""
     if not (MATVEC and states.is_cuda):
         return None
-    from .triton_matvec import can_multiply, multiply
+    from .triton_decoder import can_multiply, multiply
 
     return multiply if can_multiply(states, weight) else None

@@ -1,21 +1,218 @@
-"""Products of a few tokens with a matrix on a CPU, on one thread: no library is called, so that small ones pay too."""
+"""Products of a few tokens with a matrix on a CPU, on one thread: no library is called, so that small ones pay too.
+
+Sums along the rows of a matrix for a few tokens, so few that it is mostly the matrix that takes time to read.
+
+A tile of the result, some rows by some tokens, stays in registers, a vector of partial sums for each of its numbers; a
+step reads a vector of each row and each token. At the end the vectors are added up all at once, by exchanging halves,
+quarters and so on between pairs of them, so that one vector has all the sums. Each number is summed in the same order
+whichever tile it is in: a token comes to the same, to the last bit, beside any others.
+
+The innermost loops of products on a CPU, written for vector registers: nothing else keeps all sums in these.
+
+A vectoriser keeps sums of a product in memory, and reads and writes them with every step. Here a tile of the result,
+some rows of a matrix by one or two vectors of tokens, stays in registers for as long as its sums grow; a step reads a
+vector of the states, and a number of each row, which processors spread over a vector as they read it. So the matrix is
+read as it lies, with no copy in another order.
+"""
+# llvmlite says nothing of the types of what is inside it.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, cast
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from ..jit.aliases import Int, Longs
-from ..jit.vectors import VECTOR
+from ..jit.vectors import INT, VECTOR, WIDE, Vectors, in_vectors, place_of
 from ..jit.wide import inner_njit, njit, shared_njit
-from .sums import along
-from .tiles import HEIGHT, line_narrow, line_wide, low_narrow, low_wide, tall_narrow, tall_wide, turn
 
 Reals = NDArray[np.floating[Any]]
+
+ROWS = 4
+"""Of a tile of one or two tokens; memory is read no faster where more rows are read side by side."""
+SHORT = 4 if WIDE else 2
+"""Rows of a tile of four tokens, whose sums fill half of the registers."""
+
+
+def _dots_of(tokens: int, rows: int) -> Callable[[Reals, Reals, Reals, Int, Int], None]:
+    """tile(out, states, weight, token, row): out[token + t, row + r] = states[token + t] @ weight[row + r].
+
+    For so many tokens and rows; of the whole vectors only that lie in a row, without what is left behind.
+    """
+
+    def tile(context: Any, out: Any, states: Any, weight: Any, token: Any, row: Any) -> Any:
+        def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kinds = signature.args
+            unit = Vectors(target, builder, kinds[0].dtype)
+
+            def lines(which: int, first: Any, count: int) -> list[Any]:
+                at = [builder.add(first, INT(i)) for i in range(count)]
+                return [place_of(target, builder, kinds[which], arguments[which], each, INT(0)) for each in at]
+
+            texts, table = lines(1, arguments[3], tokens), lines(2, arguments[4], rows)
+            whole = builder.and_(table[0][1], INT(-unit.lanes))
+
+            def step(at: Any, totals: Sequence[Any]) -> Sequence[Any]:
+                parts = [unit.load(builder.gep(line, [at])) for line, _ in texts]
+                numbers = [unit.load(builder.gep(line, [at])) for line, _ in table]
+                pairs = [(part, number) for part in parts for number in numbers]
+                return [unit.add_product(total, *pair) for total, pair in zip(totals, pairs, strict=True)]
+
+            found = unit.repeat(whole, unit.lanes, [unit.zero] * (tokens * rows), step)
+            run = min(rows, unit.lanes)
+            for first in range(0, len(found), unit.lanes):
+                several = found[first : first + unit.lanes]
+                total = unit.totals(several)
+                for lane in range(0, len(several), run):
+                    text, at = divmod(first + lane, rows)
+                    place = builder.add(arguments[3], INT(text)), builder.add(arguments[4], INT(at))
+                    unit.store_some(total, lane, run, place_of(target, builder, kinds[0], arguments[0], *place)[0])
+            return target.get_dummy_value()
+
+        return types.void(out, states, weight, token, row), build
+
+    def plain(out: Reals, states: Reals, weight: Reals, token: Int, row: Int) -> None:
+        whole = weight.shape[1] // (VECTOR // out.itemsize) * (VECTOR // out.itemsize)
+        for t in range(token, token + tokens):
+            for r in range(row, row + rows):
+                total = states.dtype.type(0)
+                for k in range(whole):
+                    total += states[t, k] * weight[r, k]
+                out[t, r] = total
+
+    return in_vectors(plain, tile)
+
+
+_of_one, _of_two, _of_four = _dots_of(1, ROWS), _dots_of(2, ROWS), _dots_of(4, SHORT)
+
+
+@inner_njit
+def along(out: Reals, states: Reals, tokens: Int, weight: Reals, bias: Reals) -> None:
+    """out[t, :count] = weight @ states[t, :width] + bias, of the first tokens, as `multiply` has it."""
+    count, width = weight.shape
+    in_tiles, in_fours = count // ROWS * ROWS, tokens // 4 * 4
+    left = tokens - in_fours
+    is_again = left == 3 and tokens > 4  # one of four is computed twice, which is less than to read the matrix again
+    for first in range(0, in_tiles, ROWS):
+        for row in range(first, first + ROWS, SHORT):
+            for token in range(0, in_fours, 4):
+                _of_four(out, states, weight, token, row)
+            if is_again:
+                _of_four(out, states, weight, tokens - 4, row)
+        if left >= 2 and not is_again:
+            _of_two(out, states, weight, in_fours, first)
+        if left % 2 == 1 and not is_again:
+            _of_one(out, states, weight, tokens - 1, first)
+    behind = width // (VECTOR // out.itemsize) * (VECTOR // out.itemsize)
+    if behind < width:
+        for token in range(tokens):
+            for row in range(in_tiles):
+                for k in range(behind, width):
+                    out[token, row] += states[token, k] * weight[row, k]
+    for token in range(tokens):
+        for row in range(in_tiles, count):
+            total = states.dtype.type(0)
+            for k in range(width):
+                total += states[token, k] * weight[row, k]
+            out[token, row] = total
+    if bias.size > 0:
+        for token in range(tokens):
+            for row in range(count):
+                out[token, row] += bias[row]
+
+
+HEIGHT = 12 if WIDE else 6
+"""Rows of the tallest tile: with two vectors each they fill the registers but for what is read."""
+
+
+def _tile_of(height: int, vectors: int) -> Callable[[Reals, Reals, Reals, Int], None]:
+    """tile(sums, weight, states, row): sums[row + i, :] += weight[row + i] @ states.
+
+    For `height` rows, and so many vectors of tokens; sums [rows, tokens], weight [rows, width], states [width, tokens].
+    """
+
+    def tile(context: Any, sums: Any, weight: Any, states: Any, row: Any) -> Any:
+        def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kinds = signature.args
+            unit = Vectors(target, builder, kinds[0].dtype)
+            rows = [builder.add(arguments[3], INT(i)) for i in range(height)]
+            lines = [place_of(target, builder, kinds[1], arguments[1], at, INT(0)) for at in rows]
+            outs = [
+                place_of(target, builder, kinds[0], arguments[0], at, INT(v * unit.lanes))[0]
+                for at in rows
+                for v in range(vectors)
+            ]
+
+            def step(at: Any, totals: Sequence[Any]) -> Sequence[Any]:
+                places = [
+                    place_of(target, builder, kinds[2], arguments[2], at, INT(v * unit.lanes))[0]
+                    for v in range(vectors)
+                ]
+                parts = [unit.load(place) for place in places]
+                grown: list[Any] = []
+                for i, (line, _) in enumerate(lines):
+                    number = unit.spread(builder.load(builder.gep(line, [at])))
+                    own = totals[i * vectors : (i + 1) * vectors]
+                    grown += [unit.add_product(total, number, part) for total, part in zip(own, parts, strict=True)]
+                return grown
+
+            found = unit.repeat(lines[0][1], 1, [unit.load(out) for out in outs], step)
+            for vector, out in zip(found, outs, strict=True):
+                unit.store(vector, out)
+            return target.get_dummy_value()
+
+        return types.void(sums, weight, states, row), build
+
+    def plain(sums: Reals, weight: Reals, states: Reals, row: Int) -> None:
+        for i in range(row, row + height):
+            for token in range(vectors * VECTOR // sums.itemsize):
+                total = sums[i, token]
+                for k in range(weight.shape[1]):
+                    total += weight[i, k] * states[k, token]
+                sums[i, token] = total
+
+    return in_vectors(plain, tile)
+
+
+def _turn(context: Any, turned: Any, row: Any, column: Any, table: Any, from_row: Any, from_column: Any) -> Any:
+    def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds = signature.args
+        unit = Vectors(target, builder, kinds[0].dtype)
+        start, width = place_of(target, builder, kinds[3], arguments[3], *arguments[4:])
+        lines = [unit.load(builder.gep(start, [builder.mul(width, INT(i))])) for i in range(unit.lanes)]
+        size = 1
+        while size < unit.lanes:
+            for i in range(unit.lanes):
+                if not i & size:
+                    lines[i], lines[i + size] = unit.exchanged(lines[i], lines[i + size], size)
+            size *= 2
+        start, width = place_of(target, builder, kinds[0], arguments[0], *arguments[1:3])
+        for i, line in enumerate(lines):
+            unit.store(line, builder.gep(start, [builder.mul(width, INT(i))]))
+        return target.get_dummy_value()
+
+    return types.void(turned, row, column, table, from_row, from_column), build
+
+
+def _plain_turn(turned: Reals, row: Int, column: Int, table: Reals, from_row: Int, from_column: Int) -> None:
+    for i in range(VECTOR // table.itemsize):
+        for j in range(VECTOR // table.itemsize):
+            turned[row + i, column + j] = table[from_row + j, from_column + i]
+
+
+# Tall tiles, those of four rows, and of one; by one vector of tokens and by two.
+tall_narrow, tall_wide = _tile_of(HEIGHT, 1), _tile_of(HEIGHT, 2)
+low_narrow, low_wide = _tile_of(4, 1), _tile_of(4, 2)
+line_narrow, line_wide = _tile_of(1, 1), _tile_of(1, 2)
+# turn(turned, row, column, table, from_row, from_column): turned[row + i, column + j] = table[from_row + j,
+# from_column + i], for a square of as many rows as a vector has numbers.
+turn: Callable[[Reals, Int, Int, Reals, Int, Int], None] = in_vectors(_plain_turn, _turn)
+
 
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 

@@ -1,17 +1,21 @@
-"""Arrays of a kernel's by addresses that it is handed as numbers: of as many layers as a model has, in one argument."""
+"""Memory by its address, for kernels: arrays of as many layers as a model has, in one argument, and quick copies.
 
+The C library copies and clears rows of some kilobytes twice as fast as a loop.
+"""
 # Numba says little of the types of what it takes.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingTypeStubs=false
+# pyright: reportMissingTypeStubs=false, reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable
 from typing import Any, cast
 
 import numba
 import numpy as np
-from numba import types
+from llvmlite import ir
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 from numpy.typing import NDArray
@@ -50,3 +54,40 @@ def _compiled(address: Any, shape: Any, like: Any) -> Any:
         return _array(_pointer(address), shape, like.dtype)
 
     return made
+
+
+def _copy_in_python(target: int, source: int, count: int) -> None:
+    ctypes.memmove(int(target), int(source), int(count))
+
+
+def _clear_in_python(target: int, count: int) -> None:
+    ctypes.memset(int(target), 0, int(count))
+
+
+def _copy_in_kernels(typing: Any, target: Any, source: Any, count: Any) -> Any:
+    def write(context: Any, builder: Any, signature: Any, words: Any) -> Any:
+        pointer = ir.IntType(8).as_pointer()
+        to, of = (builder.inttoptr(word, pointer) for word in words[:2])
+        cgutils.raw_memcpy(builder, to, of, words[2], ir.IntType(64)(1))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), write
+
+
+def _clear_in_kernels(typing: Any, target: Any, count: Any) -> Any:
+    def write(context: Any, builder: Any, signature: Any, words: Any) -> Any:
+        cgutils.memset(builder, builder.inttoptr(words[0], ir.IntType(8).as_pointer()), words[1], 0)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), write
+
+
+_is_compiled = not cast("Any", config).DISABLE_JIT
+copy_bytes: Callable[[Any, Any, Any], None] = (
+    cast("Any", intrinsic(_copy_in_kernels)) if _is_compiled else _copy_in_python
+)
+"""Copy bytes to an address from another, so many; the two places do not overlap."""
+clear_bytes: Callable[[Any, Any], None] = (
+    cast("Any", intrinsic(_clear_in_kernels)) if _is_compiled else _clear_in_python
+)
+"""Set bytes from an address on to 0, so many."""

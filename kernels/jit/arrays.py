@@ -1,13 +1,18 @@
 """Arrays that belong together, as one argument of a kernel.
 
-What kernels are handed is the address of a list of where the arrays are (by_address.py), or the arrays themselves if
-Numba's public means must do (by_value.py).
+What kernels are handed is the address of a list of where the arrays are (by_address.py). If Numba's public means must
+do, it is a structure of all its arrays: that is seven words an array, which Python's objects are unpacked to at every
+call, and which every kernel hands on to those that it calls. To compile that takes longer than to compile what the
+kernels do.
 """
+# Numba says little of the types of what is inside it.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
 import operator
 from array import array
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import (
@@ -24,10 +29,42 @@ from typing import (
 
 import numpy as np
 from numba import from_dtype, types
-from numba.extending import typeof_impl
+from numba.core import cgutils
+from numba.extending import NativeValue, make_attribute_wrapper, models, register_model, typeof_impl, unbox
 from numpy.typing import NDArray
 
 from .insides import PORTABLE
+
+
+def _install_by_value(which: Any, fields: Any) -> None:
+    """Let Numba know how arguments of this type, a class of its own, are read; fields: by name."""
+
+    class Model(models.StructModel):
+        def __init__(self, manager: Any, kind: Any) -> None:
+            super().__init__(manager, kind, [(name, field.kind) for name, field in fields.items()])
+
+    register_model(which)(Model)
+    unbox(which)(_take)
+    for name in fields:
+        make_attribute_wrapper(which, name, name)
+
+
+def _take(kind: Any, value: Any, c: Any) -> NativeValue:
+    """The arrays that an object has; an error where it lacks one, or has something else there."""
+    taken = cgutils.create_struct_proxy(kind)(c.context, c.builder)
+    failed = cgutils.alloca_once_value(c.builder, cgutils.false_bit)
+    with ExitStack() as stack:
+        for name, field in kind.fields.items():
+            found = c.pyapi.object_getattr_string(value, name)
+            with cgutils.early_exit_if_null(c.builder, stack, found):
+                c.builder.store(cgutils.true_bit, failed)
+            native = c.unbox(field.kind, found)
+            c.pyapi.decref(found)
+            with cgutils.early_exit_if(c.builder, stack, native.is_error):
+                c.builder.store(cgutils.true_bit, failed)
+            setattr(taken, name, native.value)
+    return NativeValue(taken._getvalue(), is_error=c.builder.load(failed))
+
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 Vector: TypeAlias = Annotated[NDArray[_Scalar], 1]
@@ -139,12 +176,11 @@ def _type_for(which: type[Arrays]) -> ArraysType:
     if not PORTABLE:
         return ArraysType(which)
     kind = type(f"{which.__name__}Type", (ArraysType,), {})
-    by_value.install(kind, fields_of(which))
+    _install_by_value(kind, fields_of(which))
     return kind(which)
 
 
 if PORTABLE:
-    from . import by_value
 
     @typeof_impl.register(Arrays)
     def _typeof(value: Arrays, context: Any) -> ArraysType:

@@ -1,4 +1,11 @@
-"""Numba's `njit` for these kernels: kept on disk, never stale, and not silent while it compiles."""
+"""Numba's `njit` for these kernels: kept on disk, never stale, and not silent while it compiles.
+
+Calls of compiled kernels without Numba's look at the types of their arguments.
+
+The dispatcher derives the type of every array, and of every array in a tuple, at every call; with the
+chart's arrays that takes longer than most walks. The kernels behind `call` are always called with arguments
+of the same types, so what the first call found out holds for all.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +23,8 @@ import numba
 from .insides import MISSING, PORTABLE
 
 if TYPE_CHECKING or not PORTABLE:
-    from . import linking, passes
+    from . import linking
+from .insides import PORTABLE
 
 _KERNELS = Path(__file__).parents[1]
 _MARKER = "trellm-kernels.sha256"
@@ -78,7 +86,7 @@ def _linked(function: Any, wide: bool, kind: str, cache: bool, options: dict[str
     wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": kind != "entry"}
     counting = {"_nrt": not wide or _makes_arrays(function)}
     kernel = _compiled(
-        function, cache, {"nogil": True, "pipeline_class": passes.Compiler, **counting, **wrappers, **options}
+        function, cache, {"nogil": True, "pipeline_class": linking.Compiler, **counting, **wrappers, **options}
     )
     if kernel is function:  # NUMBA_DISABLE_JIT
         return kernel
@@ -163,7 +171,7 @@ def _watch() -> None:
     class Watch(event.Listener):
         depth = 0
         began = 0.0
-        signatures = None if PORTABLE else passes.Signatures()
+        signatures = None if PORTABLE else linking.Signatures()
 
         def on_start(self, event: Any) -> None:
             function = event.data["dispatcher"].py_func
@@ -200,3 +208,18 @@ def _announce() -> None:
 
 
 _watch()
+
+
+_called: dict[Any, Callable[..., Any]] = {}
+
+
+def call(kernel: Any, *arguments: Any) -> Any:
+    """Call a kernel; from the second call on its compiled code directly, unless kernels are portable."""
+    known = _called.get(kernel)
+    if known is not None:
+        return known(*arguments)
+    answer = kernel(*arguments)
+    overloads = [] if PORTABLE else list(getattr(kernel, "overloads", {}).values())
+    if len(overloads) == 1:
+        _called[kernel] = overloads[0].entry_point
+    return answer

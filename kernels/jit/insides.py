@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-# Functions that by_address.py, linking.py and passes.py call or put others in place of, with their parameters.
+# Functions that by_address.py and linking.py call or put others in place of, with their parameters.
 _FUNCTIONS = (
     ("numba.core.codegen:CPUCodeLibrary._get_module_for_linking", "self"),
     ("numba.core.codegen:CPUCodeLibrary.finalize", "self"),

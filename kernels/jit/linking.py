@@ -16,7 +16,7 @@ compiles the counting of references. Kernels on the disk have that in them, but 
 loaded without it, and it is made ready when a first kernel is compiled.
 """
 # Numba says little of the types of what is inside it.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false, reportMissingTypeStubs=false
+# pyright: reportAttributeAccessIssue=false, reportMissingTypeStubs=false, reportOptionalMemberAccess=false, reportUnknownArgumentType=false, reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ from typing import Any, cast
 import llvmlite.binding as llvm
 from numba.core import types
 from numba.core.caching import Cache
+from numba.core.compiler import CompilerBase
+from numba.core.compiler_machinery import PassManager
 from numba.core.runtime import nrt
+from numba.core.targetconfig import ConfigStack
+from numba.core.types.functions import BaseFunction
+
+from .insides import NEEDED, passes
 
 _helpers: dict[str, int] = cast("Any", nrt)._nrt.c_helpers
 for _name, _place in _helpers.items():  # as Numba's runtime itself calls them
@@ -166,3 +172,51 @@ def _module(result: Any, text: str) -> Any:
 
 def _quoted(result: Any) -> str:
     return f'@"{result.fndesc.llvm_cpython_wrapper_name}"'
+
+
+_PASSES = [passes()[name] for name in NEEDED]
+
+
+class Compiler(CompilerBase):
+    """Numba's compiler for kernels."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        manager = PassManager("kernels")
+        for each in _PASSES:
+            manager.add_pass(each, each.__name__)
+        manager.finalize()
+        return [manager]
+
+
+class Signatures:
+    """Remembers what operators give for what types, from `begin` to `end`.
+
+    To find the type of `a + b` Numba tries the meanings of + one by one, a dozen of them, each time it comes to a +
+    and once more when it makes code of it.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Any] = {}
+        self._find = BaseFunction.get_call_type
+
+    def begin(self) -> None:
+        """Answer from memory where possible; all compiling is under one lock of Numba's."""
+
+        def find(function: Any, context: Any, args: Any, kws: Any) -> Any:
+            flags = ConfigStack.top_or_none()
+            if kws or flags is None:
+                return self._find(function, context, args, kws)
+            key = function, context, tuple(args), flags.nrt, str(flags.fastmath)
+            known = self._known.get(key)
+            if known is None:
+                signature = self._find(function, context, args, kws)
+                self._known[key] = signature, function._impl_keys[signature.args]
+                return signature
+            signature, function._impl_keys[signature.args] = known
+            return signature
+
+        BaseFunction.get_call_type = find
+
+    def end(self) -> None:
+        """Leave Numba as it was."""
+        BaseFunction.get_call_type = self._find

@@ -1,4 +1,4 @@
-"""The ends of a step of lanes on a GPU: what host.py says, without a word from the host."""
+"""The ends of a step of lanes on a GPU: what layout.py says, without a word from the host."""
 # What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
 # pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
 # pyright: reportMissingImports=false, reportGeneralTypeIssues=false

@@ -1,7 +1,13 @@
-"""Triton kernels that read each logit once: block by block, then over the blocks of each row."""
+"""Triton kernels that read each logit once: block by block, then over the blocks of each row.
+
+Cuts of top-k, top-p and min-p in each row of logits on a GPU, without sorting any of them.
+
+The k-th largest logit is found four bits at a time, as is the logit at which the probability reaches a share: of the
+integers whose order is that of the logits, each pass sums what lies at and above sixteen, evenly spaced, and the next
+one looks between two of them. Sums of blocks are added in order, so that equal rows are cut equally in any batch.
+"""
 # What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
-# pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
-# pyright: reportMissingImports=false
+# pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false, reportMissingImports=false, reportOperatorIssue=false
 
 from __future__ import annotations
 
@@ -142,3 +148,217 @@ def scan(given: MaskRows, with_raw: bool, keep: int = 1) -> Scan:
             slots = triton.next_power_of_2(blocks)
             finish_rows[(batch,)](*parts, *rows, blocks, WITH_RAW=with_raw, SLOTS=slots, KEEP=keep)
     return Scan(*rows, codes)
+
+
+CUT_BLOCK = 4096
+LAST_TOKEN = tl.constexpr(0x7FFFFFFF)
+_LOWEST = tl.constexpr(-125.0)
+_LOG2E = tl.constexpr(1.4426950408889634)
+_STEEPEST = tl.constexpr(3e38)
+_TEMPERATURE, _TOP_K, _TOP_P, _MIN_P = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
+_ORIGIN = tl.constexpr(1 << 31)
+_BITS = {torch.bfloat16: 16, torch.float16: 20}
+"""How many leading bits of the integers differ; all 32 of other types."""
+
+
+@triton.jit
+def setting(settings, which, batch, row):
+    """One of a row's numbers."""
+    return tl.load(settings + which * batch + row)
+
+
+@triton.jit
+def scale_of(settings, batch, row):
+    """The factor of logits for the exponents of 2, float32; rows without a temperature are not drawn."""
+    temperature = setting(settings, _TEMPERATURE, batch, row)
+    return tl.minimum(_LOG2E / tl.where(temperature > 0, temperature, 1.0), _STEEPEST).to(tl.float32)
+
+
+@triton.jit
+def weight_of(values, peak, scale):
+    """The weights float32 of logits relative to the row's largest."""
+    exponents = (values - peak) * scale
+    return tl.where(exponents > _LOWEST, tl.exp2(exponents), 0.0)
+
+
+@triton.jit
+def narrowed(partial, found, reached, goals, goal, row, batch, blocks,
+             PASS: tl.constexpr, MASS: tl.constexpr, SLOTS: tl.constexpr):  # noqa: N803  # fmt: skip
+    """The findings after PASS passes: the integer so far, what lies above it and its like, and the goal."""
+    slots = tl.arange(0, SLOTS)
+    lanes = tl.arange(0, 16)
+    lines = (((PASS - 1) % 2) * batch + row) * blocks + slots
+    amounts = tl.load(partial + lines[:, None] * 16 + lanes[None, :], mask=(slots < blocks)[:, None], other=0.0)
+    totals = tl.sum(amounts.to(tl.float64), 0)
+    before = (PASS - 1) * batch + row
+    if MASS:
+        goal = goal * tl.sum(tl.where(lanes == 0, totals, 0.0), 0) if PASS == 1 else tl.load(goals + row)
+    digit = tl.max(tl.where((totals >= goal) & (lanes > 0), lanes, 0), 0)
+    above = tl.sum(tl.where(lanes == digit + 1, totals, 0.0), 0)
+    number = digit.to(tl.int64) << (32 - 4 * PASS)
+    if PASS > 1:
+        number += tl.load(found + before)
+        above = tl.where(digit == 15, tl.load(reached + before), above)
+    return number, above, goal
+
+
+@triton.jit
+def kth_of(partial, found, reached, goals, settings, size, row, batch, blocks,
+           PASSES: tl.constexpr, SLOTS: tl.constexpr):  # noqa: N803  # fmt: skip
+    """The row's top_k-th largest logit, when all passes have been; -inf if all are to be kept."""
+    wanted = setting(settings, _TOP_K, batch, row)
+    cut = row * 0 - INFINITE
+    if wanted < size:
+        number, _, _ = narrowed(partial, found, reached, goals, wanted, row, batch, blocks, PASSES, False, SLOTS)
+        cut = tl.maximum((number - _ORIGIN).to(tl.int32), cut)
+    return value_of(cut)
+
+
+@triton.jit
+def tally_blocks(
+    logits, stride, words, width, count, numbers, size, peaks, settings, cuts,
+    partial, found, reached, goals, k_partial, k_found, batch,
+    PASS: tl.constexpr, PASSES: tl.constexpr, MASS: tl.constexpr, BLOCK: tl.constexpr, SLOTS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """One pass over one block of one row: how many tokens lie at and above each of sixteen, or their weight."""
+    row, block = tl.program_id(0), tl.program_id(1)
+    blocks = tl.num_programs(1)
+    if MASS:
+        goal = setting(settings, _TOP_P, batch, row)
+        if PASS == 0:
+            cut = kth_of(k_partial, k_found, reached, goals, settings, size, row, batch, blocks, PASSES, SLOTS)
+            if block == 0:
+                tl.store(cuts + row, cut)
+        else:
+            cut = tl.load(cuts + row)
+        if goal >= 1:
+            return
+    else:
+        goal = setting(settings, _TOP_K, batch, row)
+        if goal >= size:
+            return
+    number = (row * 0).to(tl.int64)
+    if PASS > 0:
+        number, above, goal = narrowed(partial, found, reached, goals, goal, row, batch, blocks, PASS, MASS, SLOTS)
+        if block == 0:
+            tl.store(found + PASS * batch + row, number)
+            if MASS:
+                tl.store(reached + PASS * batch + row, above)
+                if PASS == 1:
+                    tl.store(goals + row, goal)
+    tokens = block * BLOCK + tl.arange(0, BLOCK)
+    allowed = allowed_at(words, width, count, tl.load(numbers + row), tokens, size)
+    place = logits + row.to(tl.int64) * stride + tokens
+    values = tl.load(place, mask=allowed, other=float("-inf")).to(tl.float32)
+    keys = tl.where(allowed, key_of(values), -0x7FFFFFFF)
+    if MASS:
+        weights = weight_of(values, tl.load(peaks + row), scale_of(settings, batch, row))
+        amounts = tl.where(allowed & (values >= cut), weights, 0.0)
+    else:
+        amounts = allowed.to(tl.float32)
+    line = ((PASS % 2) * batch + row) * blocks + block
+    for digit in tl.static_range(16):
+        least = number + (digit << (28 - 4 * PASS)) - _ORIGIN
+        total = tl.sum(tl.where(keys >= least.to(tl.int32), amounts, 0.0), 0)
+        tl.store(partial + line * 16 + digit, total)
+
+
+@triton.jit
+def count_equals(
+    logits, stride, words, width, count, numbers, size, settings, cuts, partial, found, reached, goals, equals, batch,
+    PASSES: tl.constexpr, BLOCK: tl.constexpr, SLOTS: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """The number of tokens of one block of one row that have the logit at which top-p cuts: int32 [B, blocks]."""
+    row, block = tl.program_id(0), tl.program_id(1)
+    blocks = tl.num_programs(1)
+    share = setting(settings, _TOP_P, batch, row)
+    if share >= 1:
+        return
+    number, above, _ = narrowed(partial, found, reached, goals, share, row, batch, blocks, PASSES, True, SLOTS)
+    if block == 0:
+        tl.store(found + PASSES * batch + row, number)
+        tl.store(reached + PASSES * batch + row, above)
+    tokens = block * BLOCK + tl.arange(0, BLOCK)
+    allowed = allowed_at(words, width, count, tl.load(numbers + row), tokens, size)
+    place = logits + row.to(tl.int64) * stride + tokens
+    keys = key_of(tl.load(place, mask=allowed, other=0.0).to(tl.float32))
+    same = allowed & (keys == (number - _ORIGIN).to(tl.int32))
+    tl.store(equals + row * blocks + block, tl.sum(same.to(tl.int32), 0))
+
+
+@triton.jit
+def finish_cuts(
+    logits, stride, words, width, count, numbers, size, peaks, settings, cuts, cut_tokens,
+    found, reached, goals, equals, batch, blocks,
+    PASSES: tl.constexpr, BLOCK: tl.constexpr, SLOTS: tl.constexpr, FILTERED: tl.constexpr,  # noqa: N803
+):  # fmt: skip
+    """A row's cut: a logit float32, and the last token int32 that is kept of those that have it."""
+    row = tl.program_id(0)
+    peak = tl.load(peaks + row)
+    last = row * 0 + LAST_TOKEN
+    if FILTERED:
+        cut = tl.load(cuts + row)
+        if setting(settings, _TOP_P, batch, row) < 1:
+            key = (tl.load(found + PASSES * batch + row) - _ORIGIN).to(tl.int32)
+            cut = value_of(tl.maximum(key, -INFINITE))
+            each = weight_of(cut, peak, scale_of(settings, batch, row)).to(tl.float64)
+            lacking = tl.load(goals + row) - tl.load(reached + PASSES * batch + row)
+            slots = tl.arange(0, SLOTS)
+            counts = tl.load(equals + row * blocks + slots, mask=slots < blocks, other=0)
+            sums = tl.cumsum(counts, 0)
+            wanted = tl.ceil(lacking / tl.where(each > 0, each, 1.0))
+            wanted = tl.minimum(tl.maximum(wanted, 1.0), tl.sum(counts, 0).to(tl.float64)).to(tl.int32)
+            block = tl.min(tl.where(sums >= wanted, slots, SLOTS - 1), 0)
+            rest = wanted - tl.sum(tl.where(slots < block, counts, 0), 0)
+            tokens = block * BLOCK + tl.arange(0, BLOCK)
+            allowed = allowed_at(words, width, count, tl.load(numbers + row), tokens, size)
+            place = logits + row.to(tl.int64) * stride + tokens
+            keys = key_of(tl.load(place, mask=allowed, other=0.0).to(tl.float32))
+            same = allowed & (keys == key)
+            last = tl.min(tl.where(same & (tl.cumsum(same.to(tl.int32), 0) == rest), tokens, LAST_TOKEN), 0)
+    else:
+        cut = float("-inf")
+    share = setting(settings, _MIN_P, batch, row)
+    drop = setting(settings, _TEMPERATURE, batch, row) * tl.log(tl.where(share > 0, share, 1.0))
+    floor = tl.where(share > 0, peak.to(tl.float64) + drop, float("-inf")).to(tl.float32)
+    tl.store(cut_tokens + row, tl.where(floor > cut, LAST_TOKEN, last))
+    tl.store(cuts + row, tl.maximum(floor, cut))
+
+
+def cut_rows(given: MaskRows, settings: Any, peaks: Any, filtered: bool) -> tuple[Any, Any]:
+    """The cut of the filters in each row: a logit float32 [B], and the last token kept of those with it, int32 [B].
+
+    settings: float64 [4, B] on the device and contiguous, temperature, top_k, top_p and min_p as for `sample_rows`
+    peaks: float32 [B], the largest allowed logits
+    filtered: whether top_k or top_p of any row may leave something out
+    """
+    batch, device = given.logits.shape[0], given.logits.device
+    blocks = triton.cdiv(given.size, CUT_BLOCK)
+    passes = (_BITS.get(given.logits.dtype, 32) + 3) // 4
+
+    def room(dtype: Any, *shape: int) -> Any:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    cuts, cut_tokens = torch.empty_like(peaks), room(torch.int32, batch)
+    if not batch:
+        return cuts, cut_tokens
+    partial = room(torch.float32, 2, 2, batch, blocks, 16) if filtered else (peaks, peaks)
+    found, reached = (room(dtype, 2, passes + 1, batch) for dtype in (torch.int64, torch.float64))
+    goals, equals = room(torch.float64, batch), room(torch.int32, batch, blocks)
+    leading = (*given[:3], given.width, given.count, given.numbers, given.size)
+    how = {"PASSES": passes, "BLOCK": CUT_BLOCK, "SLOTS": triton.next_power_of_2(blocks)}
+    with on(given.logits):
+        if filtered:
+            for mass in (False, True):
+                kept = (partial[int(mass)], found[int(mass)], reached[int(mass)], goals, partial[0], found[0], batch)
+                for number in range(passes):
+                    tally_blocks[(batch, blocks)](*leading, peaks, settings, cuts, *kept, PASS=number, MASS=mass, **how)
+            count_equals[(batch, blocks)](
+                *leading, settings, cuts, partial[1], found[1], reached[1], goals, equals, batch, **how
+            )
+        finish_cuts[(batch,)](
+            *(*leading, peaks, settings, cuts, cut_tokens, found[1], reached[1], goals, equals, batch, blocks),
+            FILTERED=filtered,
+            **how,
+        )
+    return cuts, cut_tokens

@@ -13,9 +13,8 @@ import triton
 import triton.language as tl
 
 from .contracts import Contract
-from .triton_cut import cut_rows, scale_of, weight_of
 from .triton_mask import BLOCK, MaskRows, allowed_at, on, rows_of
-from .triton_scan import Scan, scan
+from .triton_scan import Scan, cut_rows, scale_of, scan, weight_of
 
 
 @triton.jit

@@ -12,15 +12,39 @@ from numba.core import config
 
 def thunks() -> list[tuple[str, Callable[[], object]]]:
     """The kernels on masks, logits, and keys and values, each called once on one short row."""
-    from ..attention import paged, panels
-    from ..decoder import layers, products, recurrent, stacks
-    from . import bitmask, mask, select
+    # Without the JIT nothing is there that those on quantized weights could call.
+    return [*logits_thunks(), *decoder_thunks(), *([] if cast("Any", config).DISABLE_JIT else quantized_thunks())]
+
+
+def logits_thunks() -> list[tuple[str, Callable[[], object]]]:
+    """Those on masks and logits."""
+    from . import mask, select
 
     logits = np.zeros((1, 8), np.float32)
     halves = np.zeros((1, 8), np.float16)
     masks = np.full((1, 1), 0xFF, np.uint32)
     zero, row, ones = np.zeros(1, np.int32), np.zeros(1, np.int32), np.ones(1, np.int64)
-    few = np.zeros((1, bitmask.LISTED), np.int32)
+    few = np.zeros((1, mask.LISTED), np.int32)
+    return [
+        ("apply_mask", lambda: mask.apply_mask(logits, masks)),
+        ("apply_mask, 16 bit", lambda: mask.apply_mask(halves, masks)),
+        ("allowed_ids", lambda: mask.allowed_ids(masks[0])),
+        ("keep_row", lambda: mask.keep_row(masks.view(np.int32), few, 0, masks[0])),
+        ("copy_rows", lambda: mask.copy_rows(masks, few, zero, row, zero, 1, 1)),
+        ("renew_rows", lambda: mask.renew_rows(masks, few, ones, zero, row, zero, 1, 1, np.zeros(1, np.int64), few)),
+        ("popcount", lambda: mask.popcount(masks)),
+        ("masked_argmax", lambda: select.masked_argmax(logits, masks)),
+        ("masked_topk", lambda: select.masked_topk(logits, 2, masks)),
+        ("masked_sample", lambda: select.masked_sample(logits, 0.5, masks, top_p=0.5)),
+    ]
+
+
+def decoder_thunks() -> list[tuple[str, Callable[[], object]]]:
+    """Those on attention and the layers of decoders."""
+    from ..attention import paged, panels
+    from ..decoder import layers, products, recurrent
+
+    logits, zero = np.zeros((1, 8), np.float32), np.zeros(1, np.int32)
     token, stored = np.zeros((1, 1, 8), np.float32), np.zeros((1, 1, 1, 8), np.float32)
     none, square = logits[0, :0], np.zeros((8, 8), np.float32)
     room = np.zeros((products.lanes_of(np.float32), 8), np.float32), np.zeros((1, 32), np.float32)
@@ -29,22 +53,12 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
     states, heads, single = square[None], square[None, None], np.zeros((1, 1), np.float32)
     rows = paged.AttentionRows(zero, zero, zero, np.ones(1, np.int32), zero)
     # Of no layers: what each of them takes is compiled above.
-    no_stack = stacks.Stack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
-    no_texts = stacks.Texts(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
+    no_stack = layers.Stack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
+    no_texts = layers.Texts(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
     return [
-        ("apply_mask", lambda: mask.apply_mask(logits, masks)),
-        ("apply_mask, 16 bit", lambda: mask.apply_mask(halves, masks)),
-        ("allowed_ids", lambda: mask.allowed_ids(masks[0])),
-        ("keep_row", lambda: bitmask.keep_row(masks.view(np.int32), few, 0, masks[0])),
-        ("copy_rows", lambda: bitmask.copy_rows(masks, few, zero, row, zero, 1, 1)),
-        ("renew_rows", lambda: bitmask.renew_rows(masks, few, ones, zero, row, zero, 1, 1, np.zeros(1, np.int64), few)),
-        ("popcount", lambda: mask.popcount(masks)),
-        ("masked_argmax", lambda: select.masked_argmax(logits, masks)),
-        ("masked_topk", lambda: select.masked_topk(logits, 2, masks)),
-        ("masked_sample", lambda: select.masked_sample(logits, 0.5, masks, top_p=0.5)),
         ("write_blocks", lambda: paged.write_blocks(stored, token, zero)),
         ("multiply_rows", lambda: products.product_of(logits, square, None)),
-        ("multiply_some", lambda: products.products_of_some(logits, square, None, [ones])),
+        ("multiply_some", lambda: products.products_of_some(logits, square, None, [np.ones(1, np.int64)])),
         ("normalise_rows", lambda: layers.normalise_rows(logits, logits, norm, none, 1.0)),
         (
             "begin_layer",
@@ -61,7 +75,7 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ),
         (
             "read_layers",
-            lambda: stacks.read_layers(
+            lambda: layers.read_layers(
                 *(logits, token, token, zero, turns, turns, no_stack, no_texts, norm, none, 1.0, norm, logits, none),
                 *work,
             ),
@@ -80,15 +94,13 @@ def thunks() -> list[tuple[str, Callable[[], object]]]:
         ("step_selective", lambda: recurrent.step_selective(logits, states, logits, logits, square, logits, logits)),
         ("step_heads", lambda: recurrent.step_heads(token, heads, token, single, single, token, token)),
         ("step_delta", lambda: recurrent.step_delta(token, heads, token, token, token, single, single)),
-        # Without the JIT nothing is there that they could call.
-        *([] if cast("Any", config).DISABLE_JIT else quantized_thunks()),
     ]
 
 
 def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
     """Those on quantized weights: a matrix of eight rows, and a decoder without layers."""
     from ..attention.paged import AttentionRows
-    from ..decoder.stacks import Texts
+    from ..decoder.layers import Texts
     from ..quantized import layers, products
 
     weights = np.frombuffer(bytes(8 * 34), np.uint8).reshape(8, 34)  # that cannot be written to, as those of files

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from ..attention.paged import attend_blocks
 from ..attention.stored import Stored
-from ..decoder.layers import add, bend, gate, normalise, place_heads
+from ..decoder.layers import Texts, add, bend, gate, normalise, place_heads, stored_at
 from ..decoder.products import FAST
-from ..decoder.stacks import Texts, stored_at
 from ..jit.addresses import array_at
 from ..jit.aliases import Float, Int, Ints
 from ..jit.arrays import Arrays, Table, Vector
@@ -90,7 +89,7 @@ def read_quantized_layers(
 ) -> None:
     """The share of one of `threads` threads, which call this with the same arrays, and a number each from 0 on.
 
-    residual: float32 [n, hidden], changed to what comes of it; the rest as `stacks.read_layers` has it
+    residual: float32 [n, hidden], changed to what comes of it; the rest as `read_layers` has it
     scratch: [threads, heads, tokens of the longest row]; near: as `room_near` has it
     begin, end: which layers; behind the last one comes the last norm
     """

@@ -28,7 +28,7 @@ from ..chart.return_sets import signature
 from ..chart.rows import ASCII_HIGH, ASCII_LOW, PENDING, fill_low, loop_row, step
 from ..jit.aliases import Bits, Int
 from ..jit.wide import inner_njit, njit
-from .loops import loop_leads, loop_target
+from .branches import loop_leads, loop_target
 
 # Kinds of shortcuts.
 NONE, LOOP, BESIDE, SPANNED = range(4)

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ...checks import shown
+from ...engine.loading_options import LoadingOptions
 from ...engine.models import small, transformers
 from ...engine.models.load_options import lasting_place
 from ...engine.models.protocol import Model
-from ...engine.sending.loading import LoadingOptions
-from ...engine.sending.origin import Origin, model_of, origin_of
-from ...engine.sending.portable import portable
+from ...engine.sending import Origin, model_of, origin_of, portable
 from ...errors import OptionError
 
 

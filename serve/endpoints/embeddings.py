@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...engine.embedding import Embedder, Embedding
+from ...engine.generator import Embedder, Embedding
 from ...engine.results import Generation
 from ...errors import TrellmError
 from ..bodies import derived

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from ...engine.memory.free import free_bytes, shown_size
+from ...engine.memory.pool import free_bytes, shown_size
 from ...engine.memory.weights import held_bytes
 from ...engine.models.protocol import Model
 from ...errors import Cancelled, OptionError, TrellmError

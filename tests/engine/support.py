@@ -3,40 +3,34 @@
 from collections.abc import Callable
 
 import pytest
+from trellm.engine import engine as engines
 from trellm.engine.decode.beam_search import BeamGroup, BeamSearch
+from trellm.engine.decode.controls import repeated
 from trellm.engine.decode.draft_history import QUOTED, SPELT, AcceptanceRates, DraftHistory
 from trellm.engine.decode.frames import Sentence
 from trellm.engine.decode.guide_cache import Allowed, GuideCache, StateTable, Transition
 from trellm.engine.decode.randomness import row_key, uniform
-from trellm.engine.decode.repetition import repeated
 from trellm.engine.decode.requests import requests_of
 from trellm.engine.decode.sampler import Sampler
 from trellm.engine.decode.sequence import Request, SequenceState
 from trellm.engine.diagnostics import Bias, Diagnostics, Step
-from trellm.engine.drafts.costs import ForwardCosts
-from trellm.engine.drafts.drafter import Drafter
-from trellm.engine.drafts.foreseen import ForcedDrafts
-from trellm.engine.fields.places import places_in
+from trellm.engine.drafts import Drafter, ForcedDrafts, ForwardCosts
+from trellm.engine.engine import run_together
+from trellm.engine.fields import places_in
 from trellm.engine.formats import format_of
-from trellm.engine.generator import run_together
 from trellm.engine.memory.pool import BlockPool
 from trellm.engine.memory.tables import BLOCK, FREED, NO_SLOT, BlockTable, Chunk
 from trellm.engine.models.decoder import DecoderModel
 from trellm.engine.models.function import FunctionModel
 from trellm.engine.options import Options, RunOptions
 from trellm.engine.prompts.description import MOST_CHARS
-from trellm.engine.prompts.encoding import ids_of, read
+from trellm.engine.prompts.encoding import MARK, Verbatim, ids_of, read
 from trellm.engine.prompts.given import prompts_of
-from trellm.engine.prompts.verbatim import MARK, Verbatim
-from trellm.engine.running import listed
-from trellm.engine.schedule import fits
+from trellm.engine.results import listed
 from trellm.engine.schedule.call import Call, Preparation
 from trellm.engine.schedule.core import EngineCore
 from trellm.engine.schedule.scheduler import Scheduler, SchedulerConfig
-from trellm.engine.search import Target
-from trellm.engine.search.beam import BeamHypothesis, round_robin
-from trellm.engine.search.trace import SearchTrace, TracedBeam
-from trellm.engine.stopping import StopStrings
+from trellm.engine.search import BeamHypothesis, SearchTrace, StopStrings, Target, TracedBeam, round_robin
 from trellm.engine.structures import structure_of
 from trellm.guides.lift.lifted_guide import LiftedGuide
 from trellm.guides.tagged import Part
@@ -88,7 +82,7 @@ __all__ = [
     "TracedBeam",
     "Transition",
     "Verbatim",
-    "fits",
+    "engines",
     "format_of",
     "guesses_pay",
     "ids_of",

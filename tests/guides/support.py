@@ -24,10 +24,10 @@ from trellm.guides.regex import parse
 from trellm.guides.regular_guide import RegularGuide
 from trellm.guides.syntax import EMPTY, NOTHING, Node, Ranges, Table, flattened, unflattened
 from trellm.kernels.answers import MOST, NEVER
+from trellm.kernels.chart.compaction import least_texts
 from trellm.kernels.chart.interning import HI, LO
 from trellm.kernels.chart.layout import CALL, EPSILON, HEADER, ITEM
 from trellm.kernels.chart.return_sets import signature
-from trellm.kernels.chart.ways import least_texts
 from trellm.kernels.trie.whole_mask import MaskParts
 from trellm.tokenizers_adapter import Trie
 

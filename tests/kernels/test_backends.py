@@ -59,10 +59,10 @@ def test_warm_up_compiles_every_kernel_that_is_called() -> None:
     report: list[tuple[str, float]] = []
     seconds = kernels.warm(lambda name, took: report.append((name, took)))
     assert seconds >= sum(took for _, took in report) > 0
-    from trellm.kernels.logits import draw, mask, scan, topk
+    from trellm.kernels.logits import blocks, mask, select
 
-    called = [draw.draw_kernel, mask.mask_kernel, mask.ids_kernel, mask.count_kernel]
-    called += [scan.scan_kernel, topk.topk_kernel]
+    called = [select.draw_kernel, mask.mask_kernel, mask.ids_kernel, mask.count_kernel]
+    called += [blocks.scan_kernel, select.topk_kernel]
     before = [len(kernel.signatures) for kernel in called]
     assert min(before) > 0
     logits = np.zeros((3, 50), np.float32)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trellm.kernels.logits.bitmask import (
+from trellm.kernels.logits.mask import (
     BLOCK,
     FEW,
     FEW_PLACES,

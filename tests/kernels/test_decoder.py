@@ -30,12 +30,12 @@ def way(name: str) -> Any:
     """The functions norm, place and gate of a way to compute them."""
     if name == "plain":
         return plain
-    from trellm.kernels.decoder import triton_gate, triton_heads, triton_norm
+    from trellm.kernels.decoder import triton_decoder
 
     class Kernels:
-        norm = staticmethod(triton_norm.norm)
-        place = staticmethod(triton_heads.place)
-        gate = staticmethod(triton_gate.gate)
+        norm = staticmethod(triton_decoder.norm)
+        place = staticmethod(triton_decoder.place)
+        gate = staticmethod(triton_decoder.gate)
 
     return Kernels
 
@@ -158,7 +158,7 @@ def test_place(name: str, dtype: torch.dtype, tokens: int, heads: Heads, normed:
 def test_product_of_a_few_tokens(
     dtype: torch.dtype, biased: bool, tokens: int, count: int, width: int, tile: Any
 ) -> None:
-    from trellm.kernels.decoder.triton_matvec import Tile, can_multiply, multiply
+    from trellm.kernels.decoder.triton_decoder import Tile, can_multiply, multiply
 
     states, weight = numbers(8, tokens, width, dtype=dtype), numbers(9, count, width + 3, dtype=dtype)[:, :width]
     bias = numbers(10, count, dtype=dtype) if biased else None
@@ -177,7 +177,7 @@ AROUND = [ways for ways in product(range(2), repeat=6) if sum(ways) % 2 == 0]
 def test_what_lies_around_a_product_of_a_few_tokens(
     wide: int, few: int, biased: int, gate: int, onto: int, normed: int, count: int, width: int, tile: Any
 ) -> None:
-    from trellm.kernels.decoder.triton_matvec import Tile, multiply
+    from trellm.kernels.decoder.triton_decoder import Tile, multiply
 
     dtype, tokens = (torch.bfloat16, torch.float32)[wide], (4, 1)[few]
     total = 2 * count if gate else count
@@ -207,7 +207,7 @@ def test_what_lies_around_a_product_of_a_few_tokens(
 
 @needs_triton
 def test_which_products_the_kernel_makes() -> None:
-    from trellm.kernels.decoder.triton_matvec import can_multiply
+    from trellm.kernels.decoder.triton_decoder import can_multiply
 
     weight = torch.zeros(4, 8)
     assert can_multiply(torch.zeros(4, 8), weight)

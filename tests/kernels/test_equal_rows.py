@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from trellm.kernels.equal_rows import enter_first, hash_row, number_of
 from trellm.kernels.jit.wide import njit
+from trellm.kernels.subsets import enter_first, hash_row, number_of
 
 
 @njit(cache=False)

@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 from numba.core.types.functions import BaseFunction
-from trellm.kernels.jit.passes import Compiler, Signatures
+from trellm.kernels.jit.linking import Compiler, Signatures
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 

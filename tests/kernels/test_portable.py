@@ -121,7 +121,7 @@ KERNELS = """
 import numpy as np
 from trellm.kernels import allowed_ids, masked_sample, popcount
 from trellm.kernels.jit import insides
-from trellm.kernels.jit.calling import call
+from trellm.kernels.jit.compiling import call
 from trellm.kernels.jit.arrays import Arrays, Table, Vector
 from trellm.kernels.jit.wide import inner_njit, njit, shared_njit
 

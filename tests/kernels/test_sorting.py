@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from trellm.kernels.suffix.sorting import argsorted
+from trellm.kernels.suffix.tree import argsorted
 
 from ..thresholds import thresholds
 

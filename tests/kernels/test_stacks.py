@@ -9,9 +9,8 @@ import pytest
 from trellm.kernels.attention.paged import AttentionRows, attend_blocks, write_blocks
 from trellm.kernels.attention.panels import attend_panels
 from trellm.kernels.attention.stored import room_near
-from trellm.kernels.decoder.layers import begin_layer, end_layer, normalise_rows
+from trellm.kernels.decoder.layers import Stack, Texts, begin_layer, end_layer, normalise_rows, read_layers
 from trellm.kernels.decoder.products import lanes_of, room_of
-from trellm.kernels.decoder.stacks import Stack, Texts, read_layers
 
 LAYERS, BLOCKS, PLACES = 3, 7, 16
 HIDDEN, INNER, QUERIES, KEYS, SIZE = 24, 20, 4, 2, 8

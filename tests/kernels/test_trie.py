@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from trellm.kernels.trie.preorder import find_parents, find_reach, follow_table
+from trellm.kernels.trie.branches import find_parents, find_reach, follow_table
 from trellm.tokenizers_adapter import Trie
 
 TOKENS = [[b"a"], [b"ab", b"abc", b"b", b"bcd", b"abd"], [b"x" * 300, b"x" * 299 + b"y", b"z"]]

@@ -131,7 +131,7 @@ def test_sampling(width: int, filters: dict[str, Any]) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_the_filters_keep(dtype: torch.dtype) -> None:
     """Many equal logits, among them those at which rows are cut, by each filter alone and by all."""
-    from trellm.kernels.logits import reference, triton_cut, triton_mask, triton_scan
+    from trellm.kernels.logits import reference, triton_mask, triton_scan
 
     rng = np.random.default_rng(1)
     width = 2 * BLOCK + 9
@@ -148,7 +148,7 @@ def test_what_the_filters_keep(dtype: torch.dtype) -> None:
     masks = torch.from_numpy(kernels.pack_mask(allowed).view(np.int32)).to(DEVICE)
     given = triton_mask.rows_of(moved, masks, None, check(moved, masks, None, width))
     numbers = torch.from_numpy(np.ascontiguousarray(settings.T)).to(DEVICE)
-    cuts, lasts = host(triton_cut.cut_rows(given, numbers, triton_scan.scan(given, False).peaks, True))
+    cuts, lasts = host(triton_scan.cut_rows(given, numbers, triton_scan.scan(given, False).peaks, True))
     for row, (temperature, top_k, top_p, min_p) in enumerate(settings):
         kept = (logits[row] > cuts[row]) | ((logits[row] == cuts[row]) & (np.arange(width) <= lasts[row]))
         expected = reference.filtered(logits[row], allowed[row], temperature, int(top_k), top_p, min_p) > 0

@@ -34,7 +34,7 @@ class Case:
         dtype: torch.dtype = torch.float32,
         window: int = 0,
     ) -> None:
-        from trellm.kernels.attention.triton_write import write_paged
+        from trellm.kernels.attention.triton_paged import write_paged
 
         torch.manual_seed(len(rows))
         random = np.random.default_rng(len(rows))
@@ -173,7 +173,7 @@ def test_scores_far_apart(parts: int) -> None:
 
 @needs_triton
 def test_tokens_without_a_slot_are_not_written() -> None:
-    from trellm.kernels.attention.triton_write import write_paged
+    from trellm.kernels.attention.triton_paged import write_paged
 
     torch.manual_seed(0)
     for heads, sizes in ((1, (16, 16)), (3, (24, 5)), (70, (128, 128))):

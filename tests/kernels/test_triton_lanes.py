@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from trellm.engine.decode.randomness import uniform
-from trellm.kernels.lanes import host
+from trellm.kernels.lanes import layout as host
 from trellm.kernels.lanes.layout import (
     ATTEMPT,
     CLASSES,

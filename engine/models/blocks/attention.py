@@ -20,10 +20,9 @@ from ....kernels.decoder.plain import Heads
 from ...memory.tables import BLOCK
 from ...scores import as_list
 from ..threads import run_all, thread_count
-from .devices import DeviceRows, has_kernels
 from .reach import Reach
 from .step import SHORT, DeviceStep, PackedStep
-from .storage import LayerBlocks
+from .storage import DeviceRows, LayerBlocks, has_kernels
 
 _TILE = 512
 """Tokens whose attention to earlier ones is computed at once, where a mask is needed."""

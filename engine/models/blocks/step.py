@@ -13,9 +13,8 @@ from torch import Tensor
 
 from ....kernels.attention.paged import AttentionRows
 from ...memory.tables import BLOCK, Chunk
-from .devices import DeviceRows, has_kernels
 from .reach import Reach
-from .storage import BlockStorage, Gathered, LayerBlocks, SlotMapping, slots_of
+from .storage import BlockStorage, DeviceRows, Gathered, LayerBlocks, SlotMapping, has_kernels, slots_of
 
 SHORT = 16
 """Up to so many tokens of a chunk are read by the kernel of short chunks."""

@@ -24,7 +24,7 @@ from ..packed.architectures import ARCHITECTURES as DESCRIBED
 from ..packed.architectures import NotDescribedError
 from ..packed.description import DecoderDescription, DecoderWeights, LayerWeights, Norm, QuantizedProducts, Rotary
 from ..quantized.modules import QuantizedEmbedding, QuantizedLinear
-from ..wrapped import is_absent
+from ..stock import is_absent
 from .architectures import ARCHITECTURES, LONG, SHORT, Architecture, Facts
 from .file import GGUFFile, GGUFTensor
 from .network import GGUFNetwork

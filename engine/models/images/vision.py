@@ -12,7 +12,7 @@ from ....errors import OptionError
 from ...media.image import Image
 from ...memory.tables import Chunk
 from ..protocol import BEGIN, ReadImages
-from ..wrapped import entry_device
+from ..stock import entry_device
 from .families import Family
 from .features import FeatureStore, ImageContent, VisionInputs, image_key
 from .processing import Processing

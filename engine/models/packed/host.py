@@ -12,10 +12,9 @@ from torch import Tensor
 
 from ....kernels.attention.paged import AttentionRows
 from ....kernels.attention.stored import Stored, room_near
-from ....kernels.decoder.layers import begin_layer, end_layer, normalise_rows
+from ....kernels.decoder.layers import Stack, Texts, begin_layer, end_layer, normalise_rows, read_layers
 from ....kernels.decoder.plain import Heads
 from ....kernels.decoder.products import lanes_of, room_of
-from ....kernels.decoder.stacks import Stack, Texts, read_layers
 from ..blocks.attention import is_undivided
 from ..blocks.step import PackedStep
 from ..blocks.storage import IN_PLACE, LayerBlocks

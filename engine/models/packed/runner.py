@@ -15,12 +15,11 @@ from transformers import AttentionInterface
 from ...memory.tables import Chunk
 from ...memory.weights import Parts
 from ..blocks.attention import Scoring, attend
-from ..blocks.devices import DeviceRows
 from ..blocks.reach import Reach, layer_kinds
 from ..blocks.step import DeviceStep, PackedStep
-from ..blocks.storage import BlockStorage
+from ..blocks.storage import BlockStorage, DeviceRows
 from ..images.vision import Vision
-from ..wrapped import entry_device
+from ..stock import entry_device
 from .decoder import DescribedDecoder
 from .lora import LoraAdapters
 

@@ -16,7 +16,7 @@ import transformers
 from ....errors import OptionError
 from ....guides.locks import new_lock
 from ..load_options import LoadOptions
-from ..wrapped import is_spread
+from ..stock import is_spread
 from .conversion import fill, quantized
 from .saved import WeightsSource, load_saved, save, say_unfit
 

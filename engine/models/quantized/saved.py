@@ -27,7 +27,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
 from torch import Tensor
 
-from ...cache_folder import cache_folder
+from ...downloads.registry import cache_folder
 from .conversion import QuantizedLayer, QuantizedWeights
 
 _OPEN: Any = safe_open

@@ -165,7 +165,7 @@ def recorded() -> Iterator[Device]:
     from trellm.engine.models.packed import decoder as packed_decoder
     from trellm.engine.models.packed.device import DeviceKernels
     from trellm.engine.models.quick import QuickBody
-    from trellm.kernels.decoder import operations, triton_gate, triton_heads, triton_matvec, triton_norm
+    from trellm.kernels.decoder import operations, triton_decoder
     from triton.runtime.interpreter import InterpretedFunction
 
     device = Device()
@@ -194,7 +194,7 @@ def recorded() -> Iterator[Device]:
             return launch(backend, given)
 
     def few(states: Any, weight: Any) -> Any:
-        return triton_matvec.multiply if triton_matvec.can_multiply(states, weight) else None
+        return triton_decoder.multiply if triton_decoder.can_multiply(states, weight) else None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InterpretedFunction, "run", launched)
@@ -208,10 +208,10 @@ def recorded() -> Iterator[Device]:
         patch.setattr(QuickBody, "suits", lambda body: False)
         # transformers leaves out what it only warns of.
         patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: device.tape is not None)
-        for name, module in (("norm", triton_norm), ("place", triton_heads), ("gate", triton_gate)):
-            patch.setattr(operations, name, getattr(module, name))
-        patch.setattr("trellm.engine.models.packed.device.norm", triton_norm.norm)
-        patch.setattr("trellm.engine.models.packed.device.place", triton_heads.place)
+        for name in ("norm", "place", "gate"):
+            patch.setattr(operations, name, getattr(triton_decoder, name))
+        patch.setattr("trellm.engine.models.packed.device.norm", triton_decoder.norm)
+        patch.setattr("trellm.engine.models.packed.device.place", triton_decoder.place)
         patch.setattr(operations, "_matvec", few)
         for module in ("attention", "step", "storage"):
             patch.setattr(f"trellm.engine.models.blocks.{module}.has_kernels", lambda _: True)

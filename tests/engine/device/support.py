@@ -1,10 +1,9 @@
 """The parts of the loop on a device that its tests look at, each named in this place alone."""
 
+from trellm.engine.device.backend import HostBackend
 from trellm.engine.device.batch import DeviceBatch
-from trellm.engine.device.capturing import WaitsError, WithoutWaiting
-from trellm.engine.device.guesses import Guesses
-from trellm.engine.device.host_backend import HostBackend
-from trellm.engine.device.slots import ActiveSlots, greedily, tell
+from trellm.engine.device.graphs import WaitsError, WithoutWaiting
+from trellm.engine.device.slots import ActiveSlots, Guesses, greedily, tell
 from trellm.engine.device.state_table import OFTEN, DeviceStateTable, StateKey, charsets, loops
 from trellm.kernels.lanes.layout import COUNT, GUESSED, TOKENS, UNKNOWN, WIDTH
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from trellm import SMC, Exact, Generator, Importance, OptionError, SamplingError, Vocabulary, generate, models
-from trellm.engine import importance
+from trellm.engine import scores
 from trellm.engine.drawing import distribution, particles
 from trellm.engine.drawing.particles import Particle, Particles
 from trellm.guides import SubstringGuide
@@ -137,7 +137,7 @@ def forgets_weights(self: Particles, particle: Particle, path: Any, log_weight: 
 
 def forgets_to_resample(self: Particles) -> None:
     """Weights set to their mean, without particles chosen by them."""
-    mean = importance.log_mean(self._log_weights)
+    mean = scores.log_mean(self._log_weights)
     for particle in self._particles:
         particle.log_weight = mean
 
@@ -159,7 +159,7 @@ def test_mutants(monkeypatch: pytest.MonkeyPatch, name: str, mutant: Any, search
 
 def test_a_mutant_of_the_mass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Resampled particles that count as the likeliest did, and not as all did on average."""
-    monkeypatch.setattr(particles, "log_mean", lambda weights: (importance.log_mean(weights) + max(weights)) / 2)
+    monkeypatch.setattr(particles, "log_mean", lambda weights: (scores.log_mean(weights) + max(weights)) / 2)
     assert not is_unbiased(estimates(SMC(2, ess=1.0)), mass_of(matches(SHORT), 2))
 
 
@@ -215,7 +215,7 @@ def test_the_accepted_share_is_unbiased_and_apart_from_the_draw(accepted: set[in
     assert not accepted or min(share for _, share in found) > 0
 
 
-@pytest.mark.parametrize("comb", [importance.systematic, particles.stratified])
+@pytest.mark.parametrize("comb", [scores.systematic, particles.stratified])
 def test_resampling_is_unbiased(comb: Callable[..., list[int]]) -> None:
     shares = np.array([0.5, 0.0, 0.07, 0.33, 0.1])
     random = np.random.default_rng(6)

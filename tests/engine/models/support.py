@@ -1,20 +1,17 @@
 """The parts inside of models that tests look at where no public name shows a fault, each named in this place alone."""
 
-from trellm.engine.models import threads
+from trellm.engine.models import body, threads
 from trellm.engine.models.blocks.attention import Scoring, attend, is_undivided
-from trellm.engine.models.blocks.devices import DeviceRows
 from trellm.engine.models.blocks.reach import Reach, layer_kinds, unscaled_context
 from trellm.engine.models.blocks.step import DeviceStep, PackedStep
-from trellm.engine.models.blocks.storage import BlockStorage, LayerBlocks
-from trellm.engine.models.body import passes
-from trellm.engine.models.body.runner import AttentionMasks
-from trellm.engine.models.body.sources import SourceLayer
+from trellm.engine.models.blocks.storage import BlockStorage, DeviceRows, LayerBlocks
+from trellm.engine.models.body import AttentionMasks
+from trellm.engine.models.encoder_decoder import SourceLayer
 from trellm.engine.models.gguf_files.file import GGUFFile
 from trellm.engine.models.gguf_files.loading import load_gguf
 from trellm.engine.models.gguf_files.network import GGUFNetwork
 from trellm.engine.models.gguf_files.tokenizer import GGUFTokenizer, tokenizer_of
 from trellm.engine.models.head import Head, find_head
-from trellm.engine.models.nearness import tolerance
 from trellm.engine.models.packed import device, host, lora
 from trellm.engine.models.packed.architectures import NotDescribedError
 from trellm.engine.models.packed.decoder import BACKENDS, Backend, DescribedDecoder
@@ -24,12 +21,10 @@ from trellm.engine.models.packed.quantized import QuantizedKernels
 from trellm.engine.models.packed.runner import PackedRunner
 from trellm.engine.models.packed.source import ModuleSource
 from trellm.engine.models.quantized.modules import QuantizedEmbedding, QuantizedLinear
-from trellm.engine.models.quick import QuickBody, norm_shift
-from trellm.engine.models.quick_steps import quick_forward
-from trellm.engine.models.states.runner import StatesRunner
-from trellm.engine.models.stock import strangeness
-from trellm.engine.models.ways import WAYS, Way, way_of
-from trellm.engine.models.wrapped import entry_device, is_absent, is_spread
+from trellm.engine.models.quick import QuickBody, norm_shift, quick_forward
+from trellm.engine.models.states import StatesRunner
+from trellm.engine.models.stock import entry_device, is_absent, is_spread, strangeness
+from trellm.engine.models.ways import WAYS, Way, tolerance, way_of
 from trellm.kernels.decoder.plain import Heads
 
 __all__ = [
@@ -63,6 +58,7 @@ __all__ = [
     "StatesRunner",
     "Way",
     "attend",
+    "body",
     "device",
     "entry_device",
     "find_head",
@@ -74,7 +70,6 @@ __all__ = [
     "load_gguf",
     "lora",
     "norm_shift",
-    "passes",
     "quick_forward",
     "strangeness",
     "threads",

@@ -17,7 +17,7 @@ from trellm import generate, models
 from ...thresholds import thresholds
 from ..support import BLOCK, FREED, BlockTable, Chunk
 from .architectures import CONFIGS, FEW, LATENT, NAMES, build
-from .support import BlockStorage, PackedRunner, SourceLayer, Way, passes
+from .support import BlockStorage, PackedRunner, SourceLayer, Way, body
 
 ROWS = {"bloom": "aligned", "gpt_neo": "aligned", "mpt": "aligned", "gptj": "padded", "falcon": "padded"}
 # Where a layer computes in float32 whatever the model's type is.
@@ -346,7 +346,7 @@ def test_a_copied_model_reads_as_the_first(tokenizer: Any) -> None:
     assert twin._runner._configs[0] is vars(twin.model.config)
 
 
-@pytest.mark.parametrize("layer", [SourceLayer, passes._BlockLayer])
+@pytest.mark.parametrize("layer", [SourceLayer, body._BlockLayer])
 def test_a_layer_is_what_any_release_of_transformers_5_calls_one(layer: type[CacheLayerMixin]) -> None:
     """Abstract there: a layer without the older name cannot be made up to 5.9, one without the newer from 5.14 on."""
 

@@ -14,7 +14,7 @@ from tokenizers.models import Unigram
 from trellm import Beam, Engine, Generator, Greedy, ModelError, OptionError, Sample, generate, models
 
 from ...thresholds import thresholds
-from ..support import BLOCK, BlockTable, Chunk, fits
+from ..support import BLOCK, BlockTable, Chunk, engines
 
 PROMPTS = ["the 12", "an inning then", "23", "in the on the in the on"]
 T5 = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4}
@@ -211,7 +211,7 @@ def test_what_the_encoder_makes_of_a_prompt_counts(
     Engine(model)
     enough = model.source_bytes(20) + 4 * model.vocabulary.size
     thresholds(monkeypatch, memory_worth_checking=1)
-    monkeypatch.setattr(fits, "free_bytes", lambda device: enough)
+    monkeypatch.setattr(engines, "free_bytes", lambda device: enough)
     assert Generator(model)("on" * 10, max_tokens=3) is not None
     with pytest.raises(OptionError, match=r"1 beams and the prompt of \d+ tokens, encoded, take"):
         Generator(model)("on" * 30, max_tokens=3)

@@ -63,7 +63,7 @@ def test_a_quick_body_goes_on_as_the_body_does(name: str) -> None:
 def test_single_tokens_go_through_the_quick_steps(
     name: str, functions: set[str], monkeypatch: pytest.MonkeyPatch, tokenizer: Any
 ) -> None:
-    from trellm.engine.models import quick_steps as steps
+    from trellm.engine.models import quick as steps
 
     called: set[str] = set()
     kernels = {

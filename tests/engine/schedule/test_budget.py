@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from trellm import Engine, OptionError, generate
-from trellm.engine.schedule.budget import LEAST, SELDOM, Budget
+from trellm.engine.schedule.scheduler import LEAST, SELDOM, Budget
 
 from ..paged import LETTERS, PagedModel
 from ..support import steps_by_clock

@@ -23,7 +23,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 from trellm import ModelError, OptionError, generate, models
 from trellm.cli import main
-from trellm.engine.cache_folder import cache_folder
+from trellm.engine.downloads.registry import cache_folder
 from trellm.engine.models.quantized.conversion import quantized
 from trellm.engine.models.quantized.saved import WeightsSource, load_saved, save
 

@@ -1,0 +1,276 @@
+"""Changes of the model's scores before a token is chosen: biases, banned tokens, controls of repetition and length."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from numbers import Real
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...checks import brief, number, text_of, whole
+from ...errors import OptionError
+from ...guides.protocol import Mask, mask_of
+from ...tokenizers_adapter.marked import token_of
+from ..models.protocol import Model
+
+STRONGEST = 1_000_000.0
+"""The strongest bias that is a number: beyond it the logits of 32 bits below it would be lost in rounding."""
+
+Given = dict[int | str, float]
+_MEANING = f"a number from {-STRONGEST:,.0f} to {STRONGEST:,.0f}, or -inf for a token that is never chosen"
+
+
+class TokenBias:
+    """added: what is added to scores, by token id; banned: the tokens that are never chosen.
+
+    Tokens within the end of a prompt that is healed were chosen by the caller, and have no bias: `applies` tells.
+    """
+
+    __slots__ = ("_moved", "_words", "added", "banned")
+
+    def __init__(self, added: Mapping[int, float], banned: Iterable[int]) -> None:
+        self.added = dict(added)
+        self.banned = frozenset(banned)
+        self._words: dict[int, Mask] = {}
+        self._moved: dict[torch.device, tuple[Tensor, Tensor]] = {}
+
+    def add_to(self, scores: Tensor, applies: Callable[[int], bool] | None) -> None:
+        """Add the biases to scores float32 [V], in place. applies: to which tokens, None for all."""
+        if applies is not None:
+            for token in filter(applies, self.added):
+                scores[token] += self.added[token]
+            return
+        found = self._moved.get(scores.device)
+        if found is None:
+            ids, values = torch.tensor([*self.added]), torch.tensor([*self.added.values()])
+            found = self._moved[scores.device] = ids.to(scores.device), values.to(scores.device)
+        scores[found[0]] += found[1]
+
+    def allowed(self, mask: Mask, enders: frozenset[int], applies: Callable[[int], bool] | None) -> Mask:
+        """A mask without the banned tokens; nothing is left where no other may follow, but for the end of the text.
+
+        enders: the tokens that end it
+        """
+        if applies is None:
+            words = self._words.get(len(mask))
+            if words is None:
+                words = self._words[len(mask)] = mask_of(self.banned, 32 * len(mask))
+        else:
+            words = mask_of(filter(applies, self.banned), 32 * len(mask))
+        less = mask & ~words
+        return less if less.any() or (mask & ~mask_of(enders, 32 * len(mask))).any() else mask
+
+
+NO_BIAS = TokenBias({}, ())
+
+
+def biases_of(given: Any) -> Given:
+    """A caller's biases, checked as far as that goes without a model. Raises OptionError."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise OptionError(f"logit_bias={brief(given)}: a dict of numbers by token id or text, such as {{' the': -5}}")
+    return {_key(key): _value(key, value) for key, value in cast("Mapping[Any, Any]", given).items()}
+
+
+def bias_of(model: Model, given: Given) -> TokenBias:
+    """The biases of a model's tokens. Raises OptionError for what is none of its tokens, and for one given twice.
+
+    A text stands for all tokens that spell just this, byte for byte; a special token, which spells nothing, may be
+    written as its tokenizer writes it.
+    """
+    if not given:
+        return NO_BIAS
+    size = model.vocabulary.size
+    texts = _tokens_of(model, [key for key in given if isinstance(key, str)])
+    found: dict[int, float] = {}
+    keys: dict[int, int | str] = {}
+    for key, value in given.items():
+        if not isinstance(key, str) and key >= size:
+            raise OptionError(f"logit_bias: {key} is not a token id; they go from 0 to {size - 1}")
+        for token in texts[key] if isinstance(key, str) else (key,):
+            if token in found:
+                raise OptionError(f"logit_bias: {keys[token]!r} and {key!r} are both token {token}; give one of them")
+            found[token], keys[token] = value, key
+    added = {token: value for token, value in found.items() if value not in (0, -math.inf)}
+    return TokenBias(added, [token for token, value in found.items() if value == -math.inf])
+
+
+def _tokens_of(model: Model, texts: list[str]) -> dict[str, list[int]]:
+    """The tokens that spell each of some texts."""
+    wanted: dict[bytes, list[int]] = {text.encode(): [] for text in texts}
+    if wanted:
+        for token, spelt in enumerate(model.vocabulary.tokens):
+            if spelt is not None and spelt in wanted:
+                wanted[spelt].append(token)
+    found = {text: wanted[text.encode()] or _special(model, text) for text in texts}
+    for text, tokens in found.items():
+        if not tokens:
+            raise OptionError(
+                f"logit_bias: {brief(text)} is not one token of the vocabulary; give texts of single tokens, where "
+                "blanks count, or token ids (those of a longer text are model.tokenizer.encode(text))"
+            )
+    return found
+
+
+def _special(model: Model, text: str) -> list[int]:
+    """The token without bytes that a tokenizer writes as a text."""
+    token, vocabulary = token_of(model.tokenizer, text), model.vocabulary
+    is_empty = token is not None and token < vocabulary.size and vocabulary.tokens[token] is None
+    return [token] if token is not None and is_empty else []
+
+
+def _key(key: Any) -> int | str:
+    if isinstance(key, str):
+        text = text_of(key, "logit_bias: a key")
+        if text:
+            return text
+        raise OptionError('logit_bias: "" is no token; give texts of single tokens, or token ids')
+    return whole(key, "logit_bias: a key", 0)
+
+
+def _value(key: Any, value: Any) -> float:
+    found = math.nan
+    if not isinstance(value, bool) and isinstance(value, Real):
+        try:
+            found = float(value)
+        except OverflowError:
+            found = math.inf
+    if found != -math.inf and not abs(found) <= STRONGEST:
+        raise OptionError(f"logit_bias[{brief(key)}]={brief(value)}: {_MEANING}")
+    return found
+
+
+MOST_PENALTY = 1_000_000
+"""The strongest penalty: beyond it logits would no longer be numbers of 32 bits."""
+MOST = 2.0
+"""The greatest penalty that is subtracted, as OpenAI's interface has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """Controls of `Options`. The first three mean what they mean in transformers, which counts the prompt in
+    as well; the other two what they mean in OpenAI's interface, which counts the output alone.
+    """
+
+    no_repeat_ngram_size: int = 0
+    repetition_penalty: float = 1.0
+    min_tokens: int = 0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("no_repeat_ngram_size", "min_tokens"):
+            object.__setattr__(self, name, whole(getattr(self, name), name, 0))
+        meaning = f"a number from {1 / MOST_PENALTY:g} to {MOST_PENALTY:,}; 1 changes nothing"
+        if not 1 / MOST_PENALTY <= number(self.repetition_penalty, "repetition_penalty", meaning) <= MOST_PENALTY:
+            raise OptionError(f"repetition_penalty={self.repetition_penalty!r}: {meaning}")
+        meaning = f"a number from {-MOST:g} to {MOST:g}; 0 changes nothing"
+        for name in ("frequency_penalty", "presence_penalty"):
+            found = number(getattr(self, name), name, meaning)
+            if abs(found) > MOST:
+                raise OptionError(f"{name}={getattr(self, name)!r}: {meaning}")
+            object.__setattr__(self, name, found)
+
+    @property
+    def are_off(self) -> bool:
+        """True if they change nothing."""
+        return self == _OFF
+
+    def withholds(self, made: int) -> bool:
+        """True if a token may be withheld after `made` tokens of output."""
+        return self.no_repeat_ngram_size > 0 or made < self.min_tokens
+
+    def may_break(self, made: int, ends: bool) -> bool:
+        """True if a token may break one after `made` tokens of output."""
+        return made < self.min_tokens if ends else self.no_repeat_ngram_size > 0
+
+    @property
+    def change_scores(self) -> bool:
+        """True if tokens that were there already get other scores."""
+        return self.repetition_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
+
+    def broken(self, ids: Sequence[int], made: int, token: int, ends: bool) -> frozenset[str]:
+        """Which controls a token breaks after `ids`, prompt included, of which `made` are output."""
+        early = ends and made < self.min_tokens
+        again = not ends and token in repeated(ids, self.no_repeat_ngram_size)
+        names = (("min_tokens", early), ("no_repeat_ngram_size", again))
+        return frozenset(name for name, is_broken in names if is_broken)
+
+    def narrowed(self, mask: Mask | None, ids: Sequence[int], made: int, size: int, enders: frozenset[int]) -> Mask:
+        """A mask without the tokens that are to be withheld; as it was if nothing were left."""
+        if mask is None and self.no_repeat_ngram_size == 0:
+            return _all_but(size, enders if made < self.min_tokens else frozenset[int]())
+        mask = _all_but(size, frozenset[int]()) if mask is None else mask
+        return _without(mask, {*repeated(ids, self.no_repeat_ngram_size), *(enders if made < self.min_tokens else ())})
+
+    def penalise(self, scores: Tensor, prompt: Sequence[int], made: Sequence[int]) -> None:
+        """Change scores float32 [V] in place: tokens that were there already are less likely.
+
+        prompt, made: the text so far, before and in the output. First scores are times or over the repetition penalty,
+        if their token is in either; then the frequency penalty is subtracted for each time that it is in the output,
+        and the presence penalty if it is there at all.
+        """
+        if self.repetition_penalty != 1:
+            seen = torch.tensor(sorted({*prompt, *made}), dtype=torch.int64, device=scores.device)
+            known = scores[seen]
+            scores[seen] = torch.where(known < 0, known * self.repetition_penalty, known / self.repetition_penalty)
+        if made and (self.frequency_penalty or self.presence_penalty):
+            counts = Counter(made)
+            less = [count * self.frequency_penalty + self.presence_penalty for count in counts.values()]
+            scores[torch.tensor([*counts], device=scores.device)] -= torch.tensor(less, device=scores.device)
+
+
+def full_mask(size: int) -> Mask:
+    """The mask that allows all of `size` tokens."""
+    mask = np.full((size + 31) // 32, 0xFFFFFFFF, np.uint32)
+    mask[-1] >>= np.uint32(-size % 32)
+    return mask
+
+
+def _without(mask: Mask, tokens: Iterable[int]) -> Mask:
+    """A mask without some tokens; as it was if nothing were left."""
+    less = mask.copy()
+    for token in tokens:
+        less[token >> 5] &= ~np.uint32(1 << (token & 31))
+    return less if less.any() else mask
+
+
+@lru_cache(maxsize=64)
+def _all_but(size: int, tokens: frozenset[int]) -> Mask:
+    """The mask of all tokens but some, as `_without` has it; the same for all rows and steps, and not to be changed."""
+    less = _without(full_mask(size), tokens)
+    less.flags.writeable = False
+    return less
+
+
+def repeated(ids: Sequence[int], size: int) -> set[int]:
+    """The tokens with which the last `size` tokens would repeat earlier ones; none for size 0.
+
+    ids: those below 0 are no tokens, but the beginning or rows of images
+    """
+    if size == 0 or len(ids) < size:
+        return set()
+    if size == 1:
+        return {token for token in ids if token >= 0}
+    tail, found = ids[len(ids) - size + 1 :], set[int]()
+    # Looked for is the last of the tail, by Python's own search, since most places have another token.
+    with suppress(ValueError):
+        end = size - 2
+        while True:
+            end = ids.index(tail[-1], end, len(ids) - 1)
+            if ids[end - size + 2 : end + 1] == tail:
+                found.add(ids[end + 1])
+            end += 1
+    return {token for token in found if token >= 0}
+
+
+_OFF = Controls()

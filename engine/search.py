@@ -1,0 +1,576 @@
+"""Searches: their frozen parameters, the choice of the next token, hypotheses, traces of beams, and what ends texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain, zip_longest
+from typing import Any, Literal, Protocol
+from unicodedata import east_asian_width
+
+from torch import Tensor
+
+from ..checks import number, whole
+from ..errors import OptionError
+from ..guides.explain import visible
+from ..guides.pictures import Arrow, Picture, PictureNode
+from ..kernels.logits.select import masked_argmax, masked_sample
+from ..tokenizers_adapter import Vocabulary
+from .scores import Ranked, Trace, as_list
+
+FinishReason = Literal["complete", "stop", "length"]
+
+
+class StopStrings:
+    """Finds the first place where any of some strings begins, as the text grows."""
+
+    def __init__(self, strings: Iterable[str]) -> None:
+        self.strings = tuple(string.encode() for string in strings)
+        if not all(self.strings):
+            raise OptionError("stop: an empty string would end every text before it begins")
+        self._longest = max(map(len, self.strings), default=0)
+
+    def __bool__(self) -> bool:
+        return bool(self.strings)
+
+    def also(self, string: str) -> StopStrings:
+        """These and another one; the same where that is empty."""
+        return StopStrings([*(each.decode() for each in self.strings), string]) if string else self
+
+    def find(self, text: bytes | bytearray, known: int) -> int:
+        """Place of the first stop string in `text`, -1 if there is none.
+
+        The first `known` bytes hold no whole stop string.
+        """
+        begin = max(0, known - self._longest + 1)
+        found = [at for string in self.strings if (at := text.find(string, begin)) >= 0]
+        return min(found, default=-1)
+
+    def safe(self, text: bytes | bytearray) -> int:
+        """Number of bytes of `text` before anything that may yet grow into a stop string."""
+        for begin in range(max(0, len(text) - self._longest + 1), len(text)):
+            tail = bytes(text[begin:])
+            if any(string.startswith(tail) for string in self.strings):
+                return begin
+        return len(text)
+
+
+UNUSABLE = -1
+
+
+class Search(Protocol):
+    """Parameters of a search, checked when made, and the choice that they stand for."""
+
+    @property
+    def n(self) -> int:
+        """Number of texts for each prompt."""
+        ...
+
+    def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
+        """The column chosen in each row of `logits`, float32 [rows, columns]; UNUSABLE if none can be.
+
+        masks: int32 [rows, ceil(columns / 32)], bit c % 32 of word c // 32 allows column c; None allows all
+        draws: one uniform random number for each row
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hypothesis:
+    """A beginning of a text, or a finished one, of a search by several.
+
+    inside: how many of the tokens lie within the end of a prompt that is healed
+    """
+
+    tokens: tuple[int, ...]
+    text: bytes
+    state: int
+    inside: int = 0
+    finish: FinishReason | None = None
+
+
+MANY = 1 << 16
+"""The most texts that a prompt may get."""
+COLDEST, HOTTEST = 1e-6, 1e6
+_NONE = "for no randomness use Greedy()"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Random tokens out of the allowed ones, by their probability.
+
+    temperature: divides the logits; below 1 sharpens. top_k: only the k most likely. top_p: only the most
+    likely that together reach probability p. min_p: only those at least min_p times as likely as the most
+    likely. They apply in this order, to the allowed tokens. n: how many texts each prompt gets.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+    n: int = 1
+
+    def __post_init__(self) -> None:
+        temperature = number(self.temperature, "temperature", f"a number above 0; {_NONE}")
+        if temperature <= 0:
+            raise OptionError(f"temperature={self.temperature!r}: a number above 0; {_NONE}")
+        if not COLDEST <= temperature <= HOTTEST:
+            raise OptionError(f"temperature={self.temperature!r}: a number from {COLDEST} to {HOTTEST:.0f}")
+        if self.top_k is not None:
+            self._set("top_k", whole(self.top_k, "top_k"))
+        top_p = number(self.top_p, "top_p", "a probability above 0 and up to 1")
+        if not 0 < top_p <= 1:
+            raise OptionError(f"top_p={self.top_p!r}: a probability above 0 and up to 1")
+        min_p = number(self.min_p, "min_p", "a number from 0 to 1")
+        if not 0 <= min_p <= 1:
+            raise OptionError(f"min_p={self.min_p!r}: a number from 0 to 1")
+        self._set("n", whole(self.n, "n", 1, MANY))
+
+    def _set(self, name: str, value: int) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def is_filtered(self) -> bool:
+        """True if some tokens are left out as unlikely."""
+        return self.top_k is not None or self.top_p < 1 or self.min_p > 0
+
+    def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
+        """A column of each row, drawn by inverting the distribution function, as `Search.pick` says."""
+        choice = masked_sample(
+            logits,
+            draws,
+            masks,
+            temperature=self.temperature,
+            top_k=self.top_k or 0,
+            top_p=self.top_p,
+            min_p=self.min_p,
+        )
+        return as_list(choice.tokens)
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """At every step the most likely of the allowed tokens; of equals, the one with the lowest id."""
+
+    @property
+    def n(self) -> int:
+        """One text for each prompt."""
+        return 1
+
+    def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
+        """The column of the greatest allowed logit in each row, as `Search.pick` says."""
+        return as_list(masked_argmax(logits, masks).tokens)
+
+
+WIDEST = 1 << 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The base of `Exact`, `SMC` and `Importance`: the model whose texts they draw.
+
+    It is the model as `Sample` with these parameters draws from it where there is no constraint: temperature, top_k,
+    top_p and min_p apply to all tokens, before any is refused. The target is that distribution over whole texts, EOS
+    included, given that the text meets the constraint and has at most `max_tokens` tokens.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "top_k", Sample(**self.random).top_k)
+
+    @property
+    def random(self) -> dict[str, Any]:
+        """The options of random choice, which are those of `Sample`, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(Target)}
+
+    @property
+    def n(self) -> int:
+        """Number of texts for each prompt."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> int:
+        """Number of texts that the model may read at once for a prompt."""
+        raise NotImplementedError
+
+    @property
+    def is_filtered(self) -> bool:
+        """True if some tokens are left out whatever the constraint says."""
+        return Sample(**self.random).is_filtered
+
+
+MOST_PARTICLES = 1 << 14
+
+Potential = Callable[[str, bool], float | bool]
+"""Of a text so far, and whether that is all of it: the natural logarithm of its weight, or whether it has any."""
+
+
+@dataclass(frozen=True)
+class Exact(Target):
+    """`n` independent texts, each as likely as the model says, given that it meets the constraint within `max_tokens`.
+
+    A text is attempted, and given up where the model by itself would leave the constraint; what is learnt of the
+    prompt's texts makes later attempts better, of later calls too unless they have a seed, which repeats. Takes long
+    where the model hardly ever stays within the constraint: use `SMC` then.
+    parallel: most attempts side by side; attempts: most of them for each text, beyond which SamplingError is raised
+    temperature, top_k, top_p, min_p: of the model's distribution, see `Target`; by name
+    Source: P. Parys and others, "Constrained Adaptive Rejection Sampling" (2025), with a mask's mass in place of the
+    token that the mask refuses.
+    """
+
+    n: int = 1  # pyright: ignore[reportIncompatibleMethodOverride]
+    parallel: int = 8
+    attempts: int = 10_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "n", whole(self.n, "n", 1, MANY))
+        object.__setattr__(self, "parallel", whole(self.parallel, "parallel", 1, WIDEST))
+        object.__setattr__(self, "attempts", whole(self.attempts, "attempts"))
+
+    @property
+    def rows(self) -> int:
+        """The attempts, and the prompt that they begin with."""
+        return self.parallel + 1
+
+
+@dataclass(frozen=True)
+class Importance(Target):
+    """`n` texts drawn under the masks, as `Sample` draws them, each with the weight that makes up for the masks.
+
+    A weight is the product of the probabilities that the model gave to all allowed tokens together, step by step:
+    means under these weights are means over the model's texts that meet the constraint, and their mean is the
+    probability that the model writes such a text, without bias. Results have `log_weight`, `log_z`, `ess`, `distance`.
+    temperature, top_k, top_p, min_p: of the model's distribution, see `Target`; by name
+    """
+
+    n: int = 16  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "n", whole(self.n, "n", 1, MOST_PARTICLES))
+
+    @property
+    def rows(self) -> int:
+        """Texts side by side."""
+        return self.n
+
+
+@dataclass(frozen=True)
+class SMC(Target):
+    """Sequential Monte Carlo: `particles` texts side by side, weighed as those of `Importance`, and resampled.
+
+    Where the effective number of particles falls below the share `ess` of them, the likely ones are continued in the
+    place of the others.
+    n: how many come out; 0 for all, each with its `log_weight`. Fewer are drawn by the weights, and count equally
+    potential: weighs texts besides, `potential(text, complete)`: the natural logarithm of a weight, -inf for a text
+        that must not be, or True or False; of texts so far it says where to look, of complete ones what is drawn
+    accepts: refuses texts besides, `accepts(text, complete)`, token by token: another token is drawn in the place of
+        one after which it is False
+    resampling: "systematic" or "stratified"
+    temperature, top_k, top_p, min_p: of the model's distribution, see `Target`; by name
+    Sources: A. Lew and others, "Sequential Monte Carlo Steering of Large Language Models" (2023); of `accepts`,
+    B. Lipkin and others, "Fast Controlled Generation from Language Models with Adaptive Weighted Rejection Sampling"
+    (2025), their geometric estimate of the accepted mass.
+    """
+
+    particles: int = 16
+    n: int = 0  # pyright: ignore[reportIncompatibleMethodOverride]
+    potential: Potential | None = None
+    accepts: Potential | None = None
+    ess: float = 0.5
+    resampling: Literal["systematic", "stratified"] = "systematic"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        particles = whole(self.particles, "particles", 1, MOST_PARTICLES)
+        object.__setattr__(self, "particles", particles)
+        object.__setattr__(self, "n", whole(self.n, "n", 0, particles) or particles)
+        for name in ("potential", "accepts"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise OptionError(f"{name}={value!r}: a function of a text so far and of whether it is complete")
+        meaning = "a share of the particles from 0 (never resample) to 1"
+        if not 0 <= number(self.ess, "ess", meaning) <= 1:
+            raise OptionError(f"ess={self.ess!r}: {meaning}")
+        if self.resampling not in ("systematic", "stratified"):
+            raise OptionError(f'resampling={self.resampling!r}: "systematic" or "stratified"')
+
+    @property
+    def rows(self) -> int:
+        """Texts side by side."""
+        return self.particles
+
+
+STEEPEST = 10
+"""Beyond such an exponent lengths come to more, or less, than a float can be."""
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The `width` likeliest beginnings are continued side by side; the `n` best of the finished texts come out.
+
+    A text's score is the sum of the model's log-probabilities of its tokens, EOS included, divided by
+    (number of tokens, EOS included) ** `length_penalty`: above 0 favours long texts, below 0 short ones.
+    early_stopping: when a prompt is done. False: once `width` texts are finished and the best beam, scored at
+    its present length, is no better than the worst of them. True: once `width` texts are finished. "never":
+    as False, but a beam is scored at the length most favourable to it, so that nothing better is missed.
+    n: texts for each prompt, best first, each with its score; fewer if there are no more. Different ones: of
+    equal texts in different tokens only the best counts under a constraint.
+    Scores and search are those of transformers' `generate(num_beams=width)`.
+    """
+
+    width: int
+    length_penalty: float = 1.0
+    n: int = 1
+    early_stopping: bool | Literal["never"] = False
+
+    def __post_init__(self) -> None:
+        width = whole(self.width, "width")
+        object.__setattr__(self, "width", width)
+        n = whole(self.n, "n")
+        if n > width:
+            raise OptionError(f"n={self.n!r}: a whole number from 1 to width={width}; wider beams find more texts")
+        object.__setattr__(self, "n", n)
+        meaning = f"a number from {-STEEPEST} to {STEEPEST}"
+        if abs(number(self.length_penalty, "length_penalty", meaning)) > STEEPEST:
+            raise OptionError(f"length_penalty={self.length_penalty!r}: {meaning}")
+        stopping: Any = self.early_stopping
+        if not isinstance(stopping, (bool, str)) or stopping not in (False, True, "never"):
+            raise OptionError(f'early_stopping={self.early_stopping!r}: False, True or "never"')
+
+    def score(self, total: float, length: int) -> float:
+        """The score by which a text of `length` tokens with log-probability `total` is ranked."""
+        return total / length**self.length_penalty
+
+
+@dataclass(frozen=True, slots=True)
+class BeamHypothesis(Hypothesis):
+    """A hypothesis of beam search.
+
+    total: its log-probability; length: tokens with EOS or stop id, which `tokens` lacks
+    overruled: the controls of repetition and length that did not hold
+    logprobs: of each token, among the allowed ones and among all; empty unless asked for
+    best: of each token's place, the likeliest tokens of both; traces: for diagnostics; empty likewise
+    """
+
+    total: float = 0.0
+    length: int = 0
+    overruled: frozenset[str] = frozenset()
+    logprobs: tuple[tuple[float, float], ...] = ()
+    best: tuple[tuple[Ranked, Ranked], ...] = ()
+    traces: tuple[Trace, ...] = ()
+
+
+class FinishedBeams:
+    """The best finished hypotheses of a prompt, at most `width`, best first.
+
+    budget: most tokens of an output; by_text: equal texts count once, whatever tokens spell them
+    """
+
+    def __init__(self, search: Beam, budget: int, by_text: bool) -> None:
+        self._search = search
+        self._budget = budget
+        self._by_text = by_text
+        self.best: list[tuple[float, BeamHypothesis]] = []
+
+    def add(self, hypotheses: list[BeamHypothesis]) -> None:
+        """Enter hypotheses that finished in the same step."""
+        scored = [(self._search.score(one.total, one.length), one) for one in hypotheses]
+        ranked = sorted([*self.best, *scored], key=lambda entry: -entry[0])
+        if self._by_text:
+            first: dict[bytes, tuple[float, BeamHypothesis]] = {}
+            for entry in ranked:
+                first.setdefault(entry[1].text, entry)
+            ranked = list(first.values())
+        self.best = ranked[: self._search.width]
+
+    def settled(self, leader: BeamHypothesis) -> bool:
+        """True if the search ends although `leader`, the best of the running beams, could go on."""
+        search = self._search
+        if len(self.best) < search.width:
+            return False
+        if search.early_stopping is True:
+            return True
+        longest = search.early_stopping == "never" and search.length_penalty > 0
+        hoped = search.score(leader.total, self._budget if longest else leader.length)
+        return hoped <= self.best[-1][0]
+
+
+def round_robin(progress: Sequence[int], count: int) -> list[int]:
+    """Which candidates to keep: the places of up to `count` of them, in the order in which they are picked.
+
+    progress: how far each candidate is with its goals, the likeliest candidate first
+    Candidates of equal progress make up a bank. The first of each bank is picked, from the fullest bank down, then
+    the second of each, and so on. Source: C. Huang, "Guiding Text Generation with Constrained Beam Search in
+    Transformers" (Hugging Face 2022), after M. Post and D. Vilar, "Fast Lexically Constrained Decoding with Dynamic
+    Beam Allocation for Neural Machine Translation" (2018).
+    """
+    banks: dict[int, list[int]] = {}
+    for place, steps in enumerate(progress):
+        banks.setdefault(steps, []).append(place)
+    rounds = zip_longest(*(banks[steps] for steps in sorted(banks, reverse=True)))
+    return [place for place in chain.from_iterable(rounds) if place is not None][:count]
+
+
+COLUMNS = ("step", "beam", "parent", "token", "logprob", "bank", "finished", "score")
+_LEFT = [column in ("token", "finished") for column in COLUMNS]
+
+
+@dataclass(frozen=True)
+class TracedBeam:
+    """A hypothesis that was kept in a step, or finished in it.
+
+    parent: the number, in the step before, of the beam that it continues; None in the first step
+    token_id, token: its last token, and the token's text; None where it has none, as EOS
+    logprob: of the whole hypothesis, the sum of the model's natural log-probabilities; score: what it would be ranked
+        by, or was if it finished, see `Beam`
+    bank: how far it is with the goals of `include`; None without goals
+    finish_reason: None if it goes on
+    """
+
+    parent: int | None
+    token_id: int
+    token: str | None
+    logprob: float
+    score: float
+    bank: int | None
+    finish_reason: FinishReason | None
+
+
+@dataclass(frozen=True)
+class SearchTrace:
+    """A prompt's beam search.
+
+    steps: the beams of each step, in the order in which they were picked, and after them those that finished
+    best: of each result, best first, the step in which it finished and its number there
+    """
+
+    steps: tuple[tuple[TracedBeam, ...], ...]
+    best: tuple[tuple[int, int], ...]
+
+    def path(self, result: int = 0) -> list[int]:
+        """The numbers, step by step, of the beams that led to a result."""
+        step, number = self.best[result]
+        numbers = [number]
+        while (parent := self.steps[step][numbers[-1]].parent) is not None:
+            numbers.append(parent)
+            step -= 1
+        return numbers[::-1]
+
+    def __str__(self) -> str:
+        """An aligned table; spaces in tokens are shown as ␣, and * marks what led to the best result."""
+        kept = set(enumerate(self.path()))
+        rows: list[list[str]] = [[*COLUMNS]]
+        for step, beams in enumerate(self.steps):
+            for place, beam in enumerate(beams):
+                mark = "*" if (step, place) in kept else ""
+                rows.append([str(step), f"{mark}{place}", *_cells(beam)])
+        return aligned(rows, _LEFT)
+
+    def __repr__(self) -> str:
+        return f"<SearchTrace of {len(self.steps)} steps>"
+
+    def to_svg(self) -> str:
+        """A tree for a web page, a step in each column; what led to the best result is highlighted."""
+        nodes, arrows = [PictureNode("prompt", "rule")], list[Arrow]()
+        first: list[int] = []  # the node of beam 0 of each step
+        for step, beams in enumerate(self.steps):
+            first.append(len(nodes))
+            for beam in beams:
+                parent = 0 if beam.parent is None else first[step - 1] + beam.parent
+                arrows.append(Arrow(parent, len(nodes)))
+                nodes.append(PictureNode(_name(beam), "rule", _note(beam)))
+        kept = {0, *(first[step] + number for step, number in enumerate(self.path()))}
+        return Picture(tuple(nodes), tuple(arrows), 0, frozenset(kept)).to_svg()
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+
+class Recorder:
+    """Writes a search down as it goes on."""
+
+    def __init__(self, search: Beam, vocabulary: Vocabulary) -> None:
+        self._search = search
+        self._vocabulary = vocabulary
+        self._steps: list[tuple[TracedBeam, ...]] = []
+        self._numbers: dict[int, int] = {}  # of the beams of the last step, by their identity
+        self._finished: list[tuple[BeamHypothesis, int, int]] = []
+
+    def add(self, taken: Iterable[tuple[BeamHypothesis, int, BeamHypothesis, int | None]]) -> None:
+        """Enter a step: of each hypothesis its parent, its last token, itself, and its bank; those that go on first."""
+        step = len(self._steps)
+        beams: list[TracedBeam] = []
+        numbers: dict[int, int] = {}
+        ordered = sorted(taken, key=lambda entry: entry[2].finish is not None)
+        for place, (parent, token, after, bank) in enumerate(ordered):
+            if after.finish is None:
+                numbers[id(after)] = place
+            else:
+                self._finished.append((after, step, place))
+            text = self._vocabulary.tokens[token]
+            beams.append(
+                TracedBeam(
+                    parent=self._numbers[id(parent)] if step else None,
+                    token_id=token,
+                    token=None if text is None else text.decode(errors="backslashreplace"),
+                    logprob=after.total,
+                    score=self._search.score(after.total, after.length),
+                    bank=bank,
+                    finish_reason=after.finish,
+                )
+            )
+        self._steps.append(tuple(beams))
+        self._numbers = numbers
+
+    def trace(self, best: Sequence[BeamHypothesis]) -> SearchTrace:
+        """The record of a search that came to these results."""
+        places = {id(one): (step, number) for one, step, number in self._finished}
+        return SearchTrace(tuple(self._steps), tuple(places[id(one)] for one in best))
+
+
+def _name(beam: TracedBeam) -> str:
+    if beam.token is None:
+        return "EOS" if beam.finish_reason == "complete" else f"token {beam.token_id}"
+    return visible(beam.token).replace(" ", "␣")
+
+
+def _cells(beam: TracedBeam) -> list[str]:
+    """Cells of a beam's row after the first two columns."""
+    parent, bank = ("" if value is None else str(value) for value in (beam.parent, beam.bank))
+    score = "" if beam.finish_reason is None else f"{beam.score:.3f}"
+    return [parent, _name(beam), f"{beam.logprob:.3f}", bank, beam.finish_reason or "", score]
+
+
+def _note(beam: TracedBeam) -> str:
+    """The note under a node."""
+    parts = [f"{beam.logprob:.2f}"]
+    if beam.bank is not None:
+        parts.append(f"bank {beam.bank}")
+    if beam.finish_reason is not None:
+        parts.append(f"{beam.finish_reason}: {beam.score:.2f}")
+    return ", ".join(parts)
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> str:
+    """Rows of cells as lines; `left` says of each column whether its texts stand to the left."""
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    lines: list[str] = []
+    for row in rows:
+        cells = [_padded(text, width, left=side) for text, width, side in zip(row, widths, left, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _width(text: str) -> int:
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def _padded(text: str, width: int, *, left: bool) -> str:
+    space = " " * (width - _width(text))
+    return text + space if left else space + text

@@ -1,1 +1,0 @@
-"""Sending to other processes, as a description: what made a thing, which is made again there, once."""
