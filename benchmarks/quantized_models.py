@@ -7,8 +7,8 @@
 Each engine has a process of its own, pinned to as many cores as it has threads; they take turns, and what is given is
 the median of rounds, by the clock on the wall; ratios are medians of those of each round, so that they count on a
 machine with other work. llama.cpp is that of the package xllamacpp, asked in its own process. With --as the same
-weights are run in other formats instead, quantised anew by llama.cpp; in Q4_K, which packs 256 weights, rows of other
-widths are in Q5_0 then.
+weights are run in other formats instead, quantised anew by llama.cpp, or as floats; in Q4_K, which packs 256 weights,
+rows of other widths are in Q5_0 then.
 
 free-N      N texts of 64 tokens, greedy: tokens a second
 json-N      N records of a schema, greedy, by its grammar and by `generate.json`: tokens a second
@@ -17,7 +17,8 @@ load        from the imports to the first token: seconds, those of the processor
 
 With a text, prompts are cut from it, llama.cpp writes 16 tokens behind each, and trellm reads the same tokens: how
 often it would have written another one, by how much it likes that better (differences of log probabilities), and how
-far the log probabilities of llama.cpp's tokens are from its own.
+far the log probabilities of llama.cpp's tokens are from its own. Then all tokens of the prompts are read with the same
+weights in float32 too, beside which states that are rounded to 8 bits change logits.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ SCHEMA: dict[str, Any] = {
 LOADS = ("load s", "load cpu s", "load MB")
 KINDS = ("load", "free-1", "json-1", "prompt", "free-8", "json-8", "free-32", "json-32")
 ENGINES = ("llama.cpp", "trellm")
+FORMATS = ("Q8_0", "Q4_K", "F32", "F16", "BF16")
 PACKAGES = ("trellm", "xllamacpp", "gguf", "torch", "numba")
 WRITTEN, LONGEST = 64, 120
 WORDS = ["river", "stone", "lamp", "green", "walk", "seven", "north", "paper", "cloud", "bread"]
@@ -141,9 +143,11 @@ def agree(path: str, text: Path, count: int) -> dict[str, Any]:
     params.model.path, params.n_ctx, params.verbosity = path, 1024, 0
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server: Any = xllamacpp.Server(params)
-    model: Any = models.gguf(path)
+    with tempfile.TemporaryDirectory() as folder:
+        model, plain = models.gguf(path), models.gguf(requantized(Path(path), Path(folder), "F32"))
     words = text.read_text(encoding="utf-8").split()
     pick, far, margins, tokens = random.Random(1), list[float](), list[float](), 0
+    apart, spread, most, changed = list[float](), list[float](), 0.0, 0
     for _ in range(count):
         at = pick.randrange(len(words) - 40)
         prompt = " ".join(words[at : at + pick.randrange(4, 40)])
@@ -152,8 +156,12 @@ def agree(path: str, text: Path, count: int) -> dict[str, Any]:
         )
         theirs: list[Any] = answer["choices"][0]["logprobs"]["content"]
         ids = [*model.tokenizer.encode(prompt), *(each["id"] for each in theirs)]
-        rows = Text(model, len(ids)).read(ids)[-len(theirs) - 1 : -1].log_softmax(-1)
-        for row, each in zip(rows, theirs, strict=True):
+        found, exact = (Text(own, len(ids)).read(ids) for own in (model, plain))
+        errors = (found - exact).abs()
+        apart += errors.mean(-1).tolist()
+        spread += exact.std(-1).tolist()
+        most, changed = max(most, float(errors.max())), changed + int((found.argmax(-1) != exact.argmax(-1)).sum())
+        for row, each in zip(found[-len(theirs) - 1 : -1].log_softmax(-1), theirs, strict=True):
             ours = float(row[each["id"]])
             far.append(abs(ours - each["logprob"]))
             if int(row.argmax()) != each["id"]:
@@ -163,7 +171,9 @@ def agree(path: str, text: Path, count: int) -> dict[str, Any]:
         "file": Path(path).name, "kind": "agree", "prompts": count, "tokens": tokens, "other best tokens": len(margins),
         "largest margin": round(max(margins, default=0.0), 3), "mean margin":
         round(statistics.mean(margins or [0.0]), 3), "mean of log probabilities apart":
-        round(statistics.mean(far), 4), "most apart": round(max(far), 3),
+        round(statistics.mean(far), 4), "most apart": round(max(far), 3), "places": len(apart), "other than in float32":
+        changed, "logits apart": round(statistics.mean(apart), 4), "logits most apart": round(most, 3), "spread":
+        round(statistics.mean(spread), 2),
     }  # fmt: skip
 
 
@@ -280,7 +290,7 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--as", nargs="+", choices=("Q8_0", "Q4_K"), default=[], dest="formats")
+    parser.add_argument("--as", nargs="+", choices=FORMATS, default=[], dest="formats")
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--add", action="store_true")
     parser.add_argument("--agree", type=Path, metavar="TEXT")

@@ -1,4 +1,4 @@
-"""GGUF files with the weights of another one in another format, by the quantiser of llama.cpp."""
+"""GGUF files with the weights of another one in another format, by the quantiser of llama.cpp, or as floats by gguf."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from trellm.engine.models.gguf_files.file import GGUFFile
 from trellm.tokenizers_adapter.gguf_header import mapped, read_header
 
 _ALIGNMENT = 32
+_FLOATS = ("F32", "F16", "BF16")
 _INSTEAD = {"Q4_K": "Q5_0"}
 """Formats that llama.cpp takes for rows whose width is no multiple of a block of 256."""
 
@@ -28,10 +29,10 @@ def requantize(source: Path, target: Path, kind: str) -> None:
     for head in header.heads:
         number, tensor = head.kind, file.tensors[head.name]
         content = tensor.data.tobytes()
-        if tensor.kind not in ("F32", "F16", "BF16"):
+        if tensor.kind not in _FLOATS:
             numbers = library.dequantize(tensor.data, numbers_of[tensor.kind])
             number = numbers_of[_INSTEAD[kind] if kind in _INSTEAD and head.shape[-1] % 256 else kind]
-            content = _quantized(numbers, number)
+            content = library.quantize(numbers, number).tobytes() if kind in _FLOATS else _quantized(numbers, number)
         name, shape = head.name.encode(), head.shape[::-1]
         out += struct.pack("<Q", len(name)) + name
         out += struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, number, offset)

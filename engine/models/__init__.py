@@ -121,7 +121,7 @@ class FileOptions(TypedDict, total=False):
 
 
 def gguf(path: Any, tokenizer: Any = None, **options: Unpack[FileOptions]) -> DecoderModel | EncoderDecoderModel:
-    """The model in a GGUF file, whose weights stay quantized as they are, and mapped: on a CPU, without a network.
+    """The model in a GGUF file, whose weights stay as they are in it, and mapped: on a CPU, without a network.
 
     `models.transformers` takes such a path too, and `pulled` the name of a file that was pulled. Needs the package
     gguf; docs/models.md says which files are read.

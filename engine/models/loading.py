@@ -97,7 +97,7 @@ def _check_quantizable(config: Any, weights: str | None) -> None:
 def _of_gguf(path: str, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
     """The model of a GGUF file. Raises OptionError for what is not for such files, ModelError for the file.
 
-    It stays quantized on a CPU with states in float32; for another device or type its weights are unpacked.
+    Its weights stay as they are on a CPU with states in float32; for another device or type they are unpacked.
     """
     for name in options.given:
         if name not in ("device", "dtype", "trust_remote_code", "kv_cache_dtype", "adapters"):

@@ -1,1 +1,1 @@
-"""Products with weights that are as files of GGUF have them, and states in int8: formats < tiles < products."""
+"""Products with weights as files of GGUF have them, states in int8 or float32: formats < floats < tiles < products."""

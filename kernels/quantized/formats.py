@@ -1,12 +1,13 @@
-"""The formats of quantized weights in GGUF files: how 32 weights of each of eight rows come into registers.
+"""The formats of weights in GGUF files: how they come into registers, 32 of each of eight rows, or eight floats.
 
-A format keeps a row of weights in blocks of 32 or 256. Whatever it is, weight i of 32 is
+A format of quantized weights keeps a row in blocks of 32 or 256. Whatever it is, weight i of 32 is
 
     scale * numbers[i] + offset
 
 with numbers of 8 bits, which a processor multiplies and adds four at a time; the scale and the offset are those of all
 32, or of either half. Rows lie in the lanes of vectors, so that what a format does with bits is done for eight rows at
-once. The layouts are those of ggml (MIT licence), whose package `gguf` unpacks them in NumPy, which tests compare with.
+once. Floats are widened to float32, eight of a row at once. The layouts are those of ggml (MIT licence), whose package
+`gguf` unpacks them in NumPy, which tests compare with.
 """
 
 # llvmlite says nothing of the types of what is inside it.
@@ -29,6 +30,8 @@ BYTE, SHORT, WORD, LONG = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntT
 REAL = ir.FloatType()
 BYTES, WORDS, REALS = ir.VectorType(BYTE, 4 * ROWS), ir.VectorType(WORD, ROWS), ir.VectorType(REAL, ROWS)
 _SIXTEEN = ir.VectorType(BYTE, 16)
+_LINE = 64
+"""Bytes that a processor has brought from memory at once."""
 
 Blocks = Sequence[Any]
 """The addresses of a block of each row."""
@@ -50,22 +53,43 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Format:
-    """A format of quantized weights.
+    """A format of weights.
 
     weights, size: how many weights a block has, and how many bytes
-    unpack: builds, from the addresses of a block of each row, the group of this number in it
-    halves: where in a block there are scales in float16
+    halves: where in a block there are scales in float16, or the two bytes of a number that have its exponent
+    exponent: bits of these that are all set in a number that is infinite or NaN
     """
 
     name: str
     weights: int
     size: int
-    unpack: Callable[[Registers, Blocks, int], Group]
     halves: tuple[int, ...]
+    exponent: int
 
     def row_bytes(self, width: int) -> int:
         """Bytes of a row of so many weights."""
         return width // self.weights * self.size
+
+
+@dataclass(frozen=True)
+class QuantizedFormat(Format):
+    """A format of quantized weights.
+
+    unpack: builds, from the addresses of a block of each row, the group of this number in it
+    """
+
+    unpack: Callable[[Registers, Blocks, int], Group]
+
+
+@dataclass(frozen=True)
+class FloatFormat(Format):
+    """A format of floats, each of which is a block.
+
+    kind: the type of a number that has its bits; widen: builds float32 of a vector of these
+    """
+
+    kind: Any
+    widen: Callable[[Registers, Any], Any]
 
 
 class Registers:
@@ -98,12 +122,38 @@ class Registers:
         """Put a value at an address that need not be aligned."""
         self.builder.store(value, self.place(start, value.type, offset)).align = 1
 
-    def prefetch(self, start: Any, offset: Any) -> None:
+    def real_at(self, start: Any, number: Any) -> Any:
+        """The place of a float32 that is so many of them behind an address."""
+        return self.builder.inttoptr(self.builder.add(start, self.builder.mul(number, LONG(4))), REAL.as_pointer())
+
+    def bring(self, start: Any, offset: Any, count: int) -> None:
         """Have memory brought near that will be read soon: processors do not foresee eight rows side by side."""
-        place = self.place(start, BYTE, offset)
-        kinds = ir.FunctionType(ir.VoidType(), [place.type, WORD, WORD, WORD])
-        hint = self.builder.module.declare_intrinsic("llvm.prefetch", [place.type], kinds)
-        self.builder.call(hint, [place, WORD(0), WORD(3), WORD(1)])  # to read, into all caches, data
+        for first in range(0, count, _LINE):
+            place = self.place(start, BYTE, self.builder.add(offset, LONG(first)))
+            kinds = ir.FunctionType(ir.VoidType(), [place.type, WORD, WORD, WORD])
+            hint = self.builder.module.declare_intrinsic("llvm.prefetch", [place.type], kinds)
+            self.builder.call(hint, [place, WORD(0), WORD(3), WORD(1)])  # to read, into all caches, data
+
+    def repeat(self, count: Any, begun: Sequence[Any], step: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+        """Values, and what `step` makes of them for 0, 1 ... below a count."""
+        builder = self.builder
+        before, loop, done = builder.block, builder.append_basic_block("step"), builder.append_basic_block("done")
+        builder.cbranch(builder.icmp_signed(">", count, LONG(0)), loop, done)
+        builder.position_at_end(loop)
+        at = builder.phi(LONG)
+        values = [builder.phi(each.type) for each in begun]
+        grown = step(at, list(values))
+        following, last = builder.add(at, LONG(1)), builder.block
+        builder.cbranch(builder.icmp_signed("<", following, count), loop, done)
+        for phi, start, more in zip([at, *values], [LONG(0), *begun], [following, *grown], strict=True):
+            phi.add_incoming(start, before)
+            phi.add_incoming(more, last)
+        builder.position_at_end(done)
+        found = [builder.phi(each.type) for each in begun]
+        for phi, start, more in zip(found, begun, grown, strict=True):
+            phi.add_incoming(start, before)
+            phi.add_incoming(more, last)
+        return found
 
     def each(self, blocks: Blocks, kind: Any, offset: int) -> Any:
         """A number of each row."""
@@ -137,9 +187,9 @@ class Registers:
         The bits go to where a float32 has them, whose exponent is then 112 too small, also for numbers without a
         leading one.
         """
-        builder = self.builder
+        builder, kind = self.builder, ir.VectorType(REAL, bits.type.count)
         moved = builder.and_(builder.ashr(bits, self.several(bits, 3)), self.several(bits, 0x8FFFE000))
-        return builder.fmul(builder.bitcast(moved, REALS), ir.Constant(REALS, [2.0**112] * ROWS))
+        return builder.fmul(builder.bitcast(moved, kind), ir.Constant(kind, [2.0**112] * kind.count))
 
     def scale(self, blocks: Blocks, offset: int) -> Any:
         """A float16 of each row."""
@@ -330,20 +380,42 @@ def _q6_k(registers: Registers, blocks: Blocks, group: int) -> Group:
     return Group(registers.above(low, high, 4), scales, [registers.times(each, -32.0) for each in scales], 63)
 
 
+def _f32(registers: Registers, bits: Any) -> Any:
+    return registers.builder.bitcast(bits, ir.VectorType(REAL, bits.type.count))
+
+
+def _f16(registers: Registers, bits: Any) -> Any:
+    builder, count = registers.builder, bits.type.count
+    if registers.has.get("f16c"):
+        return builder.fpext(builder.bitcast(bits, ir.VectorType(ir.HalfType(), count)), ir.VectorType(REAL, count))
+    words = builder.zext(bits, ir.VectorType(WORD, count))
+    return registers.half(builder.shl(words, registers.several(words, 16)))
+
+
+def _bf16(registers: Registers, bits: Any) -> Any:
+    words = registers.builder.zext(bits, ir.VectorType(WORD, bits.type.count))
+    return _f32(registers, registers.builder.shl(words, registers.several(words, 16)))
+
+
+_HALF, _SINGLE = 0x7C00, 0x7F80
+"""The exponents of float16, and of bfloat16 and float32."""
 FORMATS: Mapping[str, Format] = {
     each.name: each
     for each in (
-        Format("Q4_0", 32, 18, _q4_0, (0,)),
-        Format("Q4_1", 32, 20, _q4_1, (0, 2)),
-        Format("Q5_0", 32, 22, _q5_0, (0,)),
-        Format("Q5_1", 32, 24, _q5_1, (0, 2)),
-        Format("Q8_0", 32, 34, _q8_0, (0,)),
-        Format("IQ4_NL", 32, 18, _iq4_nl, (0,)),
-        Format("Q2_K", 256, 84, _q2_k, (80, 82)),
-        Format("Q3_K", 256, 110, _q3_k, (108,)),
-        Format("Q4_K", 256, 144, _q4_k, (0, 2)),
-        Format("Q5_K", 256, 176, _q5_k, (0, 2)),
-        Format("Q6_K", 256, 210, _q6_k, (208,)),
+        QuantizedFormat("Q4_0", 32, 18, (0,), _HALF, _q4_0),
+        QuantizedFormat("Q4_1", 32, 20, (0, 2), _HALF, _q4_1),
+        QuantizedFormat("Q5_0", 32, 22, (0,), _HALF, _q5_0),
+        QuantizedFormat("Q5_1", 32, 24, (0, 2), _HALF, _q5_1),
+        QuantizedFormat("Q8_0", 32, 34, (0,), _HALF, _q8_0),
+        QuantizedFormat("IQ4_NL", 32, 18, (0,), _HALF, _iq4_nl),
+        QuantizedFormat("Q2_K", 256, 84, (80, 82), _HALF, _q2_k),
+        QuantizedFormat("Q3_K", 256, 110, (108,), _HALF, _q3_k),
+        QuantizedFormat("Q4_K", 256, 144, (0, 2), _HALF, _q4_k),
+        QuantizedFormat("Q5_K", 256, 176, (0, 2), _HALF, _q5_k),
+        QuantizedFormat("Q6_K", 256, 210, (208,), _HALF, _q6_k),
+        FloatFormat("F32", 1, 4, (2,), _SINGLE, WORD, _f32),
+        FloatFormat("F16", 1, 2, (0,), _HALF, SHORT, _f16),
+        FloatFormat("BF16", 1, 2, (0,), _SINGLE, SHORT, _bf16),
     )
 }
 """By the name that GGUF has for them."""

@@ -1,4 +1,4 @@
-"""All layers of a decoder whose weights are quantized, in one call that several threads make together.
+"""All layers of a decoder whose weights are as files of GGUF have them, in one call that several threads make together.
 
 What lies between the products is that of kernels/decoder/layers.py. Rows of products are divided among the threads, and
 so are tokens and texts between them; a number is computed by one thread alone, so that threads do not change it.
@@ -155,7 +155,9 @@ def begin_chunk(
     meet(room.arrivals.ctypes.data, (met + 1) * threads)
     column = 0
     for which in range(QUERIES, VALUES + 1):
-        multiply_share(thread, threads, room.product, column, stack, layer, which, room, count)
+        multiply_share(
+            thread, threads, room.product, column, address(room.states), width, stack, layer, which, room, count
+        )
         column += stack.rows[which]
     meet(room.arrivals.ctypes.data, (met + 2) * threads)
     size = queries.shape[2]
@@ -185,10 +187,12 @@ def end_chunk(
     """The product of what attention found, norm, and an MLP, of some tokens. Threads meet six times."""
     low, high = count * thread // threads, count * (thread + 1) // threads
     width, arrivals = residual.shape[1], room.arrivals.ctypes.data
+    states, product, found = address(room.states), address(room.product), mixed.shape[1]
     for token in range(low, high):
-        round_row(room.numbers, room.scales, room.totals, mixed[first + token], token, mixed.shape[1])
+        round_row(room.numbers, room.scales, room.totals, mixed[first + token], token, found)
     meet(arrivals, (met + 1) * threads)
-    multiply_share(thread, threads, room.states, 0, stack, layer, OUT, room, count)
+    seen = address(mixed) + 4 * first * found
+    multiply_share(thread, threads, room.states, 0, seen, found, stack, layer, OUT, room, count)
     meet(arrivals, (met + 2) * threads)
     norm, norm_bias = norm_of(stack, layer, AFTER, width, residual)
     for token in range(low, high):
@@ -198,8 +202,8 @@ def end_chunk(
     meet(arrivals, (met + 3) * threads)
     gates, inner = stack.rows[GATES], stack.rows[UP]
     if gates > 0:
-        multiply_share(thread, threads, room.product, 0, stack, layer, GATES, room, count)
-    multiply_share(thread, threads, room.product, gates, stack, layer, UP, room, count)
+        multiply_share(thread, threads, room.product, 0, states, width, stack, layer, GATES, room, count)
+    multiply_share(thread, threads, room.product, gates, states, width, stack, layer, UP, room, count)
     meet(arrivals, (met + 4) * threads)
     for token in range(low, high):
         if gates > 0:
@@ -208,7 +212,7 @@ def end_chunk(
             bend(room.product[token], inner)
         round_row(room.numbers, room.scales, room.totals, room.product[token], token, inner)
     meet(arrivals, (met + 5) * threads)
-    multiply_share(thread, threads, room.states, 0, stack, layer, DOWN, room, count)
+    multiply_share(thread, threads, room.states, 0, product, room.product.shape[1], stack, layer, DOWN, room, count)
     meet(arrivals, (met + 6) * threads)
     for token in range(low, high):
         add(residual[first + token], room.states[token])
@@ -220,20 +224,25 @@ def multiply_share(
     threads: Int,
     out: Reals,
     column: Int,
+    floats: Int,
+    pitch: Int,
     stack: QuantizedStack,
     layer: Int,
     which: Int,
     room: QuantizedRoom,
     tokens: Int,
 ) -> None:
-    """A thread's rows of a product, and of its bias, to the columns of `out` from one of them on."""
+    """A thread's rows of a product, and of its bias, to the columns of `out` from one of them on.
+
+    floats: where float32 [tokens, pitch] lies, whose rows begin with the states that `room` has in int8
+    """
     at, rows = layer * PRODUCTS + which, stack.rows[which]
     tiles = (rows + ROWS - 1) // ROWS  # rows of a tile take as long as one
     low, high = tiles * thread // threads * ROWS, min(rows, tiles * (thread + 1) // threads * ROWS)
     multiply_at(
         stack.products[at, 1], address(out) + 4 * column, out.shape[1], stack.products[at, 0], stack.products[at, 2],
-        stack.products[at, 3], address(room.numbers), address(room.scales), address(room.totals), tokens,
-        stack.products[at, 4], low, high,
+        stack.products[at, 3], address(room.numbers), address(room.scales), address(room.totals), floats,
+        pitch, tokens, stack.products[at, 4], low, high,
     )  # fmt: skip
     if stack.biases[layer, which] != 0:
         bias = array_at(stack.biases[layer, which], (rows,), out)

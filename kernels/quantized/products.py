@@ -1,4 +1,7 @@
-"""Products of states with quantized weights on a CPU, of any number of tokens; tiles.py says how a number is summed."""
+"""Products of states with weights as files of GGUF have them, on a CPU, of any number of tokens.
+
+tiles.py says how a number is summed where weights are quantized, floats.py where they are floats.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..jit.aliases import Int
 from ..jit.wide import inner_njit, njit, shared_njit
-from .formats import FORMATS, GROUP
+from .formats import FORMATS, GROUP, FloatFormat
 from .rounding import round_at
 from .tiles import product_of
 
@@ -50,14 +53,16 @@ class QuantizedMatrix:
         return self.width // FORMATS[self.kind].weights
 
     def rounded(self, states: Reals) -> RoundedStates:
-        """States [n, width] as products take them."""
-        room = RoundedStates.of(len(states), self.width)
+        """States [n, width], contiguous, as products take them."""
+        if isinstance(FORMATS[self.kind], FloatFormat):
+            return RoundedStates.of(0, 0, states)
+        room = RoundedStates.of(len(states), self.width, states)
         round_states(room.numbers, room.scales, room.totals, states, len(states))
         return room
 
     def multiply(self, out: Reals, states: RoundedStates, ids: NDArray[np.int64] | None, first: int, last: int) -> None:
         """out[:, i] = the products of row ids[i], or of row i where no ids are given, for i in range(first, last)."""
-        given = self.number, self.data, self.blocks, *states.arrays, len(out)
+        given = self.number, self.data, self.blocks, *states.arrays, states.states, len(out)
         if self.order is not None:
             ids = self.order if ids is None else self.order[ids]
         multiply_quantized(out, *given, _ALL if ids is None else ids, first, last)
@@ -65,21 +70,26 @@ class QuantizedMatrix:
 
 @dataclass(frozen=True, eq=False)
 class RoundedStates:
-    """Room for states in int8. numbers: int8 [n * width]; scales: float32 [n * groups]; totals: twice as many"""
+    """States, and room for them in int8, which products with floats leave empty.
+
+    numbers: int8 [n * width]; scales: float32 [n * groups]; totals: twice as many; states: float32 [n, width]
+    """
 
     numbers: NDArray[np.int8]
     scales: Reals
     totals: Reals
+    states: Reals
 
     @classmethod
-    def of(cls, tokens: int, width: int) -> RoundedStates:
-        """Room for the states of so many tokens."""
+    def of(cls, tokens: int, width: int, states: Reals) -> RoundedStates:
+        """Room for so many tokens of some states."""
         groups = tokens * (width // GROUP)
-        return cls(np.empty(tokens * width, np.int8), np.empty(groups, np.float32), np.empty(2 * groups, np.float32))
+        room = np.empty(groups, np.float32), np.empty(2 * groups, np.float32)
+        return cls(np.empty(tokens * width, np.int8), *room, states)
 
     @property
     def arrays(self) -> tuple[Any, Any, Any]:
-        """As kernels take them."""
+        """As kernels take what is rounded."""
         return self.numbers, self.scales, self.totals
 
 
@@ -126,13 +136,17 @@ def multiply_at(
     states: Int,
     scales: Int,
     totals: Int,
+    floats: Int,
+    pitch: Int,
     tokens: Int,
     ids: Int,
     first: Int,
     last: Int,
 ) -> None:
     """The product of tiles.py, compiled once for all that use it: arrays are named by their addresses."""
-    _product(number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last)
+    _product(
+        number, out, stride, weights, row_bytes, blocks, states, scales, totals, floats, pitch, tokens, ids, first, last
+    )
 
 
 @njit(error_model="numpy")
@@ -144,6 +158,7 @@ def multiply_quantized(
     states: NDArray[np.int8],
     scales: Reals,
     totals: Reals,
+    floats: Reals,
     tokens: Int,
     ids: NDArray[np.int64],
     first: Int,
@@ -152,9 +167,10 @@ def multiply_quantized(
     """out[t, i] = weight[ids[i]] @ states[t], for i from `first` on and before `last`.
 
     out: [n, rows]; weight: uint8 [rows, bytes], of the format of that number; states, scales, totals: `round_states`
-    ids: none for the rows i themselves
+    floats: the states themselves, [n, width]; ids: none for the rows i themselves
     """
     multiply_at(
         number, address(out), out.shape[1], address(weight), weight.shape[1], blocks, address(states),
-        address(scales), address(totals), tokens, address(ids) if ids.size > 0 else np.int64(0), first, last,
+        address(scales), address(totals), address(floats), floats.shape[1], tokens,
+        address(ids) if ids.size > 0 else np.int64(0), first, last,
     )  # fmt: skip

@@ -1,8 +1,9 @@
-"""The innermost loop of products with quantized weights: eight rows of weights times the states of some tokens.
+"""The innermost loop of products with weights of GGUF files: eight rows of weights times the states of some tokens.
 
-States are in int8 with a scale for 32 of them, and weights come into registers as formats.py says. Sums of products of
-weights and states that share their scales are exact, in int32; from there on a token's number is summed in one order,
-whatever else is read with it and on which processor: it is the same to the last bit.
+Here weights are quantized; floats.py has products of floats. States are in int8 with a scale for 32 of them, and
+weights come into registers as formats.py says. Sums of products of weights and states that share their scales are
+exact, in int32; from there on a token's number is summed in one order, whatever else is read with it and on which
+processor: it is the same to the last bit.
 
     a = 0
     for each group of 32, or for each half of it where these have scales of their own:
@@ -26,6 +27,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..jit.vectors import HAS
+from .floats import FloatProduct
 from .formats import (
     BYTE,
     BYTES,
@@ -38,8 +40,9 @@ from .formats import (
     SHORT,
     WORD,
     WORDS,
-    Format,
+    FloatFormat,
     Group,
+    QuantizedFormat,
     Registers,
 )
 
@@ -47,8 +50,6 @@ _FOUR = 4
 """Tokens that are multiplied at once, if there are as many."""
 _CHUNK = 1024
 """Weights of a row that are unpacked, and then multiplied with all tokens: with states of four tokens, what is near."""
-_LINE = 64
-"""Bytes that a processor has brought from memory at once."""
 _SLOT = 12 * 32
 """Bytes of an unpacked group: numbers, then scales, then offsets."""
 
@@ -56,7 +57,7 @@ _SLOT = 12 * 32
 def sums_of_products(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
     """int32 [8]: of each row the sum of products of some vectors of weights with the states that belong to them.
 
-    On x86 and ARM by instructions for it. Those of AVX-512 and of ARM are compiled in tests, and have never been run.
+    On x86 and ARM by instructions for it. Those of ARM are compiled in tests, and have never been run.
 
     numbers: vectors of four weights of each row, up to `top` and none below 0; or signed where `top` is 0
     states: vectors with the same four states for each row, from -127 to 127
@@ -126,7 +127,8 @@ def _by_products(registers: Registers, numbers: Sequence[Any], states: Sequence[
 
 
 def product_of(kinds: Collection[str] = tuple(FORMATS), has: Mapping[str, bool] = HAS) -> Callable[..., None]:
-    """product(number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last)
+    """product(number, out, stride, weights, row_bytes, blocks, states, scales, totals, floats, pitch, tokens, ids,
+        first, last)
 
     The numbers of rows from `first` on and before `last`, eight at a time, for some tokens.
 
@@ -135,26 +137,28 @@ def product_of(kinds: Collection[str] = tuple(FORMATS), has: Mapping[str, bool] 
     weights: address of rows of so many bytes, of which so many blocks are used
     states: address of int8 [tokens, groups, 32]; scales: of float32 [tokens, groups]; totals: of float32 [tokens,
         groups, 2], sums of 16 states times their scale
+    floats: address of float32 [tokens, pitch], whose rows begin with the states; read where weights are floats
     ids: address of int64, the rows that are meant by the numbers from `first` on; 0 for the rows of these numbers
     """
 
     @intrinsic
     def product(
         context: Any, number: Any, out: Any, stride: Any, weights: Any, row_bytes: Any, blocks: Any, states: Any,
-        scales: Any, totals: Any, tokens: Any, ids: Any, first: Any, last: Any,
+        scales: Any, totals: Any, floats: Any, pitch: Any, tokens: Any, ids: Any, first: Any, last: Any,
     ) -> Any:  # fmt: skip
         def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             build_product(builder, arguments, kinds, has)
             return target.get_dummy_value()
 
-        return types.void(*[types.int64] * 13), build
+        return types.void(*[types.int64] * 15), build
 
     return product
 
 
 def build_product(builder: Any, arguments: Sequence[Any], kinds: Collection[str], has: Mapping[str, bool]) -> None:
     """Build what `product_of` says, of its arguments as int64. has: what the processor can that it is built for"""
-    number, out, stride, weights, row_bytes, blocks, states, scales, totals, tokens, ids, first, last = arguments
+    number, out, stride, weights, row_bytes, blocks, states, scales, totals, *behind = arguments
+    floats, pitch, tokens, ids, first, last = behind
     done = builder.append_basic_block("done")
     choice = builder.switch(number, done)
     registers = Registers(builder, has)
@@ -166,7 +170,11 @@ def build_product(builder: Any, arguments: Sequence[Any], kinds: Collection[str]
         case = builder.append_basic_block(form.name)
         choice.add_case(LONG(place), case)
         builder.position_at_end(case)
-        given = _Product(registers, form, blocks, stride, (states, scales, totals), tokens, buffer)
+        if isinstance(form, FloatFormat):
+            given = FloatProduct(registers, form, blocks, stride, (floats, pitch), tokens)
+        else:
+            assert isinstance(form, QuantizedFormat)
+            given = _Product(registers, form, blocks, stride, (states, scales, totals), tokens, buffer)
         with cgutils.for_range_slice(builder, first, last, LONG(ROWS), LONG) as (at, _):
             # Of fewer rows than eight the last one is there several times.
             places = [_least(builder, builder.add(at, LONG(i)), builder.sub(last, LONG(1))) for i in range(ROWS)]
@@ -204,7 +212,7 @@ class _Product:
     def __init__(
         self,
         registers: Registers,
-        form: Format,
+        form: QuantizedFormat,
         blocks: Any,
         stride: Any,
         states: tuple[Any, Any, Any],
@@ -223,14 +231,13 @@ class _Product:
 
     def multiply_one(self, rows: Sequence[Any], columns: Sequence[Any]) -> None:
         """The numbers of eight rows for one token."""
-        builder = self._registers.builder
 
         def step(number: Any, sums: list[Any]) -> list[Any]:
             for part, group in enumerate(self._unpacked(rows, number)):
                 sums = self._add(sums, group, LONG(0), self._group(number, part))
             return sums
 
-        self._store(_repeat(builder, self._blocks, [ir.Constant(REALS, [0.0] * ROWS)], step), columns, LONG(0))
+        self._store(self._registers.repeat(self._blocks, [ir.Constant(REALS, [0.0] * ROWS)], step), columns, LONG(0))
 
     def multiply_several(self, rows: Sequence[Any], columns: Sequence[Any]) -> None:
         """The numbers of eight rows for all tokens; of long rows chunk by chunk, and `out` has the sums meanwhile."""
@@ -250,8 +257,7 @@ class _Product:
         builder = self._registers.builder
         at = builder.mul(number, LONG(self._form.size))
         following = builder.add(builder.mul(self._blocks, LONG(ROWS * self._form.size)), builder.mul(at, LONG(ROWS)))
-        for offset in range(0, ROWS * self._form.size, _LINE):
-            self._registers.prefetch(rows[0], builder.add(following, LONG(offset)))
+        self._registers.bring(rows[0], following, ROWS * self._form.size)
         blocks = [builder.gep(row, [at]) for row in rows]
         return (self._form.unpack(self._registers, blocks, part) for part in range(self._parts))
 
@@ -270,7 +276,7 @@ class _Product:
                 found.append(group)
             return []
 
-        _repeat(builder, count, [], step)
+        self._registers.repeat(count, [], step)
         return found[0]
 
     def _multiply_chunk(self, columns: Sequence[Any], like: Group, begin: Any, count: Any, tokens: list[Any]) -> None:
@@ -290,7 +296,7 @@ class _Product:
             return self._add(sums, group, tokens[0], builder.add(first, number))
 
         begun = [builder.select(is_first, zero, self._loaded(columns, token)) for token in tokens]
-        for sums, token in zip(_repeat(builder, self._group(count, 0), begun, step), tokens, strict=True):
+        for sums, token in zip(self._registers.repeat(self._group(count, 0), begun, step), tokens, strict=True):
             self._store([sums], columns, token)
 
     def _add(self, sums: list[Any], group: Group, token: Any, number: Any) -> list[Any]:
@@ -322,9 +328,8 @@ class _Product:
         return found
 
     def _places(self, columns: Sequence[Any], token: Any) -> list[Any]:
-        builder = self._registers.builder
-        line = builder.mul(builder.mul(token, self._stride), LONG(4))
-        return [builder.inttoptr(builder.add(column, line), REAL.as_pointer()) for column in columns]
+        line = self._registers.builder.mul(token, self._stride)
+        return [self._registers.real_at(column, line) for column in columns]
 
     def _loaded(self, columns: Sequence[Any], token: Any) -> Any:
         found = ir.Constant(REALS, ir.Undefined)
@@ -335,20 +340,3 @@ class _Product:
     def _store(self, sums: list[Any], columns: Sequence[Any], token: Any) -> None:
         for row, place in enumerate(self._places(columns, token)):
             self._registers.builder.store(self._registers.builder.extract_element(sums[0], WORD(row)), place)
-
-
-def _repeat(builder: Any, count: Any, begun: list[Any], step: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-    """What `step` makes of values for 0, 1 ... below a count, which is 1 or more."""
-    before, loop, done = builder.block, builder.append_basic_block("step"), builder.append_basic_block("done")
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    at = builder.phi(LONG)
-    values = [builder.phi(each.type) for each in begun]
-    grown = step(at, list(values))
-    following, last = builder.add(at, LONG(1)), builder.block
-    builder.cbranch(builder.icmp_signed("<", following, count), loop, done)
-    for phi, start, more in zip([at, *values], [LONG(0), *begun], [following, *grown], strict=True):
-        phi.add_incoming(start, before)
-        phi.add_incoming(more, last)
-    builder.position_at_end(done)
-    return grown

@@ -1,4 +1,4 @@
-"""Products with quantized weights: against NumPy, which sums in the same order, with weights that gguf unpacks."""
+"""Products with weights of GGUF files: against NumPy, which sums in the same order, with weights that gguf unpacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from trellm.kernels.decoder.products import FAST
 from trellm.kernels.jit.wide import njit
-from trellm.kernels.quantized.formats import FORMATS, GROUP
+from trellm.kernels.quantized.formats import FORMATS, GROUP, QuantizedFormat
 from trellm.kernels.quantized.products import QuantizedMatrix, RoundedStates, round_row, round_states
 from trellm.kernels.quantized.tiles import build_product, product_of
 
@@ -36,6 +36,8 @@ LAYOUTS: Mapping[str, Layout] = {
     "IQ4_NL": Layout(0, 113), "Q2_K": Layout(0, 3, slice(0, 16)), "Q3_K": Layout(4, 7, slice(96, 108)),
     "Q4_K": Layout(0, 15, slice(4, 16)), "Q5_K": Layout(0, 31, slice(4, 16)), "Q6_K": Layout(32, 63, slice(192, 208)),
 }  # fmt: skip
+QUANTIZED = [name for name, form in FORMATS.items() if isinstance(form, QuantizedFormat)]
+FLOATS = [name for name in FORMATS if name not in QUANTIZED]
 PARTS = {"Q2_K": 2, "Q3_K": 2, "Q6_K": 2}
 """Halves of groups that have scales of their own."""
 
@@ -48,6 +50,16 @@ def matrix_of(kind: str, rows: int, blocks: int, seed: int = 0, scale: float = 0
         halves = (random.standard_normal((rows, blocks)) * scale).astype(np.float16)
         data[:, :, place : place + 2] = halves[:, :, None].view(np.uint8)
     return QuantizedMatrix(kind, blocks * form.weights, data.reshape(rows, -1))
+
+
+def floats_of(kind: str, rows: int, width: int, seed: int = 0) -> QuantizedMatrix:
+    """Random numbers, some of which are 0, denormal or at the ends of the format."""
+    numbers = np.random.default_rng(seed).standard_normal((rows, width)).astype(np.float32)
+    numbers[:, ::7] *= np.float32(1e-6)
+    numbers[::3, 1::5] = 0
+    numbers[0, 0], numbers[-1, -1] = 65_504, -65_504
+    data: Any = quants.quantize(numbers, GGMLQuantizationType[kind])
+    return QuantizedMatrix(kind, width, data.view(np.uint8))
 
 
 def product(matrix: QuantizedMatrix, states: Reals, ids: NDArray[np.int64] | None = None) -> Reals:
@@ -93,6 +105,20 @@ def parts_of(matrix: QuantizedMatrix) -> tuple[Reals, Reals, Reals]:
     if len(form.halves) == 2:
         return numbers, scales, halves(1) * with_halves(0, 1)
     return numbers, scales, scales * np.float32(-layout.zero)
+
+
+def reference_of_floats(matrix: QuantizedMatrix, states: Reals) -> Reals:
+    """The product as floats.py says that it is summed."""
+    weights, whole = unpacked(matrix), matrix.width // 8 * 8
+    lanes = np.zeros((len(states), len(weights), 8), np.float32)
+    for at in range(0, whole, 8):
+        lanes = fused(weights[:, at : at + 8], states[:, None, at : at + 8], lanes)
+    while lanes.shape[-1] > 1:
+        lanes = lanes[..., ::2] + lanes[..., 1::2]
+    total = lanes[..., 0]
+    for at in range(whole, matrix.width):
+        total = fused(weights[:, at], states[:, None, at], total)
+    return total
 
 
 def rounded(states: Reals) -> tuple[Reals, Reals]:
@@ -142,7 +168,7 @@ def test_states_are_rounded_by_callers_that_may_reorder_sums() -> None:
 
     states = states_of(6, 96)
     states.setflags(write=False)
-    room = RoundedStates.of(6, 96)
+    room = RoundedStates.of(6, 96, states)
     fill(*room.arrays, states)
     numbers, scales = rounded(states)
     assert np.array_equal(room.numbers.reshape(numbers.shape), numbers)
@@ -159,7 +185,7 @@ def test_rows_in_another_order_are_those_rows() -> None:
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3])
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", QUANTIZED)
 def test_equals_the_reference(kind: str, blocks: int) -> None:
     matrix = matrix_of(kind, 37, blocks, seed=blocks)
     states = states_of(6, matrix.width, seed=blocks)
@@ -171,7 +197,21 @@ def test_equals_the_reference(kind: str, blocks: int) -> None:
     assert (np.abs(found - states.astype(np.float64) @ weights.T.astype(np.float64)) <= bound.T).all()
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("width", [1, 8, 31, 96, 203])
+@pytest.mark.parametrize("kind", FLOATS)
+def test_floats_equal_their_reference(kind: str, width: int) -> None:
+    """Whatever is read together; and those of 16 bits are products of the same numbers in float32."""
+    matrix, states = floats_of(kind, 21, width, seed=width), states_of(11, width, seed=width)
+    expected = reference_of_floats(matrix, states)
+    for tokens in range(1, 12):
+        np.testing.assert_array_equal(product(matrix, states[-tokens:]), expected[-tokens:])
+    plain = QuantizedMatrix("F32", width, unpacked(matrix).view(np.uint8))
+    np.testing.assert_array_equal(product(plain, states), expected)
+    ids = np.array([20, 0, 7, 7])
+    np.testing.assert_array_equal(product(matrix, states, ids), expected[:, ids])
+
+
+@pytest.mark.parametrize("kind", QUANTIZED)
 def test_a_token_is_the_same_whatever_is_read_with_it(kind: str) -> None:
     matrix = matrix_of(kind, 29, 1280 // FORMATS[kind].weights)  # unpacked in two parts
     states = states_of(40, matrix.width)
@@ -181,7 +221,7 @@ def test_a_token_is_the_same_whatever_is_read_with_it(kind: str) -> None:
         np.testing.assert_array_equal(product(matrix, states[40 - tokens :]), whole[40 - tokens :])
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", QUANTIZED)
 def test_listed_rows(kind: str) -> None:
     matrix, random = matrix_of(kind, 50, 2), np.random.default_rng(0)
     for tokens in (1, 7, 33):
@@ -192,7 +232,7 @@ def test_listed_rows(kind: str) -> None:
             np.testing.assert_array_equal(product(matrix, states, ids), whole[:, ids])
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", QUANTIZED)
 def test_bytes_that_are_all_alike(kind: str) -> None:
     """All numbers at an end of what the format has, -128 in int8 among them, and all zero, with states at theirs."""
     matrix = matrix_of(kind, 5, 2)
@@ -209,7 +249,7 @@ def test_bytes_that_are_all_alike(kind: str) -> None:
     assert not found[4].any()
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", QUANTIZED)
 @pytest.mark.parametrize("scale", [0.0, 1e-7, 1e4])
 def test_scales_at_the_ends_of_float16(kind: str, scale: float) -> None:
     """Denormal ones are below 6e-5; zeros are what blocks of zeros have."""
@@ -243,7 +283,7 @@ def test_states_that_are_too_small_are_zero() -> None:
     np.testing.assert_array_equal(found, product(matrix, states))
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", QUANTIZED)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_state_that_is_not_finite_makes_its_token_nan(kind: str, value: float) -> None:
     matrix = matrix_of(kind, 19, 2)
@@ -258,30 +298,39 @@ def test_a_state_that_is_not_finite_makes_its_token_nan(kind: str, value: float)
 
 
 def test_what_every_processor_has_gives_the_same() -> None:
-    kinds = ("Q4_1", "IQ4_NL", "Q2_K")
+    kinds = ("Q4_1", "IQ4_NL", "Q2_K", "F16")
     portable: Any = product_of(kinds, {})
 
     @njit(cache=False)
-    def multiply(out: Reals, number: int, weight: Any, blocks: int, whole: Any, scales: Any, totals: Any) -> None:
+    def multiply(
+        out: Reals, number: int, weight: Any, blocks: int, whole: Any, scales: Any, totals: Any, states: Any
+    ) -> None:
         portable(
             number, out.ctypes.data, out.shape[1], weight.ctypes.data, weight.shape[1], blocks, whole.ctypes.data,
-            scales.ctypes.data, totals.ctypes.data, out.shape[0], 0, 0, out.shape[1],
+            scales.ctypes.data, totals.ctypes.data, states.ctypes.data, states.shape[1], out.shape[0], 0, 0,
+            out.shape[1],
         )  # fmt: skip
 
     for kind in kinds:
-        matrix = matrix_of(kind, 19, 2)
+        matrix = floats_of(kind, 19, 77) if kind in FLOATS else matrix_of(kind, 19, 2)
         for tokens in (1, 7):
-            states, room = states_of(tokens, matrix.width), RoundedStates.of(tokens, matrix.width)
+            states = states_of(tokens, matrix.width)
+            room = RoundedStates.of(tokens, matrix.width, states)
             round_states(*room.arrays, states, tokens)
             found = np.empty((tokens, 19), np.float32)
-            multiply(found, matrix.number, matrix.data, matrix.blocks, *room.arrays)
+            multiply(found, matrix.number, matrix.data, matrix.blocks, *room.arrays, states)
             np.testing.assert_array_equal(found, product(matrix, states))
 
 
 @pytest.mark.parametrize(
     ("triple", "processor", "features", "instructions"),
     [
-        ("x86_64-linux-gnu", "haswell", {"avx2": True}, ("vpmaddubsw", "vpmaddwd", "vpshufb", "vfmadd")),
+        (
+            "x86_64-linux-gnu",
+            "haswell",
+            {"avx2": True, "f16c": True},
+            ("vpmaddubsw", "vpmaddwd", "vpshufb", "vfmadd", "vcvtph2ps"),
+        ),
         (
             "x86_64-linux-gnu",
             "icelake-server",
@@ -297,8 +346,8 @@ def test_instructions_of_processors(
 ) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    module, kinds = ir.Module(), ("Q4_1", "IQ4_NL")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 13), "product")
+    module, kinds = ir.Module(), ("Q4_1", "IQ4_NL", "F16")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 15), "product")
     builder = ir.IRBuilder(function.append_basic_block())
     build_product(builder, function.args, kinds, features)
     builder.ret_void()

@@ -142,12 +142,10 @@ def _tensor(data: mmap.mmap, first: int, alignment: int, head: TensorHead) -> GG
     if kind is None:
         said = _OTHERS.get(head.kind, f"of number {head.kind}")
         raise _fault(head, f"has the type {said}; read are {', '.join(KINDS.values())}")
-    form = FORMATS.get(kind)
-    weights, size = (1, np.dtype(_REALS[kind]).itemsize) if form is None else (form.weights, form.size)
-    width, rows = head.shape[-1], prod(head.shape[:-1])
-    if not all(head.shape) or width % weights:
-        raise _fault(head, f"has the shape {head.shape}; {kind} packs {weights} in a row")
-    row = width // weights * size
+    form, width, rows = FORMATS[kind], head.shape[-1], prod(head.shape[:-1])
+    if not all(head.shape) or width % form.weights:
+        raise _fault(head, f"has the shape {head.shape}; {kind} packs {form.weights} in a row")
+    row = form.row_bytes(width)
     begin = first + head.offset
     if head.offset % alignment or begin + rows * row > len(data):
         raise _fault(head, f"of {rows * row:,} bytes at {begin:,} is not within the file")

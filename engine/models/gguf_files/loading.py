@@ -1,4 +1,4 @@
-"""Models from GGUF files: modules of transformers with quantized products, or weights alone for kernels."""
+"""Models from GGUF files: modules of transformers with products of mapped weights, or weights alone for kernels."""
 
 from __future__ import annotations
 
@@ -38,8 +38,6 @@ _NAMES = {
 """Products of a described decoder, as files call them."""
 _SOME = 1 << 20
 """Blocks whose scales are looked at together."""
-_EXPONENT = 0x7C00
-"""Bits that are all set in a float16 that is infinite or NaN."""
 
 
 def load_gguf(
@@ -132,12 +130,12 @@ class _Loader:
         )
 
     def _description(self, config: Any) -> DecoderDescription | None:
-        """Description for kernels; None where none runs the model, or products are unquantized or biased otherwise.
+        """Description for kernels; None where none runs the model, or products are biased otherwise.
 
         All heads and layers have to have tensors of the sizes that follow from it.
         """
         tensors, known = self._file.tensors, DESCRIBED.get(config.model_type)
-        if known is None or not all(found.kind in FORMATS for found in tensors.values() if len(found.shape) > 1):
+        if known is None:
             return None
         try:
             description = known.describe(config)
@@ -238,7 +236,7 @@ class _Loader:
 
     def _embedding(self, empty: Any, words: GGUFTensor) -> nn.Module:
         scale = float(getattr(empty, "scalar_embed_scale", 1.0))
-        if self._stays(words):
+        if self._dtype is None:
             return self._quantized_embedding(words, scale)
         empty.weight = self._unpacked(words, words.data)
         if "embed_scale" in dict(empty.named_buffers(recurse=False)):
@@ -262,7 +260,7 @@ class _Loader:
         rows, width = empty.out_features, empty.in_features
         needs = "bias" in dict(empty.named_parameters()) or f"{name}.bias" in self._file.tensors
         found, order, added = self._product(name, rows, width, needs, heads)
-        if self._stays(found):
+        if self._dtype is None:
             return QuantizedLinear(_matrix(found, order), added)
         made = nn.Linear(width, rows, bias=False, device="meta")
         made.weight = self._unpacked(found, found.data if order is None else found.data[order])
@@ -284,19 +282,10 @@ class _Loader:
             bias = bias[order]
         return found, order, None if bias is None else torch.as_tensor(bias)
 
-    def _stays(self, tensor: GGUFTensor) -> bool:
-        """True of a tensor that is quantized and is to stay so."""
-        return tensor.kind in FORMATS and self._dtype is None
-
     def _unpacked(self, tensor: GGUFTensor, data: NDArray[np.uint8]) -> nn.Parameter:
-        """The numbers of a tensor, of which these are the rows."""
-        if tensor.kind in FORMATS:
-            kind = import_module("gguf").GGMLQuantizationType[tensor.kind]
-            numbers = self._quants.dequantize(data, kind)
-        else:
-            numbers = GGUFTensor(tensor.name, tensor.kind, tensor.shape, data).reals()
-        found = torch.as_tensor(numbers)
-        return nn.Parameter(found if self._dtype is None else found.to(self._dtype), requires_grad=False)
+        """The numbers of a tensor, of which these are the rows, in the type that is asked for."""
+        numbers = self._quants.dequantize(data, import_module("gguf").GGMLQuantizationType[tensor.kind])
+        return nn.Parameter(torch.tensor(numbers, dtype=self._dtype), requires_grad=False)
 
     def _norm(self, name: str, module: nn.Module, added: float) -> None:
         for own, empty in list(module.named_parameters(recurse=False)):
@@ -378,14 +367,12 @@ def _halves(rows: int, heads: int) -> NDArray[np.int64]:
 
 def _is_finite(tensor: GGUFTensor) -> bool:
     """True if all numbers are finite; of quantized ones, all scales."""
-    form = FORMATS.get(tensor.kind)
-    if form is None:
-        return bool(np.isfinite(tensor.reals()).all())
+    form = FORMATS[tensor.kind]
     flat = tensor.data.reshape(-1)
     count = flat.size // form.size
     for at in form.halves:
         scales = np.ndarray((count,), np.dtype("<u2"), flat, at, (form.size,))
         for begin in range(0, count, _SOME):
-            if ((scales[begin : begin + _SOME] & _EXPONENT) == _EXPONENT).any():
+            if ((scales[begin : begin + _SOME] & form.exponent) == form.exponent).any():
                 return False
     return True

@@ -1,4 +1,4 @@
-"""A described decoder with quantized weights on a CPU: some layers in one call, which several threads make together."""
+"""A described decoder with weights in formats of GGUF on a CPU: some layers in one call of several threads together."""
 
 from __future__ import annotations
 

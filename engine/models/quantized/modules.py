@@ -1,4 +1,4 @@
-"""Modules of torch whose weights stay quantized: in place of the linear layers and the embedding of a body."""
+"""Modules of torch whose weights stay in formats of GGUF: in place of the linear layers and the embedding of a body."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ Unpack = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 
 class QuantizedLinear(nn.Module):
-    """A linear layer with quantized weights, of states in float32 on a CPU; its products are not differentiable.
-
-    matrix: its weights [out, in]; several where its rows lie in several tensors, one behind the other
-    """
+    """A linear layer with weights [out, in] in a format of GGUF, of states in float32 on a CPU; not differentiable."""
 
     def __init__(self, matrix: QuantizedMatrix, bias: Tensor | None = None) -> None:
         super().__init__()

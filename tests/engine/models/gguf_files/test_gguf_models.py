@@ -28,10 +28,11 @@ def logits(network: Any) -> torch.Tensor:
 @pytest.mark.parametrize("weights", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_are_those_of_transformers(kind: str, weights: str, tmp_path: Path) -> None:
+    """But for the order of sums in float32."""
     network = network_of(kind)
     write_model(tmp_path / "m.gguf", kind, network, weights)
     found, _ = load_gguf(tmp_path / "m.gguf")
-    torch.testing.assert_close(logits(found), logits(network), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(logits(found), logits(network), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("weights", ["Q8_0", "Q4_1"])
@@ -45,10 +46,11 @@ def test_quantized_weights_give_logits_near_those_of_their_numbers(kind: str, we
     assert (logits(found) - expected).abs().mean() < 0.05 * expected.std()
 
 
+@pytest.mark.parametrize("weights", ["Q4_0", "F32", "F16", "BF16"])
 @pytest.mark.parametrize("kind", ["qwen3", "llama-linear"])
-def test_all_products_stay_quantized_and_mapped(kind: str, tmp_path: Path) -> None:
+def test_all_products_stay_as_they_are_and_mapped(kind: str, weights: str, tmp_path: Path) -> None:
     """Also those whose rows lie in another order."""
-    write_model(tmp_path / "m.gguf", kind, network_of(kind), "Q4_0")
+    write_model(tmp_path / "m.gguf", kind, network_of(kind), weights)
     found, _ = load_gguf(tmp_path / "m.gguf")
     assert strangeness(found) is None
     assert {type(module) for path, module in found.named_modules() if path.endswith(("_proj", "lm_head"))} == {

@@ -41,7 +41,7 @@ def use_threads(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     thresholds(monkeypatch, quantized_work_worth_threads=1)
 
 
-@pytest.mark.parametrize("form", ["Q8_0", "Q4_1"])
+@pytest.mark.parametrize("form", ["Q8_0", "Q4_1", "BF16"])
 @pytest.mark.parametrize("kind", ["llama", "llama3", "qwen2", "qwen3"])
 def test_steps_are_what_the_modules_compute(kind: str, form: str, tmp_path: Path) -> None:
     """Roundings of states to 8 bits magnify the last bits of norms, which differ."""
@@ -52,13 +52,14 @@ def test_steps_are_what_the_modules_compute(kind: str, form: str, tmp_path: Path
             assert (found - expected).abs().mean() < 0.03 * expected.std()
 
 
+@pytest.mark.parametrize("form", ["Q4_1", "F16"])
 @pytest.mark.parametrize("at_once", [None, 5])
 @pytest.mark.parametrize("much", [None, 1])
 def test_threads_change_no_bit(
-    much: int | None, at_once: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    much: int | None, at_once: int | None, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one call or in one for each layer, and however many tokens are multiplied together."""
-    model, found = model_of(tmp_path, "qwen2", "Q4_1"), list[Any]()
+    model, found = model_of(tmp_path, "qwen2", form), list[Any]()
     for count in (1, 2, 3):
         use_threads(monkeypatch, count)
         if count > 1:
@@ -71,16 +72,45 @@ def test_threads_change_no_bit(
             assert torch.equal(one[0], two[0]) and torch.equal(one[1], two[1])
 
 
+@pytest.mark.parametrize("form", ["F16", "Q4_1"])
 @pytest.mark.parametrize("kind", ["llama", "qwen3"])
-def test_a_text_read_in_parts_is_that_read_at_once(kind: str, tmp_path: Path) -> None:
+def test_a_text_read_in_parts_is_that_read_at_once(kind: str, form: str, tmp_path: Path) -> None:
     """Its first blocks may lie in the cache, and the last tokens come alone: no bit changes."""
-    model = model_of(tmp_path, kind, "Q4_1")
+    model = model_of(tmp_path, kind, form)
     generator = generate.text(model)
     options: Any = {"search": Greedy(), "max_tokens": 6, "heal": False, "logprobs": True}
     for length in (17, 20, 33, 100):
         ids = [7 * place % 250 for place in range(length)]
         first, second = (generator.run(ids, **options) for _ in range(2))
         assert first.token_ids == second.token_ids and first.logprobs == second.logprobs
+
+
+@pytest.mark.parametrize("form", ["F16", "BF16"])
+@pytest.mark.parametrize("kind", ["llama", "qwen3"])
+def test_floats_of_16_bits_are_read_as_the_same_in_float32(kind: str, form: str, tmp_path: Path) -> None:
+    """To the last bit: they are widened as they are read. The network has the numbers of the file that was written."""
+    network, found = network_of(kind, 3), list[Any]()
+    for own in (form, "F32"):
+        write_model(tmp_path / f"{own}.gguf", kind, network, own)
+        with torch.inference_mode():
+            found.append(list(random_history(models.gguf(tmp_path / f"{own}.gguf"), 2)))
+    for (states, logits, _), (others, others_logits, _) in zip(*found, strict=True):
+        assert torch.equal(states, others) and torch.equal(logits, others_logits)
+
+
+def test_products_of_several_kinds_are_read_together(tmp_path: Path) -> None:
+    """In one step, as llama.cpp's files have some products in more bits than others."""
+    path, network = tmp_path / "m.gguf", network_of("llama", 3)
+    plain = {f"blk.{layer}.ffn_down.weight": network.model.layers[layer].mlp.down_proj.weight for layer in range(2)}
+    write_model(path, "llama", network, "Q8_0", tensors={name: each.detach().numpy() for name, each in plain.items()})
+    model: Any = models.gguf(path)
+    assert isinstance(model.model, GGUFNetwork)
+    first = model.model.weights.layers[0]
+    assert {matrix.kind for matrix in first.up.matrices} == {"Q8_0"} and first.down.matrices[0].kind == "F32"
+    with torch.inference_mode():
+        for _, found, text in random_history(model, 1):
+            expected = model.model(torch.tensor([text])).logits[0, -1]
+            assert (found - expected).abs().mean() < 0.03 * expected.std()
 
 
 def test_company_changes_no_token(tmp_path: Path) -> None:
@@ -178,10 +208,8 @@ def test_other_architectures_are_run_by_modules(kind: str, tmp_path: Path) -> No
 
 
 def test_modules_are_run_where_weights_or_biases_are_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of plain weights, of a bias that the description has not, without a cache, and where all is to be verified."""
+    """Of a bias that the description has not, without a cache, and where all is to be verified."""
     path, network = tmp_path / "m.gguf", network_of("llama")
-    write_model(path, "llama", network, "F32")
-    assert not isinstance(models.gguf(path).model, GGUFNetwork)
     write_model(path, "llama", network, "Q8_0", tensors={"blk.1.attn_output.bias": np.ones(64, np.float32)})
     assert not isinstance(models.gguf(path).model, GGUFNetwork)
     write_model(path, "llama", network, "Q8_0")
