@@ -20,7 +20,7 @@ from .grammar.grammar import Part, nullable, reachable, references
 from .grammar.inlining import inlined
 from .grammar.notation import render, render_name
 from .grammar.options import check_options, grammar_text
-from .grammar.pieces import MarkedPiece, MarkedPieces
+from .grammar.pieces import MarkedPieces
 from .grammar.shortest import shortest_texts
 from .graph.graph import Graph, Link
 from .graph.later import NamedRule
@@ -29,7 +29,7 @@ from .lift.lifted_guide import LiftedGuide
 from .lift.tables import horizon_of
 from .limits import Limits, Meter
 from .pictures import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode, refuse_tokens, shortened
-from .protocol import Capture
+from .protocol import Capture, Findings
 from .quoting.quotation import Context, Quote, fragment_of_quote
 from .quoting.source import Span
 
@@ -103,43 +103,41 @@ class CFGGuide(LiftedGuide, Drawable):
         grammar = self.grammar
         return MarkedPieces(grammar, [*_quotes_of(grammar), *grammar.captures], graph_of, self._meter.limits)
 
-    def _pieces(self, data: bytes) -> list[MarkedPiece]:
-        """The quotations and captures of a text; none of what is no text of the grammar."""
-        return self._marked.read(data) if self.is_accepting(self.read(self.start, data)) else []
-
-    def spans(self, text: str) -> dict[str, Span]:
+    def spans(self, text: str) -> Mapping[str, Span]:
         """The places of the quotations in a text of this guide: "/name/0" is the first from the context `name`.
 
         Where the text can be read in several ways, quotations and captures begin as early and are as long as they can
         be. Empty for what is no text of the grammar, as one that was cut short. Raises LimitError.
         """
-        quotes = _quotes_of(self.grammar)
-        counts: Counter[str] = Counter()
-        found: dict[str, Span] = {}
-        data = text.encode(errors="replace")
-        for rule, begin, end in self._pieces(data) if quotes else ():
-            if rule in quotes:
-                name = rule.removeprefix("quote(").removesuffix(")")
-                span = quotes[rule].span(data[begin:end].decode())
-                assert span is not None
-                found[f"/{name}/{counts[name]}"] = span
-                counts[name] += 1
-        return found
+        return self.findings(text).spans
 
-    def captures(self, text: str) -> dict[str, tuple[Capture, ...]]:
+    def captures(self, text: str) -> Mapping[str, tuple[Capture, ...]]:
         """The texts of the rules with `[capture]` in a text of this guide, by the names of the captures, in order.
 
         The text is read as for `spans`; what is ignored behind a rule is not captured. Raises LimitError.
         """
-        names = self.grammar.captures
-        found: dict[str, list[Capture]] = {}
+        return self.findings(text).captures
+
+    def findings(self, text: str) -> Findings:
+        """What `spans` and `captures` give, by one reading of the text. Raises LimitError."""
+        quotes, names = _quotes_of(self.grammar), self.grammar.captures
+        counts: Counter[str] = Counter()
+        spans: dict[str, Span] = {}
+        captures: dict[str, list[Capture]] = {}
         data = text.encode(errors="replace")
-        for rule, begin, end in self._pieces(data) if names else ():
-            if rule in names:
-                before, inside = data[:begin].decode(), data[begin:end].decode()
-                capture = Capture(inside, len(before), len(before) + len(inside))
-                found.setdefault(names[rule], []).append(capture)
-        return {name: tuple(several) for name, several in found.items()}
+        if (quotes or names) and self.is_accepting(self.read(self.start, data)):
+            for rule, begin, end in self._marked.read(data):
+                inside = data[begin:end].decode()
+                if rule in names:
+                    at = len(data[:begin].decode())
+                    captures.setdefault(names[rule], []).append(Capture(inside, at, at + len(inside)))
+                else:
+                    name = rule.removeprefix("quote(").removesuffix(")")
+                    span = quotes[rule].span(inside)
+                    assert span is not None
+                    spans[f"/{name}/{counts[name]}"] = span
+                    counts[name] += 1
+        return Findings(spans, {name: tuple(several) for name, several in captures.items()})
 
     def __repr__(self) -> str:
         return f"CFGGuide({self.grammar!r})"
