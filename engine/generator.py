@@ -20,7 +20,7 @@ from ..guides.protocol import Capture, Findings, Guide, Renewable
 from ..guides.quoting.source import Span
 from ..guides.tagged.after_guide import AfterGuide
 from ..tokenizers_adapter import Vocabulary
-from ..tokenizers_adapter.marked import without_markers
+from ..tokenizers_adapter.marked import MarkedVocabulary, without_markers
 from .arguments import check_guide, check_model
 from .decode.after import After
 from .decode.frames import Frame, FrameOption, Sentence, frame_for
@@ -433,12 +433,27 @@ class Generator(Described, Generic[T]):
         """Findings of the guide in a finished text."""
         found = _Found({}, {}, {}, None)
         try:
-            found = found._replace(**Findings.of(self._inner, text)._asdict())
+            found = found._replace(**Findings.of(self._inner, text, self._marked(sequence))._asdict())
             if self._unenforced_in is not None and sequence.finish == "complete":
                 found = found._replace(unenforced=self._unenforced_in(text))
         except TrellmError as error:
             return found._replace(lookup_error=error)
         return found
+
+    def _marked(self, sequence: SequenceState) -> bytes | None:
+        """The bytes of the answer, where the constraint names special tokens, which the text does not show."""
+        vocabulary = None if self._inner is None else self._inner.vocabulary
+        if not isinstance(vocabulary, MarkedVocabulary):
+            return None
+        tokens = sequence.tokens[sequence.inside :]
+        if self._after is not None:
+            data = self._after.split(tokens).data
+        else:
+            data = vocabulary.decode(tokens)[sequence.overlap(self.model.vocabulary) :]
+        if not isinstance(self._frame, Frame):
+            return data
+        before = "" if self._after is None else self._frame.before
+        return data.removeprefix(before.encode()).removesuffix(self._frame.behind.encode())
 
     def value_of(self, text: str, sequence: SequenceState) -> T:
         """The value of a finished sequence's text."""

@@ -35,11 +35,14 @@ class Findings(NamedTuple):
     captures: Mapping[str, tuple[Capture, ...]]
 
     @classmethod
-    def of(cls, guide: Any, text: str) -> Findings:
-        """Those of a guide of any kind; empty where it has none. Raises what its `spans` and `captures` raise."""
+    def of(cls, guide: Any, text: str, data: bytes | None = None) -> Findings:
+        """Those of a guide of any kind; empty where it has none. Raises what its `spans` and `captures` raise.
+
+        data: the bytes of a text with special tokens, as `CFGGuide.spans` takes them
+        """
         both: Any = getattr(guide, "findings", None)
         if both is not None:
-            return both(text)
+            return both(text if data is None else data)
         spans, captures = (getattr(guide, name, None) for name in ("spans", "captures"))
         return cls({} if spans is None else spans(text), {} if captures is None else captures(text))
 
