@@ -96,6 +96,8 @@ def _complaint(text: str, offset: int) -> str:
         return "a special token is written without blanks, <|im_end|>, or by its id, <[128010]>"
     if found == "@":
         return "a grammar cannot refer to others; write their rules here, and schemas as %json {...}"
+    if text.startswith("::=", offset):
+        return "'::=' is GBNF's; Lark has ':' behind the name of a rule. Read GBNF with syntax='gbnf'"
     if found == ":":
         return "rules have no numbers as parameters; write a rule for each, or a template such as list{item}"
     return f"unexpected character {found!r}; expected a rule, a terminal, a literal or an operator"

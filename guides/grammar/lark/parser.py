@@ -197,6 +197,11 @@ class _Parser:
             self.at += 1
             self.take("number", "a priority (a whole number) after '.'")
         ending, captures = self.attributes(name) if self.mark("[") and not name.is_terminal else (None, {})
+        if self.token.kind in ("rule", "terminal") and self.token.offset == name.offset + len(name.name):
+            reason = (
+                f"names are in lower case, of rules, or in upper case, of terminals; {name.name!r} goes on otherwise"
+            )
+            raise GrammarError(reason, self.text, name.offset)
         self.skip(":", f"':' after {name.name!r}")
         body = self.expansions(repr(name.name), terminal=name.is_terminal or ending is not None)
         return Definition(name, tuple(parameters), body, how, ending, **captures)

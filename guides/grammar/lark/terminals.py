@@ -178,7 +178,7 @@ class Terminals:
         name = leaf.name if isinstance(leaf, TemplateCall) else leaf
         if not name.is_terminal or isinstance(leaf, TemplateCall):
             reason = f"the rule {name.name!r} cannot be used inside a terminal, nor in a rule that ends by an attribute"
-            raise GrammarError(reason, self.text, name.offset)
+            raise GrammarError(f"{reason}, nor be ignored; make it a terminal, in upper case", self.text, name.offset)
         self.names.lookup(name)
         return name
 
