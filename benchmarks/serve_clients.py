@@ -32,6 +32,9 @@ PYTHON = {
     "agents": ("openai-agents",),
     "anthropic": ("anthropic",),
     "ollama": ("ollama",),
+    "openai": ("openai",),
+    "cohere": ("cohere",),
+    "llama_index": ("llama-index-embeddings-openai-like", "llama-index-postprocessor-jinaai-rerank"),
 }
 NODE = ("ai", "@ai-sdk/openai", "@ai-sdk/openai-compatible", "zod")
 QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_AGENTS_DISABLE_TRACING": "1", "LANGSMITH_TRACING": "false"}

@@ -44,8 +44,8 @@ def check(
     white space, escapes and spelling of numbers do not matter, unless --order, --whitespace, --escapes or --spelling
     say so.
     """
-    from ..guides import CFGGuide, JSONGuide, RegexGuide
     from ..guides.explain import explain
+    from ..guides.protocol import Findings
     from ..tokenizers_adapter import Vocabulary
 
     if constraint.is_free:
@@ -70,13 +70,12 @@ def check(
     click.echo(str(verdict))
     if not verdict.matches and constraint.structure is not None:
         click.echo(_broken(constraint, text), nl=False)
-    if spans and verdict.matches and isinstance(guide, (CFGGuide, JSONGuide)):
-        for place, span in guide.spans(text).items():
-            click.echo(f"  {place}: {span.text!r}, characters {span.start} to {span.end} of document {span.document}")
-    if spans and verdict.matches and isinstance(guide, (CFGGuide, RegexGuide)):
-        for name, captures in guide.captures(text).items():
-            for each in captures:
-                click.echo(f"  {name}: {each.text!r}, characters {each.start} to {each.end}")
+    found = Findings.of(guide if spans and verdict.matches else None, text)
+    for place, span in found.spans.items():
+        click.echo(f"  {place}: {span.text!r}, characters {span.start} to {span.end} of document {span.document}")
+    for name, captures in found.captures.items():
+        for each in captures:
+            click.echo(f"  {name}: {each.text!r}, characters {each.start} to {each.end}")
     return 0 if verdict.matches else MISMATCH
 
 

@@ -238,6 +238,8 @@ def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any])
     if generation.captures:
         captured = generation.captures.items()
         result["captures"] = {name: [each._asdict() for each in several] for name, several in captured}
+    if generation.lookup_error is not None:
+        result["lookup_error"] = str(generation.lookup_error)
     if generation.unenforced:
         result["unenforced"] = dict(generation.unenforced)
     if generation.fields:

@@ -19,11 +19,11 @@ from ..guides.goals.specs import Goal
 from ..guides.limits import Limits
 from ..guides.locks import new_lock
 from ..guides.pictures import svg_of
-from ..guides.protocol import Capture, Guide, Renewable
+from ..guides.protocol import Capture, Findings, Guide, Renewable
 from ..guides.quoting.source import Span
 from ..guides.tagged.after_guide import AfterGuide
 from ..tokenizers_adapter import Vocabulary
-from ..tokenizers_adapter.marked import without_markers
+from ..tokenizers_adapter.marked import MarkedVocabulary, without_markers
 from .decode.frames import After, Frame, FrameOption, Sentence, frame_for
 from .decode.guide_cache import GuideCache, is_known
 from .decode.requests import Job
@@ -47,12 +47,12 @@ Convert = Callable[[str], T]
 
 
 class _Found(NamedTuple):
-    """Findings of a guide in a text: quotations, captures, keywords that were not enforced; an error, if any."""
+    """Findings of a guide in a text, keywords that were not enforced, and what kept these from being found."""
 
     spans: Mapping[str, Span]
     captures: Mapping[str, tuple[Capture, ...]]
     unenforced: Mapping[str, bool | None]
-    error: TrellmError | None
+    lookup_error: TrellmError | None
 
 
 class Generator(Described, Generic[T]):
@@ -142,10 +142,6 @@ class Generator(Described, Generic[T]):
         )
         self._after = guide if isinstance(guide, AfterGuide) else None
         self._inner = self._bare(guide)
-        self._spans: Callable[[str], Mapping[str, Span]] | None = getattr(self._inner, "spans", None)
-        self._captures: Callable[[str], Mapping[str, tuple[Capture, ...]]] | None = getattr(
-            self._inner, "captures", None
-        )
         self._unenforced_in: Callable[[str], Mapping[str, bool | None]] | None = getattr(
             self._inner, "unenforced_in", None
         )
@@ -411,7 +407,8 @@ class Generator(Described, Generic[T]):
             acceptance=None if drawn is None else drawn.acceptance,
             distance=None if drawn is None else drawn.distance,
             unenforced=found.unenforced,
-            error=error or found.error,
+            error=error,
+            lookup_error=found.lookup_error,
             thought=free,
             thought_cut=thought is not None and thought.is_cut,
             read=ReadPrompt(sequence, self.model.vocabulary),
@@ -420,8 +417,7 @@ class Generator(Described, Generic[T]):
     def said(self, result: Generation[Any], text: str, sequence: SequenceState) -> Generation[T]:
         """The result of another generator's sequence, with what this one says of a part of its text."""
         value, error = self._converted(text, sequence)
-        found = self._looked_up(text, sequence)._asdict()
-        return replace(result, value=value, **{**found, "error": error or found["error"]})
+        return replace(result, value=value, error=error, **self._looked_up(text, sequence)._asdict())
 
     def _converted(self, text: str, sequence: SequenceState) -> tuple[T, Exception | None]:
         """The value, or what was raised in place of one: whatever a validator of the caller's raises."""
@@ -434,15 +430,27 @@ class Generator(Described, Generic[T]):
         """Findings of the guide in a finished text."""
         found = _Found({}, {}, {}, None)
         try:
-            if self._spans is not None:
-                found = found._replace(spans=self._spans(text))
-            if self._captures is not None:
-                found = found._replace(captures=self._captures(text))
+            found = found._replace(**Findings.of(self._inner, text, self._marked(sequence))._asdict())
             if self._unenforced_in is not None and sequence.finish == "complete":
                 found = found._replace(unenforced=self._unenforced_in(text))
         except TrellmError as error:
-            return found._replace(error=error)
+            return found._replace(lookup_error=error)
         return found
+
+    def _marked(self, sequence: SequenceState) -> bytes | None:
+        """The bytes of the answer, where the constraint names special tokens, which the text does not show."""
+        vocabulary = None if self._inner is None else self._inner.vocabulary
+        if not isinstance(vocabulary, MarkedVocabulary):
+            return None
+        tokens = sequence.tokens[sequence.inside :]
+        if self._after is not None:
+            data = self._after.split(tokens).data
+        else:
+            data = vocabulary.decode(tokens)[sequence.overlap(self.model.vocabulary) :]
+        if not isinstance(self._frame, Frame):
+            return data
+        before = "" if self._after is None else self._frame.before
+        return data.removeprefix(before.encode()).removesuffix(self._frame.behind.encode())
 
     def value_of(self, text: str, sequence: SequenceState) -> T:
         """The value of a finished sequence's text."""

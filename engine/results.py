@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from ..checks import brief
-from ..errors import ConversionError
+from ..errors import ConversionError, TrellmError
 from .models.protocol import BEGIN, words_behind
 from .prompts.given import Prompt
 from .search import FinishReason
@@ -210,6 +210,8 @@ class Generation(Generic[T_co]):
     fields: with `fields=True` how likely each value is, by its JSON pointer, "" for an answer that is one value;
         objects and arrays have those of their members
     error: what was raised when the value was made of the text, by a validator of a type for example; else None
+    lookup_error: the limit that kept `spans`, `captures` or `unenforced` from being found; the text and its value are
+        right all the same, and a call gives them; else None
     """
 
     text: str
@@ -238,6 +240,7 @@ class Generation(Generic[T_co]):
     distance: float | None = None
     unenforced: Mapping[str, bool | None] = field(default_factory=dict[str, bool | None])
     error: Exception | None = None
+    lookup_error: TrellmError | None = None
     thought: str | None = None
     thought_cut: bool = False
     fields: Mapping[str, Field] = field(default_factory=dict[str, Field])
@@ -266,6 +269,8 @@ class Generation(Generic[T_co]):
             parts.append(f"error={_short(self.error)}")
         elif not isinstance(self.value, str) or self.value != self.text:
             parts.append(f"value={_short(self.value)}")
+        if self.lookup_error is not None:
+            parts.append(f"lookup_error={_short(self.lookup_error)}")
         count = len(self.token_ids)
         parts += [f"{count} token{'s' if count != 1 else ''}", f"finish_reason={self.finish_reason!r}"]
         if self.thought is not None:

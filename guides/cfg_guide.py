@@ -12,6 +12,7 @@ from ..checks import one_of
 from ..errors import GrammarError, LimitError, OptionError
 from ..kernels.chart.layout import CALL, EPSILON
 from ..tokenizers_adapter import Vocabulary
+from ..tokenizers_adapter.marked import unmarked_text
 from .chart.automaton import HORIZON, ChartAutomaton
 from .given import states_of, vocabulary_of
 from .grammar import Grammar, check, is_gbnf, parse_gbnf, parse_lark
@@ -20,15 +21,16 @@ from .grammar.grammar import Part, nullable, reachable, references
 from .grammar.inlining import inlined
 from .grammar.notation import render, render_name
 from .grammar.options import check_options, grammar_text
-from .grammar.pieces import MarkedPiece, MarkedPieces
+from .grammar.pieces import MarkedPieces
 from .grammar.shortest import shortest_texts
+from .grammar.special_tokens import with_tokens_of
 from .graph.graph import Graph, Link, NamedRule
 from .graph.lowering import Lowering
 from .lift.lifted_guide import LiftedGuide
 from .lift.tables import horizon_of
 from .limits import Limits, Meter
 from .pictures import MAX_PICTURED, Arrow, Drawable, Picture, PictureNode, refuse_tokens, shortened
-from .protocol import Capture
+from .protocol import Capture, Findings
 from .quoting.quotation import Context, Quote, fragment_of_quote
 from .quoting.source import Span
 
@@ -57,6 +59,7 @@ class CFGGuide(LiftedGuide, Drawable):
     if not given); syntax: the language that the text is in, "lark", "gbnf", or "auto", GBNF where a rule has `::=`.
     contexts: texts that `quote(name)` in a text in Lark's language quotes from, by name; a text, several, or a `Quote`
     limits: what a call may take, see `Limits`
+    `vocabulary` is the one given, in which the special tokens that the grammar names have bytes that no text has.
     Raises GrammarError for a malformed grammar, LanguageError if it has no text or the vocabulary cannot
     spell one, LimitError if it is too large.
     """
@@ -84,11 +87,11 @@ class CFGGuide(LiftedGuide, Drawable):
                 check_options(grammar.start)
                 check(grammar)
             vocabulary = vocabulary_of(vocabulary, "CFGGuide")
-            self.grammar = grammar
-            super().__init__(automaton_of(grammar, horizon_of(vocabulary)), vocabulary)
+            self.grammar, marked = with_tokens_of(vocabulary, grammar)
+            super().__init__(automaton_of(self.grammar, horizon_of(marked)), marked)
             made_of: dict[str, Any] = {"grammar": grammar, "vocabulary": vocabulary, "limits": limits}
             if text is not None:
-                made_of |= {"grammar": text, "start": grammar.start, "syntax": syntax}
+                made_of |= {"grammar": text, "start": start, "syntax": syntax}
                 quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
                 made_of |= {"contexts": quotes} if quotes else {}
             self._made_of = made_of
@@ -100,45 +103,50 @@ class CFGGuide(LiftedGuide, Drawable):
     @cached_property
     def _marked(self) -> MarkedPieces:
         grammar = self.grammar
-        return MarkedPieces(grammar, [*_quotes_of(grammar), *grammar.captures], graph_of, self._meter.limits)
+        names = dict.fromkeys([*_quotes_of(grammar), *grammar.captures, *grammar.stops])
+        return MarkedPieces(grammar, list(names), graph_of, self._meter.limits)
 
-    def _pieces(self, data: bytes) -> list[MarkedPiece]:
-        """The quotations and captures of a text; none of what is no text of the grammar."""
-        return self._marked.read(data) if self.is_accepting(self.read(self.start, data)) else []
-
-    def spans(self, text: str) -> dict[str, Span]:
+    def spans(self, text: str | bytes) -> Mapping[str, Span]:
         """The places of the quotations in a text of this guide: "/name/0" is the first from the context `name`.
 
         Where the text can be read in several ways, quotations and captures begin as early and are as long as they can
         be. Empty for what is no text of the grammar, as one that was cut short. Raises LimitError.
+        text: where the grammar names special tokens, the bytes of its tokens, `guide.vocabulary.decode(token_ids)`
         """
-        quotes = _quotes_of(self.grammar)
-        counts: Counter[str] = Counter()
-        found: dict[str, Span] = {}
-        data = text.encode(errors="replace")
-        for rule, begin, end in self._pieces(data) if quotes else ():
-            if rule in quotes:
-                name = rule.removeprefix("quote(").removesuffix(")")
-                span = quotes[rule].span(data[begin:end].decode())
-                assert span is not None
-                found[f"/{name}/{counts[name]}"] = span
-                counts[name] += 1
-        return found
+        return self.findings(text).spans
 
-    def captures(self, text: str) -> dict[str, tuple[Capture, ...]]:
+    def captures(self, text: str | bytes) -> Mapping[str, tuple[Capture, ...]]:
         """The texts of the rules with `[capture]` in a text of this guide, by the names of the captures, in order.
 
-        The text is read as for `spans`; what is ignored behind a rule is not captured. Raises LimitError.
+        The text is read as for `spans`; what is ignored behind a rule, or ends it as its `suffix`, is not captured.
+        Raises LimitError.
         """
-        names = self.grammar.captures
-        found: dict[str, list[Capture]] = {}
-        data = text.encode(errors="replace")
-        for rule, begin, end in self._pieces(data) if names else ():
-            if rule in names:
-                before, inside = data[:begin].decode(), data[begin:end].decode()
-                capture = Capture(inside, len(before), len(before) + len(inside))
-                found.setdefault(names[rule], []).append(capture)
-        return {name: tuple(several) for name, several in found.items()}
+        return self.findings(text).captures
+
+    def findings(self, text: str | bytes) -> Findings:
+        """What `spans` and `captures` give, by one reading of the text. Raises LimitError."""
+        quotes, names, stops = _quotes_of(self.grammar), self.grammar.captures, self.grammar.stops
+        counts: Counter[str] = Counter()
+        spans: dict[str, Span] = {}
+        captures: dict[str, list[Capture]] = {}
+        data = text if isinstance(text, bytes) else text.encode(errors="replace")
+        is_asked = bool(quotes or names or stops)
+        for piece in self._marked.read(data) if is_asked and self.is_accepting(self.read(self.start, data)) else ():
+            if piece.rule in quotes:
+                name = piece.rule.removeprefix("quote(").removesuffix(")")
+                span = quotes[piece.rule].span(data[piece.begin : piece.end].decode())
+                assert span is not None
+                spans[f"/{name}/{counts[name]}"] = span
+                counts[name] += 1
+            if piece.rule in names:
+                captures.setdefault(names[piece.rule], []).append(self._capture(data, piece.begin, piece.end))
+            if piece.stop is not None and (name := stops[piece.rule].capture) is not None:
+                captures.setdefault(name, []).append(self._capture(data, *piece.stop))
+        return Findings(spans, {name: tuple(several) for name, several in captures.items()})
+
+    def _capture(self, data: bytes, begin: int, end: int) -> Capture:
+        before, inside = (unmarked_text(self.vocabulary, part).decode() for part in (data[:begin], data[begin:end]))
+        return Capture(inside, len(before), len(before) + len(inside))
 
     def __repr__(self) -> str:
         return f"CFGGuide({self.grammar!r})"

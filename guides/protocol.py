@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from ..kernels.answers import NEVER as NEVER
 from ..tokenizers_adapter import Vocabulary
 from .given import left_of
 from .lift.mask_table import MaskTable
+from .quoting.source import Span
 
 Mask = NDArray[np.uint32]
 
@@ -25,6 +26,25 @@ class Capture(NamedTuple):
     text: str
     start: int
     end: int
+
+
+class Findings(NamedTuple):
+    """Findings of a guide in one of its texts: the places of quotations, and captures, each by name."""
+
+    spans: Mapping[str, Span]
+    captures: Mapping[str, tuple[Capture, ...]]
+
+    @classmethod
+    def of(cls, guide: Any, text: str, data: bytes | None = None) -> Findings:
+        """Those of a guide of any kind; empty where it has none. Raises what its `spans` and `captures` raise.
+
+        data: the bytes of a text with special tokens, as `CFGGuide.spans` takes them
+        """
+        both: Any = getattr(guide, "findings", None)
+        if both is not None:
+            return both(text if data is None else data)
+        spans, captures = (getattr(guide, name, None) for name in ("spans", "captures"))
+        return cls({} if spans is None else spans(text), {} if captures is None else captures(text))
 
 
 @runtime_checkable

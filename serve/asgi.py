@@ -46,6 +46,7 @@ ROUTES = (
     BodyRoute("/v1/completions", CompletionRequest, completion),
     BodyRoute("/v1/embeddings", EmbeddingRequest, embeddings),
     BodyRoute("/v1/rerank", RerankRequest, rerank),
+    BodyRoute("/v2/rerank", RerankRequest, rerank),
     BodyRoute("/rerank", RerankRequest, rerank),
     BodyRoute("/v1/messages", MessagesRequest, anthropic.messages),
     BodyRoute("/v1/messages/count_tokens", CountRequest, anthropic.count),

@@ -474,6 +474,15 @@ class TestExtraction:
         (result,) = lines(tmp_path / "out")
         assert result["captures"] == {"part": [{"text": result["output"][1:], "start": 1, "end": 3}]}
 
+    def test_a_limit_of_captures_is_told_beside_the_output(self, model: str, tmp_path: Path) -> None:
+        grammar = tmp_path / "a.lark"
+        grammar.write_text('start: s{60}\ns[capture]: "a" s? "a" | "a"')
+        command = ["generate", "-m", model, "-p", "Size: ", "--grammar", str(grammar), "--max-work", "300000"]
+        assert main([*command, "--out", str(tmp_path / "out")]) == 0
+        (result,) = lines(tmp_path / "out")
+        assert set(result["output"]) == {"a"} and "captures" not in result
+        assert "300,000 steps" in result["lookup_error"]
+
     def test_contexts_are_for_lark(self, report: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         grammar = tmp_path / "a.gbnf"
         grammar.write_text('root ::= "a"')

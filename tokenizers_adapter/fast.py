@@ -57,7 +57,8 @@ def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
     for token, data in zip(own.values(), spell([*own]), strict=True):
         tokens[token] = data
     eos: int | None = getattr(tokenizer, "eos_token_id", None)
-    return TokenTable(tokens, frozenset(special), () if eos is None else (eos,))
+    named = {text: token for text, token in vocabulary.items() if token in other}
+    return TokenTable(tokens, frozenset(special), () if eos is None else (eos,), named)
 
 
 def _spelling(backend: Any, byte_fallback: bool) -> Spell:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,7 +65,7 @@ def _read_json(path: Path) -> TokenTable:
     table = read_fast(backend, backend)
     end = _end_beside(path)
     token: int | None = None if end is None else backend.token_to_id(end)
-    return table if token is None else TokenTable(table.tokens, table.special_ids, (token,))
+    return table if token is None else replace(table, eos_ids=(token,))
 
 
 def _end_beside(path: Path) -> str | None:
@@ -91,7 +92,7 @@ def _read_tekken(content: dict[str, Any], path: Path) -> TokenTable:
     except (KeyError, TypeError, ValueError) as error:
         raise VocabularyError(f"{path} is no tekken.json that can be read: {error!r}") from error
     end = names.index("</s>") if "</s>" in names else 2
-    return TokenTable(tokens, frozenset(range(special)), (end,))
+    return TokenTable(tokens, frozenset(range(special)), (end,), {name: token for token, name in enumerate(names)})
 
 
 def read_mistral(tokenizer: Any) -> TokenTable:
@@ -99,9 +100,10 @@ def read_mistral(tokenizer: Any) -> TokenTable:
     if hasattr(tokenizer, "id_to_byte_piece"):
         special = frozenset(int(token) for token in tokenizer.special_ids)
         own = (None if token in special else tokenizer.id_to_byte_piece(token) for token in range(tokenizer.n_words))
-        return TokenTable(list(own), special, (int(tokenizer.eos_id),))
+        added = {str(tokenizer.id_to_piece(token)): token for token in special}
+        return TokenTable(list(own), special, (int(tokenizer.eos_id),), added)
     from .slow import read_pieces
 
     model = tokenizer._model
     tokens, special = read_pieces(model)
-    return TokenTable(tokens, special, (int(tokenizer.eos_id),))
+    return TokenTable(tokens, special, (int(tokenizer.eos_id),), {model.id_to_piece(token): token for token in special})

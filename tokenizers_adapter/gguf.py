@@ -55,7 +55,8 @@ def read_gguf(path: Path) -> TokenTable:
     found = [fields.get(f"tokenizer.ggml.{end}_token_id") for end in ENDS]
     ends = [end for end in found if type(end) is int and 0 <= end < len(tokens)]
     special = {token for token, data in enumerate(tokens) if data is None}
-    return TokenTable(tokens, frozenset(special), tuple(dict.fromkeys(ends)))
+    added = {texts[token]: token for token, kind in enumerate(kinds) if token in special or kind == TokenType.LITERAL}
+    return TokenTable(tokens, frozenset(special), tuple(dict.fromkeys(ends)), added)
 
 
 def _kinds_of(path: Path, given: Any, count: int) -> list[Any]:

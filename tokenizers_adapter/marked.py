@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -22,6 +23,9 @@ def marker_bytes(token: int) -> bytes:
         digits.append(FIRST_DIGIT + digit)
         if not token:
             return bytes([MARK, *reversed(digits)])
+
+
+_MARKERS = re.compile(b"\xff[\xf8-\xfe]+")
 
 
 class MarkedVocabulary(Vocabulary):
@@ -46,9 +50,14 @@ class MarkedVocabulary(Vocabulary):
         tokens = [text if not text or text.isascii() or max(text) < FIRST_DIGIT else None for text in unmarked.tokens]
         for token in markers:
             tokens[token] = marker_bytes(token)
-        super().__init__(tokens, unmarked.eos_ids, unmarked.special_ids - markers)
+        super().__init__(tokens, unmarked.eos_ids, unmarked.special_ids - markers, unmarked.added_tokens)
         self.unmarked = unmarked
         self.markers = markers
+        self._spelt = {marker_bytes(token): unmarked.tokens[token] or b"" for token in markers}
+
+    def text_of(self, data: bytes) -> bytes:
+        """The bytes as the other vocabulary has them, where a special token has none."""
+        return _MARKERS.sub(lambda marker: self._spelt[marker.group()], data)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return with_markers, (self.unmarked, self.markers)
@@ -68,6 +77,11 @@ def with_markers(vocabulary: Vocabulary, markers: Iterable[int]) -> Vocabulary:
     known = _known.setdefault(base, WeakValueDictionary())
     found = known.get(wanted)
     return known.setdefault(wanted, MarkedVocabulary(base, wanted)) if found is None else found
+
+
+def unmarked_text(vocabulary: Vocabulary, data: bytes) -> bytes:
+    """The bytes that a vocabulary gave, as it gives them without its markers."""
+    return vocabulary.text_of(data) if isinstance(vocabulary, MarkedVocabulary) else data
 
 
 def without_markers(vocabulary: Vocabulary) -> Vocabulary:

@@ -59,4 +59,4 @@ def _read_encoding(encoding: Any) -> TokenTable:
         tokens[encoding.encode_single_token(data)] = data
     special = {name: encoding.encode_single_token(name) for name in encoding.special_tokens_set}
     eos: int | None = special.get("<|endoftext|>")
-    return TokenTable(tokens, frozenset(special.values()), () if eos is None else (eos,))
+    return TokenTable(tokens, frozenset(special.values()), () if eos is None else (eos,), special)

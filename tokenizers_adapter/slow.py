@@ -51,7 +51,8 @@ def read_slow(tokenizer: Any) -> TokenTable:
         if piece not in silent:
             tokens[token] = piece if isinstance(piece, bytes) else spell([piece])[0]
     eos: int | None = tokenizer.eos_token_id
-    return TokenTable(tokens, frozenset(special), () if eos is None else (eos,))
+    named = {text: token for text, token in tokenizer.get_vocab().items() if token in literal or token in special}
+    return TokenTable(tokens, frozenset(special), () if eos is None else (eos,), named)
 
 
 def read_pieces(model: Any) -> tuple[list[bytes | None], frozenset[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any
@@ -23,11 +23,15 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 @dataclass(frozen=True)
 class TokenTable:
-    """Table of a tokenizer's tokens; None where a token has no text. The index is the id."""
+    """Table of a tokenizer's tokens; None where a token has no text. The index is the id.
+
+    added: the tokens that stand for themselves, special ones and others, by how the tokenizer writes them
+    """
 
     tokens: list[bytes | None]
     special_ids: frozenset[int]
     eos_ids: tuple[int, ...]
+    added: dict[str, int] = field(default_factory=dict[str, int])
 
 
 @cache

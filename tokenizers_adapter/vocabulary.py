@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from operator import index
+from operator import index, itemgetter
 from typing import Any, Self, cast
 from weakref import WeakValueDictionary
 
@@ -35,11 +35,20 @@ class Vocabulary:
     tokens: list[bytes | None]
     eos_ids: tuple[int, ...]
     special_ids: frozenset[int]
+    added_tokens: dict[str, int]
     size: int
 
-    def __init__(self, tokens: Sequence[bytes | None], eos_ids: Iterable[int], special_ids: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        tokens: Sequence[bytes | None],
+        eos_ids: Iterable[int],
+        special_ids: Iterable[int] = (),
+        added_tokens: Mapping[str, int] | None = None,
+    ) -> None:
         """`tokens` by id; EOS and special ids lose their bytes, since a text never spells them.
 
+        added_tokens: tokens that stand for themselves, special ones and others, by how the tokenizer writes them, as
+            grammars name them, `<|im_end|>`
         Raises VocabularyError if there is no EOS id, or an id is outside `tokens`; OptionError for what are no bytes
         or no ids.
         """
@@ -54,6 +63,8 @@ class Vocabulary:
             raise VocabularyError(
                 "a vocabulary needs a token that ends the text; pass its ids as eos_ids=, e.g. eos_ids=[2]"
             )
+        self.added_tokens = dict(added_tokens or {})
+        _token_ids("added_tokens", self.added_tokens.values(), self.size)
         self.tokens = texts
         for token in self.special_ids:
             self.tokens[token] = None
@@ -91,7 +102,8 @@ class Vocabulary:
                 "pass the ids that end a text as eos_ids=, e.g. eos_ids=[2]"
             )
         tokens = table.tokens[:size] + [None] * (size - len(table.tokens))
-        return cls(tokens, eos, (token for token in table.special_ids if token < size))
+        added = {text: token for text, token in sorted(table.added.items(), key=itemgetter(1)) if token < size}
+        return cls(tokens, eos, (token for token in table.special_ids if token < size), added)
 
     @classmethod
     def from_bytes(cls) -> Vocabulary:
@@ -141,8 +153,8 @@ class Vocabulary:
         return digest.hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        _known[self.fingerprint, self.special_ids] = self
-        return _one_of, (self.fingerprint, self.tokens, self.eos_ids, self.special_ids)
+        _known[_key(self)] = self
+        return _one_of, (_key(self), self.tokens, self.eos_ids)
 
     def __copy__(self) -> Self:
         return self
@@ -155,18 +167,22 @@ class Vocabulary:
         return f"Vocabulary(size={self.size}, tokens with text={with_text}, eos_ids={self.eos_ids})"
 
 
+_Key = tuple[str, frozenset[int], frozenset[tuple[str, int]]]
 # Those that were sent or received, so that what comes with equal vocabularies has one, with all that is known of it
-_known: WeakValueDictionary[tuple[str, frozenset[int]], Vocabulary] = WeakValueDictionary()
+_known: WeakValueDictionary[_Key, Vocabulary] = WeakValueDictionary()
 
 
-def _one_of(
-    fingerprint: str, tokens: list[bytes | None], eos_ids: tuple[int, ...], special_ids: frozenset[int]
-) -> Vocabulary:
+def _key(vocabulary: Vocabulary) -> _Key:
+    return vocabulary.fingerprint, vocabulary.special_ids, frozenset(vocabulary.added_tokens.items())
+
+
+def _one_of(key: _Key, tokens: list[bytes | None], eos_ids: tuple[int, ...]) -> Vocabulary:
     """The vocabulary of this process with these tokens, made where there is none."""
-    found = _known.get((fingerprint, special_ids))
+    found = _known.get(key)
     if found is None:
-        found = Vocabulary(tokens, eos_ids, special_ids)
-        found = _known.setdefault((found.fingerprint, special_ids), found)
+        _, special_ids, added = key
+        found = Vocabulary(tokens, eos_ids, special_ids, dict(added))
+        found = _known.setdefault(_key(found), found)
     return found
 
 

@@ -27,6 +27,7 @@ ORDER = (
 )
 TIME = "Convert a quarter past four in the afternoon into HH:MM."
 WEATHER = "Will it rain in Marlhaven on June 10, 2024?"
+DOCUMENTS = ["The copper kettle is new.", "It rained in Marlhaven.", "Who bought the kettle?"]
 BUYER, COUNT, PAID = "Brela Stonkard", 12, False
 # As the record has it, and as the arguments of a call.
 CITY, DAY = "Marlhaven", date(2024, 6, 10)
@@ -73,6 +74,13 @@ class Checks:
             else:
                 told |= {"passed": True, "note": note or ""}
             print(json.dumps(told), flush=True)
+
+
+def ranked(scores: list[tuple[int, float]]) -> None:
+    """Raise AssertionError unless the last document, which is the query, is first, and all are by their scores."""
+    values = [score for _, score in scores]
+    same((scores[0][0], values), (len(DOCUMENTS) - 1, sorted(values, reverse=True)))
+    same(0.999 < values[0] < 1.001, True)
 
 
 def same(found: Any, expected: Any) -> None:

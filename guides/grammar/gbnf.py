@@ -21,16 +21,18 @@ from ..syntax import Chars, Literal, Node, Reference, Repeat
 from .combine import characters, choice, is_character, series
 from .grammar import Grammar, Part, check
 from .macros import MACROS, MacroCall, Value, Word
-from .options import NO_CAPTURE_NAME, NO_TOKENS, REFUSED_ATTRIBUTES, check_options, grammar_text, refused_attribute
+from .options import NO_CAPTURE_NAME, NO_TEXT, REFUSED_ATTRIBUTES, check_options, grammar_text, refused_attribute
+from .special_tokens import WRITTEN, SpecialTokens
 
 _PATTERN = re.compile(
-    r"""
+    rf"""
     (?P<blank> \s+ | \#[^\n]* )
   | (?P<name> [A-Za-z0-9_-]+ )
   | (?P<define> ::= | = )
   | (?P<string> " (?: \\. | [^"\\\n] )*+ " | ' (?: \\. | [^'\\\n] )*+ ' )
   | (?P<set> \[ (?: \\. | [^\]\\\n] )*+ \] )
-  | (?P<bounds> \{ \s*+ [0-9]++ \s*+ (?: , \s*+ (?: -1 | [0-9]*+ ) \s*+ )? \} )
+  | (?P<bounds> \{{ \s*+ [0-9]++ \s*+ (?: , \s*+ (?: -1 | [0-9]*+ ) \s*+ )? \}} )
+  | (?P<special> {WRITTEN} )
   | (?P<mark> [()|.*+?;,] )
     """,
     re.VERBOSE | re.DOTALL,
@@ -228,7 +230,10 @@ class _Parser:
             self.parts[part] = pieces
             return Reference(part)
 
-        return MACROS[name.text](MacroCall(values, named, refer, quote, fail))
+        def special(tokens: list[str]) -> Node:
+            return self.special(f"<[{','.join(tokens)}]>", name.offset)
+
+        return MACROS[name.text](MacroCall(values, named, refer, quote, special, fail))
 
     def argument(self, depth: int) -> Value:
         if depth > self.max_depth:
@@ -280,6 +285,8 @@ class _Parser:
             return self.string(token)
         if token.kind == "set":
             return self.set(token)
+        if token.kind == "special":
+            return self.special(token.text, token.offset)
         if token.kind == "mark" and token.text == ".":
             return characters([], negated=True)
         self.at -= 1
@@ -313,6 +320,10 @@ class _Parser:
         if int(high) < int(low):
             raise GrammarError(f"{token.text} is no range of repeats", self.text, token.offset)
         return int(low), int(high)
+
+    def special(self, written: str, offset: int) -> Node:
+        self.parts.setdefault(written, SpecialTokens(written, offset))
+        return Reference(written)
 
     def string(self, token: _Token) -> Node:
         codes = self.codes(token, 1)
@@ -399,6 +410,8 @@ def _complaint(found: str) -> str:
         return "a set of characters that does not end on its line; expected a closing ]"
     if found == "{":
         return "expected a number of repeats: {m}, {m,} or {m,n}"
-    if found in "<!":
-        return NO_TOKENS
+    if found == "<":
+        return "a special token is written without blanks, <think>, or by its id, <[1000]>"
+    if found == "!":
+        return f"any token but some is {NO_TEXT}"
     return f"unexpected character {found!r}; expected a name, a string, a set of characters or an operator"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ...errors import GrammarError, LanguageError
 from ..graph.graph import Graph
@@ -34,6 +34,19 @@ class Embedded(Protocol):
 Part = Quote | Embedded
 
 
+class Stop(NamedTuple):
+    """The end of a rule that ends at a mark: the texts before the mark, and those of it.
+
+    is_inside: whether the mark is a part of the rule; else it follows, and is fixed
+    capture: the name under which the mark is reported
+    """
+
+    body: Node
+    mark: Node
+    is_inside: bool
+    capture: str | None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Grammar:
     """Rules by name, the rule that a whole text must match, and where the rules were written.
@@ -43,6 +56,7 @@ class Grammar:
     terminals: rules that refer, if at all, to other terminals only, without recursion (a regular language)
     parts: quotations and JSON values, by the names of further rules, which have no body here
     captures: names under which what some rules have read is reported, by these rules
+    stops: the ends of rules whose mark is reported, or is no part of what is, by these rules
     """
 
     rules: dict[str, Node]
@@ -52,6 +66,7 @@ class Grammar:
     terminals: frozenset[str] = frozenset()
     parts: dict[str, Part] = field(default_factory=dict[str, Part])
     captures: dict[str, str] = field(default_factory=dict[str, str])
+    stops: dict[str, Stop] = field(default_factory=dict[str, Stop])
 
     def __str__(self) -> str:
         return render_rules(self.rules)
@@ -91,8 +106,9 @@ def check(grammar: Grammar) -> list[str]:
 
 def _check_captures(grammar: Grammar) -> None:
     """Raise GrammarError for captures of no rule, and of rules that may begin with themselves, endlessly often."""
-    empty = nullable(grammar.rules) if grammar.captures else set[str]()
-    for rule in grammar.captures:
+    captured = {**grammar.captures, **grammar.stops}
+    empty = nullable(grammar.rules) if captured else set[str]()
+    for rule in captured:
         if rule not in grammar.rules:
             raise GrammarError(f"there is no rule {rule!r} to be captured", *_place(grammar, None))
         begun = set(_beginnings(grammar.rules[rule], empty))

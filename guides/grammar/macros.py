@@ -1,4 +1,4 @@
-"""The macros of XGrammar's EBNF: `TagDispatch`, `Substring`, `Regex`; those of tokens are refused."""
+"""The macros of XGrammar's EBNF: `TagDispatch`, `Substring`, `Regex`, `Token`, `TokenTagDispatch`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..quoting.quotation import Quote
 from ..regex import parse
 from ..syntax import EMPTY, Alternation, Node, Repeat
 from ..syntax import Sequence as InOrder
-from .languages import free_of, up_to
-from .options import NO_TOKENS
+from .languages import ANY_TEXT, free_of, up_to
+from .options import NO_TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,15 @@ Value = str | Word | tuple["Value", ...]
 class MacroCall:
     """A macro with its arguments.
 
-    refer: gives the node of the rule that a word names; quote: that of what is quoted; fail: raises GrammarError
+    refer: gives the node of the rule that a word names; quote: that of what is quoted; special: that of any one of
+        some tokens; fail: raises GrammarError
     """
 
     values: Sequence[Value]
     named: Mapping[str, Value]
     refer: Callable[[Word], Node]
     quote: Callable[[Quote], Node]
+    special: Callable[[list[str]], Node]
     fail: Callable[[str], NoReturn]
 
     def texts(self, values: Sequence[Value], what: str) -> list[str]:
@@ -46,6 +48,13 @@ class MacroCall:
         found = [value for value in values if isinstance(value, str) and value]
         if len(found) < len(values):
             self.fail(f"{what} are texts in double quotes, none of them empty")
+        return found
+
+    def tokens(self, values: Sequence[Value], what: str) -> list[str]:
+        """The values, which are ids of tokens. Raises GrammarError for anything else."""
+        found = [value.text for value in values if isinstance(value, Word) and value.text.isdecimal()]
+        if len(found) < len(values) or not found:
+            self.fail(f"{what} are ids of tokens, such as 128010")
         return found
 
     def only(self, *names: str) -> None:
@@ -71,14 +80,33 @@ def _tag_dispatch(call: MacroCall) -> Node:
                 call.fail(f"the trigger {trigger!r} is a part of the trigger {other!r}; give them no common text")
     given = call.named.get("excludes", ())
     excluded = call.texts(given if isinstance(given, tuple) else (given,), "what TagDispatch excludes")
+    free = free_of([*rules, *excluded])
+    parts = [InOrder((up_to(each, list(rules), excluded), Alternation(tuple(after)))) for each, after in rules.items()]
+    return _dispatched(call, free, parts)
+
+
+def _dispatched(call: MacroCall, free: Node, parts: Sequence[Node]) -> Node:
+    """Parts, which begin with free text, and free text at the end; as many parts as the call says."""
     loops = call.named.get("loop_after_dispatch", Word("true", 0))
     if not isinstance(loops, Word) or loops.text not in ("true", "false"):
         call.fail("loop_after_dispatch is true or false")
-    free = free_of([*rules, *excluded])
-    parts = [InOrder((up_to(each, list(rules), excluded), Alternation(tuple(after)))) for each, after in rules.items()]
     if loops.text == "false":
         return Alternation((free, *parts))
     return InOrder((Repeat(Alternation(tuple(parts)), 0, None), free)) if parts else free
+
+
+def _token_tag_dispatch(call: MacroCall) -> Node:
+    """Text in which tokens begin rules; what is excluded is no text, so that it is in none."""
+    call.only("loop_after_dispatch", "excludes")
+    parts: list[Node] = []
+    for pair in call.values:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[1], Word)):
+            call.fail("each argument of TokenTagDispatch is a token with its rule, as in (128010, tool)")
+        parts.append(InOrder((ANY_TEXT, call.special(call.tokens(pair[:1], "triggers")), call.refer(pair[1]))))
+    given = call.named.get("excludes", ())
+    if given != ():
+        call.tokens(given if isinstance(given, tuple) else (given,), "what TokenTagDispatch excludes")
+    return _dispatched(call, ANY_TEXT, parts)
 
 
 def _substring(call: MacroCall) -> Node:
@@ -100,15 +128,21 @@ def _regex(call: MacroCall) -> Node:
         call.fail(f"in the pattern of Regex: {error.reason}")
 
 
-def _tokens(call: MacroCall) -> Node:
-    call.fail(NO_TOKENS)
+def _token(call: MacroCall) -> Node:
+    """Any one of the tokens."""
+    call.only()
+    return call.special(call.tokens(call.values, "the arguments of Token"))
+
+
+def _exclude_token(call: MacroCall) -> Node:
+    call.fail(f"any token but some is {NO_TEXT}")
 
 
 MACROS: dict[str, Callable[[MacroCall], Node]] = {
     "TagDispatch": _tag_dispatch,
     "Substring": _substring,
     "Regex": _regex,
-    "Token": _tokens,
-    "ExcludeToken": _tokens,
-    "TokenTagDispatch": _tokens,
+    "Token": _token,
+    "ExcludeToken": _exclude_token,
+    "TokenTagDispatch": _token_tag_dispatch,
 }

@@ -32,8 +32,8 @@ def _rule(name: str, body: Node) -> str:
 
 
 def render_name(name: str) -> str:
-    """The name of a rule, in angle brackets where it is neither a word nor a quotation."""
-    is_plain = name.replace("-", "_").isidentifier() or name.startswith("quote(")
+    """The name of a rule, in angle brackets where it is neither a word nor a quotation nor has them."""
+    is_plain = name.replace("-", "_").isidentifier() or name.startswith(("quote(", "<"))
     return name if is_plain else f"<{name}>"
 
 

@@ -8,13 +8,11 @@ from ...checks import brief, lone_surrogate
 from ...errors import GrammarError, OptionError
 from ..given import text_of
 
-NO_TOKENS = (
-    "special tokens are not supported: a grammar is about text, of which they are no part; let them stand around it, "
-    "as the markers of a TaggedGuide"
+NO_TEXT = (
+    "no text, which a grammar is about; name the tokens, <|im_end|> or <[5,7-9]>, or write the text that may be there"
 )
 NO_CAPTURE_NAME = "the name of a capture is a text in double quotes, not empty, without backslashes or a suffix"
 REFUSED_ATTRIBUTES = {
-    "stop_capture": "what a rule stops at is written by the rule that uses it; let a rule with [capture] be that text",
     "max_tokens": "a rule is about text, whatever tokens spell it; bound its characters, as in [^\\n]{1,200}",
     "temperature": "how tokens are chosen is no part of a grammar; give Sample(temperature=...) for the whole text",
 }

@@ -1,7 +1,7 @@
 """Pieces of a text that a grammar tells apart, quotations and captures, by marks around them.
 
-The marks hold bytes that no UTF-8 has. A text is read by the automaton of the marked grammar, depth first over where
-marks are put in; a state that has failed at some place is not tried there again.
+The marks hold bytes that neither UTF-8 nor special tokens have. A text is read by the automaton of the marked grammar,
+depth first over where marks are put in; a state that has failed at some place is not tried there again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..graph.graph import Graph
 from ..limits import Limits, Meter, spend
 from ..locks import new_lock
 from ..syntax import Literal, Node, Reference, Sequence
-from .grammar import Grammar
+from .grammar import Grammar, Stop
 from .lark.reading import IGNORED
 
 # Of work, to try the ways on from a place
@@ -23,16 +23,20 @@ STEPS_PER_PLACE = 1_000
 # Of work, to read a digit of a mark
 STEPS_PER_READ = 300
 _DIGITS = b"0123"
-_OPEN = b"\xfe"
-_CLOSE = b"\xff"
+_OPEN = b"\xf5"
+_CLOSE = b"\xf6"
 
 
 class MarkedPiece(NamedTuple):
-    """A text of a rule within another text, from byte `begin` to byte `end`."""
+    """A text of a rule within another text, from byte `begin` to byte `end`.
+
+    stop: the first and the last place of the mark that ended it, if the grammar has one in `stops` and it is there
+    """
 
     rule: str
     begin: int
     end: int
+    stop: tuple[int, int] | None = None
 
 
 class MarkedPieces:
@@ -60,23 +64,26 @@ class MarkedPieces:
         """The pieces of a text in the order in which they begin; empty if the text is none of the grammar.
 
         Where it can be read in several ways, pieces begin as early and are as long as they can be. What the grammar
-        ignores behind a captured rule is not in its piece. Raises LimitError.
+        ignores behind a captured rule is not in its piece, nor is the mark that ended it. Raises LimitError.
         """
         with self._lock, Meter(self._limits):
             try:
                 pieces = [MarkedPiece(self._names[number], begin, end) for number, begin, end in self._found(data)]
-                captured: dict[str, str] = self._grammar.captures if IGNORED in self._grammar.rules else {}
-                return [self._without_ignored(piece, data) if piece.rule in captured else piece for piece in pieces]
+                return [piece if piece.rule in self._grammar.parts else self._ended(piece, data) for piece in pieces]
             except BaseException:
                 self._graphs.clear()  # one may have been left in the middle of a change
                 raise
 
-    def _automaton(self, rule: str | None) -> ChartAutomaton:
-        """The automaton of a rule, or of the marked grammar; with a chart of its own, which would go on growing."""
+    def _automaton(self, rule: str | None, body: Node | None = None) -> ChartAutomaton:
+        """The automaton of a rule, or of the marked grammar; with a chart of its own, which would go on growing.
+
+        body: of a rule that the grammar does not have
+        """
         if rule not in self._graphs:
             grammar = self._grammar
+            rules = grammar.rules if body is None else {**grammar.rules, str(rule): body}
             self._graphs[rule] = self._lower(
-                _marked(grammar, self._names) if rule is None else replace(grammar, start=rule)
+                _marked(grammar, self._names) if rule is None else replace(grammar, rules=rules, start=rule)
             )
         return ChartAutomaton(*self._graphs[rule])
 
@@ -120,6 +127,38 @@ class MarkedPieces:
                 for digit in range(len(_DIGITS))
             ]
         return [(number, after) for number, after in found if after != DEAD]
+
+    def _ended(self, piece: MarkedPiece, data: bytes) -> MarkedPiece:
+        """The piece of a captured rule without what is ignored behind it, and without its mark."""
+        behind = piece.end
+        if IGNORED in self._grammar.rules:
+            piece = self._without_ignored(piece, data)
+        stop = self._grammar.stops.get(piece.rule)
+        if stop is None:
+            return piece
+        if stop.is_inside:
+            end = self._end_before(stop, piece, data)
+            return piece._replace(end=end, stop=(end, piece.end))
+        assert isinstance(stop.mark, Literal), "what follows a rule is a fixed text"
+        is_there = data.startswith(stop.mark.data, behind)
+        return piece._replace(stop=(behind, behind + len(stop.mark.data))) if is_there else piece
+
+    def _end_before(self, stop: Stop, piece: MarkedPiece, data: bytes) -> int:
+        """The place of the mark that is the last part of a piece: the last one where it may begin."""
+        # No name that can be written has a space
+        body, mark = self._automaton(f"{piece.rule} body", stop.body), self._automaton(f"{piece.rule} mark", stop.mark)
+        places: list[int] = []
+        state = body.start
+        for at in range(piece.begin, piece.end + 1):
+            spend(STEPS_PER_PLACE)
+            if body.is_accepting(state):
+                places.append(at)
+            state = body.read(state, data[at : at + 1])
+        for at in reversed(places):
+            spend(STEPS_PER_PLACE + STEPS_PER_READ * (piece.end - at))
+            if mark.is_accepting(mark.read(mark.start, data[at : piece.end])):
+                return at
+        raise AssertionError("a piece of the rule is a text and a mark")
 
     def _without_ignored(self, piece: MarkedPiece, data: bytes) -> MarkedPiece:
         """The shortest beginning of a piece that is a text of its rule, behind which the rest is ignored."""

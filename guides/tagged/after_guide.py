@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...checks import shown, text_of, whole
 from ...errors import LanguageError, OptionError
-from ...tokenizers_adapter.marked import marker_bytes, with_markers
+from ...tokenizers_adapter.marked import marker_bytes, unmarked_text, with_markers
 from ..explain import NOTHING, expected
 from ..given import MOST_LEFT, left_of, no_state, state_of, states_of, token_of
 from ..lift.table_guide import StateTableGuide
@@ -25,11 +25,15 @@ STEPS_PER_TOKEN = 20
 
 
 class Thought(NamedTuple):
-    """A text in its two parts: `free` before the marker, `said` behind it; is_cut: whether the budget ended `free`."""
+    """A text in its two parts: `free` before the marker, `said` behind it; is_cut: whether the budget ended `free`.
+
+    data: of what is said, with the bytes of special tokens
+    """
 
     free: str
     said: str
     is_cut: bool
+    data: bytes
 
 
 class MarkerMoves(NamedTuple):
@@ -178,7 +182,8 @@ class AfterGuide(StateTableGuide, Drawable):
             is_cut = state // len(self._text) == self.free_tokens
             state = self.advance(state, token)
         free, _, said = self._vocabulary.decode(tokens).partition(self._text)
-        return Thought(free.decode(errors="replace"), said.decode(errors="replace"), is_cut)
+        text = unmarked_text(self._vocabulary, said).decode(errors="replace")
+        return Thought(free.decode(errors="replace"), text, is_cut, said)
 
     def _check(self, state: int) -> int:
         state = state_of(state, MOST_LEFT)

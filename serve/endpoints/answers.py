@@ -311,6 +311,8 @@ def extension_of(result: Generation[Any]) -> dict[str, Any]:
         said["spans"] = {name: _span(span) for name, span in result.spans.items()}
     if result.captures:
         said["captures"] = {name: [each._asdict() for each in several] for name, several in result.captures.items()}
+    if result.lookup_error is not None:
+        said["lookup_error"] = str(result.lookup_error)
     if result.unenforced:
         said["unenforced"] = dict(result.unenforced)
     if result.overruled:
@@ -319,8 +321,6 @@ def extension_of(result: Generation[Any]) -> dict[str, Any]:
         said["unmet"] = list(result.unmet)
     if result.fields:
         said["fields"] = {name: each.to_dict() for name, each in result.fields.items()}
-    if result.error is not None:
-        said["error"] = str(result.error)
     if result.diagnostics is not None:
         summary = result.diagnostics.summary
         said["trace"] = {

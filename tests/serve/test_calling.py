@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import pytest
+from trellm import Limits, models
 
-from .conftest import Running
+from .conftest import SETTINGS, Running, running
 
 ASK: list[Any] = [{"role": "user", "content": "Will it rain in Marlhaven on June 10, 2024?"}]
 WEATHER = {
@@ -165,6 +167,14 @@ def test_captures_are_in_the_answer(server: Running, stream: bool) -> None:
     text = "".join(choice["text"] for choice in choices)
     (captured,) = (choice["trellm"]["captures"]["number"] for choice in choices if "trellm" in choice)
     assert captured == [{"text": text[5:-3], "start": 5, "end": len(text) - 3}]
+
+
+def test_a_limit_of_captures_is_told_beside_the_text() -> None:
+    body = {"model": "small", "prompt": "aaaaaa", "guided_grammar": 'start: s{60}\ns[capture]: "a" s? "a" | "a"'}
+    for limited in running(models.ziplm("aaaa. aaaa."), replace(SETTINGS, name="small", limits=Limits(work=300_000))):
+        (choice,) = limited.post("/v1/completions", body).json()["choices"]
+        assert set(choice["text"]) == {"a"} and choice["finish_reason"] == "stop"
+        assert "300,000 steps" in choice["trellm"]["lookup_error"]
 
 
 def test_a_chat_goes_on_behind_a_call(server: Running) -> None:

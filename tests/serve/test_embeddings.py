@@ -93,7 +93,7 @@ def test_reranking(server: Running, model: Any) -> None:
     *found, asked = generate.embedding(model)([*DOCUMENTS, query])
     cosines = [float(each @ asked) for each in found]
     order = sorted(range(3), key=lambda index: -cosines[index])
-    for path in ("/v1/rerank", "/rerank"):
+    for path in ("/v1/rerank", "/v2/rerank", "/rerank"):
         answer = server.post(path, {"model": "small", "query": query, "documents": DOCUMENTS}).json()
         assert [each["index"] for each in answer["results"]] == order
         assert [each["document"]["text"] for each in answer["results"]] == [DOCUMENTS[index] for index in order]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ....errors import GrammarError, LimitError
 from ...limits import spend
-from ..options import NO_TOKENS
+from ..special_tokens import WRITTEN
 
 
 class Token(NamedTuple):
@@ -24,7 +24,7 @@ class Token(NamedTuple):
 
 
 _PATTERN = re.compile(
-    r"""
+    rf"""
     (?P<comment> \s*+ (?: // | \# ) [^\n]* )
   | (?P<blank> [ \t\f]+ | \\ [ ]* \r?\n )
   | (?P<or_line> \r?\n \s*+ \| )
@@ -35,9 +35,10 @@ _PATTERN = re.compile(
   | (?P<rule> _?[a-z][_a-z0-9]* (?: -++ [_a-z0-9]+ )* )
   | (?P<terminal> _?[A-Z][_A-Z0-9]* (?: -++ [_A-Z0-9]+ )* )
   | (?P<number> [+-]?[0-9]+ )
+  | (?P<special> {WRITTEN} )
   | (?P<json> % (?: json | regex | llguidance ) (?![A-Za-z_]) \s*+ )
   | (?P<directive> % [A-Za-z_]* )
-  | (?P<mark> -> | \.\. | :(?!:) | [()\[\]{}|.,~*+?=&] )
+  | (?P<mark> -> | \.\. | :(?!:) | [()\[\]{{}}|.,~*+?=&] )
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -92,9 +93,11 @@ def _complaint(text: str, offset: int) -> str:
     if found == "'":
         return "strings are written in double quotes here"
     if found == "<":
-        return NO_TOKENS
+        return "a special token is written without blanks, <|im_end|>, or by its id, <[128010]>"
     if found == "@":
         return "a grammar cannot refer to others; write their rules here, and schemas as %json {...}"
+    if text.startswith("::=", offset):
+        return "'::=' is GBNF's; Lark has ':' behind the name of a rule. Read GBNF with syntax='gbnf'"
     if found == ":":
         return "rules have no numbers as parameters; write a rule for each, or a template such as list{item}"
     return f"unexpected character {found!r}; expected a rule, a terminal, a literal or an operator"

@@ -25,6 +25,7 @@ from .syntax import (
     Range,
     Regex,
     Series,
+    Special,
     Statement,
     TemplateCall,
     Value,
@@ -36,7 +37,7 @@ _DIGITS = 9
 # Of work, for a value and the words around it
 STEPS_PER_VALUE = 120
 _AFTER_OWN = frozenset(":.{},")
-_VALUES = frozenset({"rule", "terminal", "string", "regex", "%json", "%regex"})
+_VALUES = frozenset({"rule", "terminal", "string", "regex", "special", "%json", "%regex"})
 _CLOSING = {"(": ")", "[": "]"}
 _DIRECTIVES = "%import, %ignore, %override, %extend"
 _KINDS = {
@@ -45,7 +46,7 @@ _KINDS = {
     "end": "the end of the grammar",
     **{directive: repr(directive) for directive in ("%json", "%regex", "%llguidance")},
 }
-_ATTRIBUTES = ("lazy", "suffix", "stop", "capture")
+_ATTRIBUTES = ("lazy", "suffix", "stop", "capture", "stop_capture")
 # Options of llguidance, and the value under which they leave the language as it is; None: any
 _OPTIONS: dict[str, Any] = {
     "no_forcing": None,
@@ -195,26 +196,32 @@ class _Parser:
         if self.mark("."):
             self.at += 1
             self.take("number", "a priority (a whole number) after '.'")
-        ending, capture = self.attributes(name) if self.mark("[") and not name.is_terminal else (None, None)
+        ending, captures = self.attributes(name) if self.mark("[") and not name.is_terminal else (None, {})
+        if self.token.kind in ("rule", "terminal") and self.token.offset == name.offset + len(name.name):
+            reason = (
+                f"names are in lower case, of rules, or in upper case, of terminals; {name.name!r} goes on otherwise"
+            )
+            raise GrammarError(reason, self.text, name.offset)
         self.skip(":", f"':' after {name.name!r}")
         body = self.expansions(repr(name.name), terminal=name.is_terminal or ending is not None)
-        return Definition(name, tuple(parameters), body, how, ending, capture)
+        return Definition(name, tuple(parameters), body, how, ending, **captures)
 
-    def attributes(self, name: Name) -> tuple[Ending | None, str | None]:
-        """The text in brackets behind the name of a rule: where it ends, and what its text is captured as."""
+    def attributes(self, name: Name) -> tuple[Ending | None, dict[str, str]]:
+        """The text in brackets behind the name of a rule: where it ends, and names of captures, by attribute."""
         found: Ending | None = None
-        capture: str | None = None
+        captures: dict[str, str] = {}
         while not self.mark("]"):
             self.at += 1  # the bracket, or a comma
             token = self.take("rule", f"an attribute: {', '.join(_ATTRIBUTES)}")
             if token.text in REFUSED_ATTRIBUTES:
                 raise GrammarError(refused_attribute(token.text), self.text, token.offset)
-            if token.text not in _ATTRIBUTES or (capture if token.text == "capture" else found) is not None:
-                is_known = token.text in _ATTRIBUTES
+            is_capture, is_known = token.text.endswith("capture"), token.text in _ATTRIBUTES
+            if not is_known or (token.text in captures if is_capture else found is not None):
                 reason = "a rule ends in one way, with one capture" if is_known else f"{token.text!r} is no attribute"
                 raise GrammarError(f"{reason}; give one of {', '.join(_ATTRIBUTES)}", self.text, token.offset)
-            if token.text == "capture":
-                capture = self.capture_name() if self.mark("=") else name.name
+            if is_capture:
+                has_own = token.text == "capture" and not self.mark("=")
+                captures[token.text] = name.name if has_own else self.capture_name()
             else:
                 mark: Value | None = None
                 if token.text != "lazy":
@@ -223,12 +230,15 @@ class _Parser:
                 found = Ending(token.text, mark, token.offset)
             if not self.mark(",", "]"):
                 self.fail("',' or ']'")
+        if "stop_capture" in captures and (found is None or found.mark is None):
+            reason = "stop_capture is for a rule with suffix= or stop=, whose text it reports"
+            raise GrammarError(reason, self.text, name.offset)
         self.at += 1
-        return found, capture
+        return found, captures
 
     def capture_name(self) -> str:
         """The name of a capture, behind `=`."""
-        self.at += 1
+        self.skip("=", "'=' and the name of the capture")
         text = self.take("string", "the name of the capture in double quotes").text
         if text.endswith("i") or "\\" in text or text == '""':
             raise GrammarError(NO_CAPTURE_NAME, self.text, self.tokens[self.at - 1].offset)
@@ -392,9 +402,9 @@ class _Parser:
         if token.kind in ("%json", "%regex"):
             self.at += 1
             return Inline(token.kind, token.text, token.offset)
-        if token.kind == "regex":
+        if token.kind in ("regex", "special"):
             self.at += 1
-            return Regex(token.text, token.offset)
+            return (Regex if token.kind == "regex" else Special)(token.text, token.offset)
         low = LiteralText(self.take("string", "a name, a string or a regular expression").text, token.offset)
         if not self.mark(".."):
             return low

@@ -17,7 +17,7 @@ from ...limits import spend
 from ...quoting.quotation import Context, Quote
 from ...syntax import Node, Reference, Repeat, Sequence
 from ..combine import choice
-from ..grammar import Grammar, check
+from ..grammar import Grammar, Stop, check
 from ..options import check_options, grammar_text
 from .names import Names
 from .parser import parse_statements
@@ -70,6 +70,7 @@ class _Builder:
         self.rules: dict[str, Node] = {}
         self.lines: dict[str, int] = {}
         self.captures: dict[str, str] = {}
+        self.stops: dict[str, Stop] = {}
 
     def build(self, start: str) -> Grammar:
         pending = self.templates.pending
@@ -89,8 +90,8 @@ class _Builder:
             self.rules[BEGIN] = Sequence((Reference(IGNORED), body))
             terminals.add(IGNORED)
             start = BEGIN
-        terminals_of = frozenset(terminals)
-        return Grammar(self.rules, start, self.lines, self.text, terminals_of, self.terminals.parts, self.captures)
+        named = (frozenset(terminals), self.terminals.parts, self.captures, self.stops)
+        return Grammar(self.rules, start, self.lines, self.text, *named)
 
     def add(self, name: str, definition: Definition, body: Node) -> None:
         if len(self.rules) >= self.max_rules:
@@ -102,6 +103,12 @@ class _Builder:
         self.rules[name] = body
         if definition.capture is not None:
             self.captures[name] = definition.capture
+        ending, stopped = definition.ending, definition.stop_capture
+        if ending is not None and ending.mark is not None:
+            is_inside = ending.how == "suffix"
+            if stopped is not None or (is_inside and definition.capture is not None):
+                before, mark = self.terminals.node(definition.body), self.terminals.node(ending.mark)
+                self.stops[name] = Stop(before, mark, is_inside, stopped)
         self.lines[name] = bisect_left(self.newlines, definition.name.offset) + 1
 
     def body(self, definition: Definition, arguments: Arguments) -> Node:

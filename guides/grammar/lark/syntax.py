@@ -79,6 +79,14 @@ class Inline:
 
 
 @dataclass(frozen=True, slots=True)
+class Special:
+    """`<|im_end|>` or `<[5,7-9]>`; in rules only."""
+
+    source: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Both:
     """The texts of all items: `A & B`; in terminals only."""
 
@@ -128,7 +136,7 @@ class Many:
 # Of work, to make a node of it
 STEPS_PER_PART = 60
 
-Pattern = LiteralText | Regex | Range | Quotation | Inline
+Pattern = LiteralText | Regex | Range | Quotation | Inline | Special
 Value = Name | Pattern | TemplateCall | Both | Without
 Expression = Value | Series | Alternatives | Many
 
@@ -147,7 +155,10 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """`name{parameters}[ending, capture]: body`; how says whether it defines, overrides or extends."""
+    """`name{parameters}[ending, capture]: body`; how says whether it defines, overrides or extends.
+
+    stop_capture: the name under which the mark of the ending is reported
+    """
 
     name: Name
     parameters: tuple[Name, ...]
@@ -155,6 +166,7 @@ class Definition:
     how: str
     ending: Ending | None = None
     capture: str | None = None
+    stop_capture: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

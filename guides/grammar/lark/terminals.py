@@ -12,6 +12,7 @@ from ..combine import series
 from ..grammar import Part, references
 from ..inlining import substituted
 from ..languages import common, shortest
+from ..special_tokens import SpecialTokens
 from .literals import pieces_of, range_node, text_node
 from .names import Names
 from .regexes import regex_node
@@ -28,6 +29,7 @@ from .syntax import (
     Quotation,
     Range,
     Regex,
+    Special,
     TemplateCall,
     Value,
     Without,
@@ -39,7 +41,7 @@ from .syntax import (
 class Terminals:
     """All defined terminals by name, in `nodes`; one that contains itself is refused.
 
-    contexts: what may be quoted, by name; parts: quotations and JSON values, by the names of their rules
+    contexts: what may be quoted, by name; parts: quotations, JSON values and tokens, by the names of their rules
     """
 
     def __init__(self, text: str, names: Names, contexts: Mapping[str, Quote]) -> None:
@@ -58,7 +60,7 @@ class Terminals:
         return fold(body, self._leaf)
 
     def pattern(self, pattern: Pattern) -> Node:
-        """The node of a string, a range, a regular expression, a quotation, or what JSON describes."""
+        """The node of a string, a range, a regular expression, a quotation, a special token, or what JSON describes."""
         match pattern:
             case LiteralText():
                 return text_node(pattern, self.text)
@@ -68,6 +70,9 @@ class Terminals:
                 return range_node(pattern, self.text)
             case Quotation():
                 return self._quotation(pattern)
+            case Special():
+                self.parts.setdefault(pattern.source, SpecialTokens(pattern.source, pattern.offset))
+                return Reference(pattern.source)
             case Inline():
                 return self._schema(pattern) if pattern.directive == "%json" else self._substring(pattern)
 
@@ -136,6 +141,9 @@ class Terminals:
             case Inline("%json"):
                 reason = "the values of a schema are no terminal, which is regular; write %json {...} in a rule"
                 raise GrammarError(reason, self.text, leaf.offset)
+            case Special():
+                reason = "a special token is no part of a terminal, which is text; write it in a rule"
+                raise GrammarError(reason, self.text, leaf.offset)
             case Name() | TemplateCall():
                 return Reference(self._terminal(leaf).name)
             case Without(item, offset):
@@ -170,7 +178,7 @@ class Terminals:
         name = leaf.name if isinstance(leaf, TemplateCall) else leaf
         if not name.is_terminal or isinstance(leaf, TemplateCall):
             reason = f"the rule {name.name!r} cannot be used inside a terminal, nor in a rule that ends by an attribute"
-            raise GrammarError(reason, self.text, name.offset)
+            raise GrammarError(f"{reason}, nor be ignored; make it a terminal, in upper case", self.text, name.offset)
         self.names.lookup(name)
         return name
 

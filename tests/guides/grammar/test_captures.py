@@ -154,7 +154,7 @@ def test_ignored_text_is_not_captured() -> None:
 def test_rules_that_end_as_soon_as_they_can_and_templates() -> None:
     rules = 'said[capture, suffix=". "]: /.*/\nlist{x}[capture]: x ("," x)*\nnum[capture="n"]: /[0-9]/'
     found = CFGGuide(f"start: said list{{num}}\n{rules}", BYTES).captures("Né. 1,2")
-    assert found["said"] == (Capture("Né. ", 0, 4),) and found["list"] == (Capture("1,2", 4, 7),)
+    assert found["said"] == (Capture("Né", 0, 2),) and found["list"] == (Capture("1,2", 4, 7),)
     assert found["n"] == (Capture("1", 4, 5), Capture("2", 6, 7))
 
 
@@ -188,6 +188,21 @@ def test_marks_that_cannot_begin_are_not_tried(monkeypatch: pytest.MonkeyPatch) 
     assert len(found) == 100 and {each[0].end for each in found.values()} == {1000}
 
 
+def test_a_text_is_read_once_for_quotations_and_captures(monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = CFGGuide("start: (all /,? /)+\nall[capture]: quote(doc)", BYTES, contexts={"doc": "ab cd"})
+    text, reads, read = "ab, cd ab ", [0], ChartAutomaton.read
+
+    def counted(automaton: ChartAutomaton, state: int, data: bytes) -> int:
+        reads[0] += 1
+        return read(automaton, state, data)
+
+    monkeypatch.setattr(ChartAutomaton, "read", counted)
+    once = guide.findings(text)
+    alone, reads[0] = reads[0], 0
+    assert (guide.spans(text), guide.captures(text)) == once and len(once.spans) == len(once.captures["all"]) == 3
+    assert reads[0] == 2 * alone
+
+
 def test_a_grammar_of_a_program() -> None:
     grammar = Grammar({"start": Literal(b"ab")}, "start", captures={"start": "all"})
     assert CFGGuide(grammar, BYTES).captures("ab") == {"all": (Capture("ab", 0, 2),)}
@@ -207,6 +222,15 @@ def test_results_have_the_captures_of_their_texts(options: dict[str, object]) ->
         places = [(each.start, each.end) for each in result.captures["number"]]
         assert [each.text for each in result.captures["number"]] == result.text[6:].split(", ")
         assert [result.text[begin:end] for begin, end in places] == result.text[6:].split(", ")
+
+
+def test_a_limit_of_captures_leaves_the_text() -> None:
+    model = models.ziplm("So: aaaaaaaa. " * 3)
+    generator = generate.cfg(model, 'start: s\ns[capture]: "a" s "a" | "a"?', limits=Limits(work=300_000))
+    found = generator.run("So: ", max_tokens=100, min_tokens=90)
+    assert generator("So: ", max_tokens=100, min_tokens=90) == found.value == found.text
+    assert set(found.text) == {"a"} and found.error is None and found.captures == {}
+    assert isinstance(found.lookup_error, LimitError) and "lookup_error=" in repr(found)
 
 
 def test_streams_end_with_captures_and_thoughts_have_none() -> None:

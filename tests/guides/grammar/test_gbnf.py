@@ -113,7 +113,6 @@ def test_json_is_the_same_language_in_both_notations() -> None:
         ('root ::= "a\\q"', 1, 12, "unknown escape"),
         ('root ::= "\\x4"', 1, 11, "unknown escape"),
         ("root ::= [\\ud800]", 1, 11, "U+D800 is no character"),
-        ("root ::= <think>", 1, 10, "special tokens are not supported"),
         ("root ::= a & b", 1, 12, "unexpected character '&'"),
         ('root ::= "a"\nroot ::= "b"', 2, 1, "'root' is defined more than once"),
         ('a ::= "a"', 1, 1, "no rule named 'root' to start from; there are a"),

@@ -30,7 +30,8 @@ SYNTAX = [
     ('start: a{"x"', 1, 13, "expected ',' or '}', found the end of the line"),
     ('a{X}: "x"', 1, 3, "expected a parameter"),
     ('a{x y}: "x"', 1, 5, "expected ',' or '}', found 'y'"),
-    ("Aa: b", 1, 2, "expected ':' after 'A', found 'a'"),
+    ("Aa: b", 1, 1, "names are in lower case, of rules, or in upper case, of terminals; 'A' goes on otherwise"),
+    ('start ::= "a"', 1, 7, "'::=' is GBNF's; Lark has ':' behind the name of a rule"),
     ("start: %ignore", 1, 8, "found '%ignore'"),
 ]
 
@@ -68,7 +69,7 @@ NAMES = [
     ('a: "a"', 1, 1, "no rule named 'start' to start from; there are a"),
     ("", 1, 1, "no rule named 'start' to start from; there are none"),
     ('start: A\nA: "a" b\nb: "b"', 2, 8, "the rule 'b' cannot be used inside a terminal"),
-    ('start: "a"\n%ignore start', 2, 9, "the rule 'start' cannot be used inside a terminal"),
+    ('start: "a"\n%ignore start', 2, 9, "nor be ignored; make it a terminal, in upper case"),
     ('start: A\nA: B\nB: C | "x"\nC: A', 4, 4, "the terminal 'A' contains itself"),
     ('start: A\nA: "a" A', 2, 8, "the terminal 'A' contains itself"),
     ("start: t\nt{x}: x", 1, 8, "'t' takes 1 argument in braces, but is given 0"),

@@ -9,7 +9,7 @@ from itertools import product
 from random import Random
 
 import pytest
-from trellm import Vocabulary
+from trellm import Capture, Vocabulary
 from trellm.errors import GrammarError, LanguageError, LimitError
 from trellm.guides import CFGGuide, JSONGuide, RegexGuide, laws, tokens_of
 
@@ -88,6 +88,38 @@ def test_rules_that_end_as_soon_as_they_can(ending: str, peer: Callable[[str, st
             continue  # its documentation says the same, its matcher has a further text besides the empty one
         for text in random.sample(TEXTS, 25):
             assert accepts(guide, text + "c") == peer(grammar, text + "c"), (grammar, text)
+
+
+@pytest.mark.parametrize("mark", ['"b"', '"ab"', "/ba?/", "/a?b/", "X", "/(a|b)b/"])
+def test_what_ended_a_rule_is_captured_as_by_llguidance(mark: str) -> None:
+    """Of several ways to part a text from its end the one with the longest text."""
+    llguidance = pytest.importorskip("llguidance")
+    tokenizer = llguidance.LLTokenizer("byte")
+    random, compared = Random(mark), 0
+    for _ in range(12):
+        body = f"{_expression(random, 2)} ({_expression(random, 1)})"
+        grammar = f'start: x "c"\nx[suffix={mark}, stop_capture="end", capture]: {body}\nX: "b" | "ba"\n'
+        try:
+            guide = CFGGuide(grammar, BYTES)
+        except LanguageError:
+            continue
+        for text in TEXTS:
+            if accepts(guide, text + "c"):
+                matcher = llguidance.LLMatcher(tokenizer, llguidance.LLMatcher.grammar_from_lark(grammar), log_level=0)
+                assert matcher.consume_tokens(tokenizer.tokenize_bytes(f"{text}c".encode()))
+                ours = {name: captured.text for name, (captured,) in guide.captures(text + "c").items()}
+                assert ours == {name: found.decode() for name, found in matcher.get_captures()}, (grammar, text)
+                compared += 1
+    assert compared > 5
+
+
+def test_places_of_what_ended_a_rule() -> None:
+    """Behind the rule where its end is written there, with ignored text between them."""
+    rules = 'said[stop="!", capture, stop_capture="mark"]: /[a-z]*/\nname[suffix=/[.;]/, stop_capture="mark"]: /[a-z]*/'
+    guide = CFGGuide(f'start: said "!" name+\n{rules}\n%ignore " "', BYTES)
+    marks = (Capture("!", 3, 4), Capture(".", 6, 7), Capture(";", 9, 10))
+    assert guide.captures("ab ! c. d; ") == {"said": (Capture("ab", 0, 2),), "mark": marks}
+    assert CFGGuide(f'start: said "?"\n{rules}', BYTES).captures("ab?") == {"said": (Capture("ab", 0, 2),)}
 
 
 def test_shortest_matches_by_definition() -> None:
@@ -198,15 +230,14 @@ ERRORS = [
     ('%llguidance {"skip_repetition": "once"}\nstart: "a"', 1, 1, "'skip_repetition' as \"once\" is not supported"),
     ('%llguidance []\nstart: "a"', 1, 1, "the options of %llguidance are a JSON object"),
     ("start: @other", 1, 8, "a grammar cannot refer to others"),
-    ("start: <|end|>", 1, 8, "special tokens are not supported"),
-    ("start: <[1-2]>", 1, 8, "special tokens are not supported"),
     ("start: a::1", 1, 9, "rules have no numbers as parameters"),
     ('start: %lark { start: "a" }', 1, 8, "found '%lark'"),
     ('start[capture="a", capture]: /a/', 1, 20, "a rule ends in one way, with one capture"),
     ("start[capture=a]: /a/", 1, 15, "expected the name of the capture in double quotes"),
     ('start[capture=""]: /a/', 1, 15, "the name of a capture is a text in double quotes, not empty"),
     ('start: a\na[capture]: a "b" | "c"', 2, 1, "the rule 'a' captures what it has read, and may begin with itself"),
-    ('start[lazy, stop_capture="x"]: /a/', 1, 13, "the attribute 'stop_capture' is not supported"),
+    ('start[lazy, stop_capture="x"]: /a/', 1, 1, "stop_capture is for a rule with suffix= or stop="),
+    ('start[suffix="b", stop_capture]: /a/', 1, 31, "expected '=' and the name of the capture"),
     ("start[max_tokens=5]: /a/", 1, 7, "the attribute 'max_tokens' is not supported: a rule is about text"),
     ("start[temperature=0.5]: /a/", 1, 7, "the attribute 'temperature' is not supported"),
     ("start[eager]: /a/", 1, 7, "'eager' is no attribute; give one of lazy, suffix, stop"),

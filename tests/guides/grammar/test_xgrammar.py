@@ -109,9 +109,6 @@ def test_names_that_look_like_macros_or_have_points() -> None:
 
 
 ERRORS = [
-    ("root ::= Token(5)", 1, 10, "special tokens are not supported"),
-    ("root ::= ExcludeToken(5)", 1, 10, "special tokens are not supported"),
-    ('root ::= TokenTagDispatch((5, t))\nt ::= "x"', 1, 10, "special tokens are not supported"),
     ('root[temperature=0.5] ::= "a"', 1, 5, "the attribute 'temperature' is not supported"),
     ('root[max_tokens=5] ::= "a"', 1, 5, "the attribute 'max_tokens' is not supported"),
     ('root[capture=x] ::= "a"', 1, 5, "the name of a capture is a text in double quotes"),

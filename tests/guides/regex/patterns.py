@@ -1,6 +1,11 @@
-"""Random patterns, each with a text that it is likely to match."""
+"""Random patterns, most of them with a text that they are likely to match."""
+
+from random import Random
 
 from hypothesis import strategies as st
+
+# Pieces of patterns over a, b and c
+ATOMS = ["a", "b", "c", "ab", "[ab]", ".", "", "(?=a)", "(?!b)", r"\b", "^"]
 
 # Pattern pieces of one character, with a character that matches.
 _SINGLE = [
@@ -25,6 +30,28 @@ _ANCHORS = [(anchor, "") for anchor in (r"^", r"$", r"\A", r"\Z", r"\b", r"\B")]
 _REPEATS = [("*", 2), ("+", 1), ("?", 0), ("{2}", 2), ("{1,2}", 2), ("{,2}", 1), ("{2,}", 3)]
 _REPEATS += [("*?", 0), ("+?", 2), ("{1,3}?", 1)]
 _FLAGS = ["i", "s", "m", "a", "u", "x", "-i", "i-s", "ms", "ia"]
+
+
+def drawn(random: Random, depth: int, atoms: list[str], marks: list[str], names: list[str] | None = None) -> str:
+    """A pattern whose repeats have one of some marks, and which has atomic groups where "+" is one of these.
+
+    names: gets the names of groups, which patterns have then, and no empty alternatives
+    """
+    kind = random.randrange(12 if names is None else 14) if depth else 0
+    if kind < 3:
+        return random.choice(atoms)
+    inner = [drawn(random, depth - 1, atoms, marks, names) for _ in range(2 if kind < 7 else 1)]
+    if kind < 5:
+        return "".join(inner)
+    if kind < 7:
+        return f"(?:{'|'.join(inner)}{random.choice(['', '|']) if names is None else ''})"
+    if kind < 10:
+        count = random.choice(["*", "+", "?", "{2}", "{1,2}", "{0,2}", "{2,}"])
+        return f"(?:{inner[0]}){count}{random.choice(marks)}"
+    if kind < 11 or names is None:
+        return f"(?{'>' if '+' in marks else '='}{inner[0]})"
+    names.append(f"g{len(names)}")
+    return f"(?P<{names[-1]}>{inner[0]})"
 
 
 def plain_patterns() -> st.SearchStrategy[tuple[str, str]]:

@@ -14,32 +14,17 @@ from trellm.guides.grammar import Chars, Literal, Repeat, Sequence
 
 from ..support import parse
 from .naive import matches
+from .patterns import ATOMS, drawn
 
 TEXTS = ["".join(letters) for size in range(8) for letters in product("ab", repeat=size)]
 TEXTS += ["".join(letters) for size in range(1, 5) for letters in product("abc", repeat=size)]
-ATOMS = ["a", "b", "c", "ab", "[ab]", ".", "", "(?=a)", "(?!b)", r"\b", "^"]
-
-
-def _pattern(random: Random, depth: int) -> str:
-    kind = random.randrange(12) if depth else 0
-    if kind < 3:
-        return random.choice(ATOMS)
-    inner = [_pattern(random, depth - 1) for _ in range(2 if kind < 7 else 1)]
-    if kind < 5:
-        return "".join(inner)
-    if kind < 7:
-        return f"(?:{'|'.join(inner)}{random.choice(['', '|'])})"
-    if kind < 10:
-        count = random.choice(["*", "+", "?", "{2}", "{1,2}", "{0,2}", "{2,}"])
-        return f"(?:{inner[0]}){count}{random.choice(['', '?', '+', '+'])}"
-    return f"(?>{inner[0]})"
 
 
 def test_random_patterns() -> None:
     random = Random(11)
     compared = 0
     while compared < 300:
-        pattern = _pattern(random, 4)
+        pattern = drawn(random, 4, ATOMS, ["", "?", "+", "+"])
         if not re.search(r"\(\?>|[*+?}]\+", pattern):
             continue
         expected = re.compile(pattern)

@@ -11,26 +11,10 @@ from trellm import Capture, LimitError, Limits, Vocabulary, generate, models
 from trellm.guides import RegexGuide
 from trellm.guides.regex import named_groups
 
+from .patterns import ATOMS, drawn
+
 BYTES = Vocabulary.from_bytes()
-ATOMS = ["a", "b", "c", "ab", "[ab]", ".", "", "(?=a)", "(?!b)", r"\b", "^", "(?<=a)", "(?<!b)", "é"]
-
-
-def _pattern(random: Random, depth: int, names: list[str], marks: list[str]) -> str:
-    kind = random.randrange(14) if depth else 0
-    if kind < 3:
-        return random.choice(ATOMS)
-    inner = [_pattern(random, depth - 1, names, marks) for _ in range(2 if kind < 7 else 1)]
-    if kind < 5:
-        return "".join(inner)
-    if kind < 7:
-        return f"(?:{'|'.join(inner)})"
-    if kind < 10:
-        count = random.choice(["*", "+", "?", "{2}", "{1,2}", "{0,2}", "{2,}"])
-        return f"(?:{inner[0]}){count}{random.choice(marks)}"
-    if kind < 11:
-        return f"(?{'>' if '+' in marks else '='}{inner[0]})"
-    names.append(f"g{len(names)}")
-    return f"(?P<{names[-1]}>{inner[0]})"
+PLACES = [*ATOMS, "(?<=a)", "(?<!b)", "é"]
 
 
 def _read(pattern: str, text: str) -> dict[str, list[tuple[int, int]]]:
@@ -46,7 +30,7 @@ def test_groups_are_those_of_the_first_way(marks: list[str]) -> None:
     random, compared = Random(5), 0
     while compared < 1500:
         names: list[str] = []
-        pattern = _pattern(random, 4, names, marks)
+        pattern = drawn(random, 4, PLACES, marks, names)
         if not names:
             continue
         ours, theirs = re.compile(pattern), regex.compile(pattern)
