@@ -22,7 +22,7 @@ class Search(Protocol):
         ...
 
     def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
-        """The column chosen in each row of `logits`, float32 [rows, columns]; UNUSABLE if none can be.
+        """The column chosen in each row of `logits`, float32 [rows, columns]; -1 if none can be.
 
         masks: int32 [rows, ceil(columns / 32)], bit c % 32 of word c // 32 allows column c; None allows all
         draws: one uniform random number for each row
