@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from ...checks import number, whole
-from ...errors import OptionError
+from ...checks import whole
 from ...kernels.logits.select import masked_argmax, masked_sample
+from ...sampling import SAMPLE_OPTIONS
 from ..scores import as_list
 
 MANY = 1 << 16
 """The most texts that a prompt may get."""
-COLDEST, HOTTEST = 1e-6, 1e6
-_NONE = "for no randomness use Greedy()"
 
 
 @dataclass(frozen=True)
@@ -34,23 +32,11 @@ class Sample:
     n: int = 1
 
     def __post_init__(self) -> None:
-        temperature = number(self.temperature, "temperature", f"a number above 0; {_NONE}")
-        if temperature <= 0:
-            raise OptionError(f"temperature={self.temperature!r}: a number above 0; {_NONE}")
-        if not COLDEST <= temperature <= HOTTEST:
-            raise OptionError(f"temperature={self.temperature!r}: a number from {COLDEST} to {HOTTEST:.0f}")
-        if self.top_k is not None:
-            self._set("top_k", whole(self.top_k, "top_k"))
-        top_p = number(self.top_p, "top_p", "a probability above 0 and up to 1")
-        if not 0 < top_p <= 1:
-            raise OptionError(f"top_p={self.top_p!r}: a probability above 0 and up to 1")
-        min_p = number(self.min_p, "min_p", "a number from 0 to 1")
-        if not 0 <= min_p <= 1:
-            raise OptionError(f"min_p={self.min_p!r}: a number from 0 to 1")
-        self._set("n", whole(self.n, "n", 1, MANY))
-
-    def _set(self, name: str, value: int) -> None:
-        object.__setattr__(self, name, value)
+        for name, option in SAMPLE_OPTIONS.items():
+            value = getattr(self, name)
+            if value is not None or getattr(Sample, name) is not None:  # None is the default of some
+                object.__setattr__(self, name, option.checked(value, name))
+        object.__setattr__(self, "n", whole(self.n, "n", 1, MANY))
 
     @property
     def is_filtered(self) -> bool:
