@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .engine.generator import Generator
     from .engine.media.image import Image, ImageLimits
     from .engine.results import Generation, Interrupted, TokenLogprob
-    from .engine.search import SMC, Beam, Exact, Greedy, Importance, Sample
+    from .engine.search import SMC, Beam, Exact, Greedy, Importance, Sample, Search
     from .errors import (
         BudgetError,
         Cancelled,
@@ -82,6 +82,7 @@ __all__ = [
     "Sample",
     "SamplingError",
     "SchemaError",
+    "Search",
     "Span",
     "StateError",
     "Template",
@@ -106,7 +107,7 @@ _MODULES = {
 }
 _HOMES = {
     **dict.fromkeys(("AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template"), ".guides.goals.specs"),
-    **dict.fromkeys(("SMC", "Beam", "Exact", "Greedy", "Importance", "Sample"), ".engine.search"),
+    **dict.fromkeys(("SMC", "Beam", "Exact", "Greedy", "Importance", "Sample", "Search"), ".engine.search"),
     "Cancellation": ".guides.limits",
     "Capture": ".guides.protocol",
     "Engine": ".engine.engine",

@@ -31,7 +31,7 @@ from .guides.quoting.quotation import Quote
 
 if TYPE_CHECKING:
     from .guides.grammar import Grammar
-    from .guides.json_guide import Escapes, Order, Spelling, Unenforced, Whitespace
+    from .guides.json_guide import Escapes, JSONGuide, Order, Spelling, Unenforced, Whitespace
     from .guides.quoting.source import Boundary, Span, WhiteSpace
 
 __all__ = ["Generator", "batch", "cfg", "choice", "embedding", "extract", "format", "fsm", "json", "regex", "text"]
@@ -352,10 +352,8 @@ def json(
     """
     check_model(model, "generate.json", schema)
     switch(describe, "describe")
-    switch(strict, "strict")
     _check_contexts(contexts)
-    schema = text_in_file(schema, "generate.json: the schema") if isinstance(schema, Path) else schema
-    structure = structure_of(schema)
+    structure = structure_of(text_in_file(schema, "generate.json: the schema") if isinstance(schema, Path) else schema)
     guide = guides.JSONGuide(
         structure.schema,
         model.vocabulary,
@@ -371,14 +369,19 @@ def json(
         unenforced=unenforced,
         limits=limits,
     )
-    strange = guide.strange_keywords
-    if strange and strict:
-        raise SchemaError(strange[0].reason, strange[0].pointer)
-    for each in strange:
-        warnings.warn(f"{each.reason} (at {each.pointer})", TrellmWarning, stacklevel=2)
+    _tell_strange(guide, strict)
     description = describe_schema(structure.schema) if describe else ""
     about: Any = {"description": description, "natural": natural_of(structure.schema)}
     return Generator(model, guide, structure.convert, limits, **about, **_around(around))
+
+
+def _tell_strange(guide: JSONGuide, strict: bool) -> None:
+    """Warn of keywords that look like those of JSON Schema. Raises SchemaError where they are refused."""
+    switch(strict, "strict")
+    for each in guide.strange_keywords:
+        if strict:
+            raise SchemaError(each.reason, each.pointer)
+        warnings.warn(f"{each.reason} (at {each.pointer})", TrellmWarning, stacklevel=3)
 
 
 def embedding(model: Model, *, dimensions: int | None = None) -> Generator[Embedding]:

@@ -41,14 +41,8 @@ from auditing.judge import Judge
 from auditing.spellings import is_common, plain, spelled, undeclared
 from auditing.witnesses import DEAD, ENDED, KINDS, NAMES, REFUSED, STOPS, Witness, kept, written
 from recording import pin_to_one_core, save, show
+from trellm.guides.json_schema.read.dialects import DIALECTS
 
-DRAFTS = {
-    "draft4": "http://json-schema.org/draft-04/schema#",
-    "draft6": "http://json-schema.org/draft-06/schema#",
-    "draft7": "http://json-schema.org/draft-07/schema#",
-    "draft2019-09": "https://json-schema.org/draft/2019-09/schema",
-    "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
-}
 WALKS, STEPS, BESIDE, VALUES = 3, 120, 16, 5
 """Walks of an engine, their tokens, tokens beside each that are judged, and values of each kind."""
 PLACES, DIFFERENT, TRIES, BEHIND = 5, 5, 2, 40
@@ -70,12 +64,13 @@ def records(folder: Path, seed: int) -> Iterator[dict[str, Any]]:
 
 def _suite(folder: Path) -> Iterator[dict[str, Any]]:
     """Schemas of JSON-Schema-Test-Suite with the URI of their draft; those that fetch others are left out."""
-    for draft, uri in DRAFTS.items():
+    for dialect in DIALECTS:
+        draft = "draft" + dialect.uri.removesuffix("/schema").rpartition("draft")[2].lstrip("-/0")
         for file in sorted((folder / draft).glob("*.json")):
             for number, case in enumerate(json.loads(file.read_text(encoding="utf-8"))):
                 schema = case["schema"]
                 if isinstance(schema, dict) and file.stem not in ("refRemote", "vocabulary", "format"):
-                    with_draft = {"$schema": uri, **schema}
+                    with_draft = {"$schema": dialect.uri, **schema}
                     yield {"id": f"{draft}/{file.stem}/{number}", "schema": with_draft, "tests": case["tests"]}
 
 

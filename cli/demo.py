@@ -77,6 +77,11 @@ class Example:
 
 def examples() -> list[Example]:
     """The examples of the demo."""
+    return [*_of_passage(), *_of_prompts()]
+
+
+def _of_passage() -> list[Example]:
+    """Examples of what the passage says."""
     from .. import Beam, generate
 
     fields = "buyer (string), product (string), count (integer), price (number), order_date (date), paid (boolean)"
@@ -108,6 +113,14 @@ def examples() -> list[Example]:
             r'generate.regex(model, r"\d{4}-\d{2}-\d{2}")',
             lambda model: generate.regex(model, r"\d{4}-\d{2}-\d{2}"),
         ),
+    ]
+
+
+def _of_prompts() -> list[Example]:
+    """Examples without the passage."""
+    from .. import generate
+
+    return [
         Example(
             "a call of one of three tools",
             [{"role": "user", "content": "Will it rain in Oakwick on June 10, 2024?"}],

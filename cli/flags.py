@@ -13,63 +13,42 @@ from typing import Any, ClassVar, TypeVar
 import click
 
 from ..checks import lone_surrogate
+from ..sampling import SAMPLE_OPTIONS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+
+def flag_of(name: str) -> str:
+    """The flag of an option that has the same name in Python."""
+    return f"--{name.replace('_', '-')}"
+
+
 _FLAGS = {
-    "max_tokens": "--max-tokens",
-    "min_tokens": "--min-tokens",
-    "no_repeat_ngram_size": "--no-repeat-ngram-size",
-    "repetition_penalty": "--repetition-penalty",
-    "frequency_penalty": "--frequency-penalty",
-    "presence_penalty": "--presence-penalty",
-    "logit_bias": "--logit-bias",
-    "batch_size": "--batch-size",
-    "top_k": "--top-k",
-    "top_p": "--top-p",
-    "min_p": "--min-p",
-    "length_penalty": "--length-penalty",
-    "early_stopping": "--early-stopping",
-    "none_text": "--none-text",
-    "max_states": "--limit",
-}
+    name: flag_of(name)
+    for name in (
+        *("max_tokens", "min_tokens", "no_repeat_ngram_size", "repetition_penalty", "frequency_penalty"),
+        *("presence_penalty", "logit_bias", "batch_size", "length_penalty", "early_stopping", "none_text"),
+        *(name for name in SAMPLE_OPTIONS if "_" in name),
+    )
+} | {"max_states": "--limit"}
+"""Flags by names that are no words of the language, and so replaced wherever they stand."""
 _GIVEN = {
-    "temperature": "--temperature",
+    name: flag_of(name)
+    for name in (
+        *("parallel", "attempts", "particles", "ess", "resampling", "seed", "stop", "include", "draft", "after"),
+        *("thinking", "model", "memory", "device", "dtype", "weights", "kv_cache_dtype", "order", "whitespace"),
+        *("escapes", "spelling", "unenforced", "boundary", "dialect", "flags", "start", "syntax", "resources"),
+        *(name for name in SAMPLE_OPTIONS if "_" not in name),
+    )
+} | {
     "width": "--beams",
     "n": "-n",
-    "parallel": "--parallel",
-    "attempts": "--attempts",
-    "particles": "--particles",
-    "ess": "--ess",
-    "resampling": "--resampling",
-    "seed": "--seed",
-    "stop": "--stop",
-    "include": "--include",
     "heal": "--no-heal, in Python heal",
-    "draft": "--draft",
     "logprobs": "--top-logprobs",
-    "after": "--after",
-    "thinking": "--thinking",
-    "model": "--model",
-    "memory": "--memory",
-    "device": "--device",
-    "dtype": "--dtype",
-    "weights": "--weights",
-    "kv_cache_dtype": "--kv-cache-dtype",
     "adapters": "--lora-modules",
-    "order": "--order",
-    "whitespace": "--whitespace",
-    "escapes": "--escapes",
-    "spelling": "--spelling",
-    "unenforced": "--unenforced",
-    "boundary": "--boundary",
-    "dialect": "--dialect",
-    "flags": "--flags",
-    "start": "--start",
-    "syntax": "--syntax",
     "contexts": "--context",
-    "resources": "--resources",
 }
+"""Flags by names that are replaced where a value is given."""
 _PHRASES = {
     "work= of its limits=Limits(...)": "--max-work",
     "memory= of its limits=Limits(...)": "--max-memory",

@@ -386,8 +386,7 @@ def generate(
     if describe and constraint.structure is None:
         raise click.UsageError("--describe belongs to --schema or --pydantic, which are missing")
     asked = asking.read()
-    if constraint.document_field is not None:
-        _check_documents(asked, constraint.document_field, asking.prompts, searching.samples)
+    _check_documents(asked, constraint.document_field, asking.prompts, searching.samples)
     asked = chatting.prompts(asked)
     options = {**aiming.options(), **searching.options(), **decoding.options(), **chatting.options()}
     _check({**options, **recording.options()})
@@ -396,13 +395,18 @@ def generate(
     is_plain = asking.prompt is not None and recording.out is None
     load = partial(_loaded, name, loading, memory)
     if is_plain and searching.samples == 1 and recording.diagnose is None:
-        with ending():
-            _print_stream(_generator(load(), constraint, chatting, describe), asked[0].given, options)
-        return 0
-    options |= recording.options()
+        return _print_stream(lambda: _generator(load(), constraint, chatting, describe), asked[0].given, options)
     resumed = Resumed.of(asked, recording.out if recording.resume else None, searching.samples)
+    begin = partial(_running, load, resumed.running, constraint, chatting, describe)
+    return _recorded(recording, resumed, begin, options, is_plain)
+
+
+def _recorded(
+    recording: Recording, resumed: Resumed, begin: Callable[[], Running], options: dict[str, Any], is_plain: bool
+) -> int:
+    """Generate what is left into the files of the record, which are made before a model is loaded: the exit code."""
     if recording.resume:
-        click.echo(f"trellm: {len(resumed.done):,} of {len(asked):,} prompts are done", err=True)
+        click.echo(f"trellm: {len(resumed.done):,} of {len(resumed.prompts):,} prompts are done", err=True)
     if not resumed.left:
         return 0
     with ExitStack() as files:
@@ -410,9 +414,8 @@ def generate(
         report = None if recording.diagnose is None else files.enter_context(writing(recording.diagnose, "--diagnose"))
         output.begin(resumed.kept)
         end = files.enter_context(ending())
-        run = _running(load(), resumed.running, constraint, chatting, describe)
         keep = partial(_keep, resumed, output, report, is_plain)
-        return _run(run, resumed.running, options, end, output, keep)
+        return _run(begin(), resumed.running, options | recording.options(), end, output, keep)
 
 
 def _keep(
@@ -472,11 +475,16 @@ Running = Callable[["Options", "Told"], list[Any]]
 
 
 def _running(
-    model: Model, asked: Sequence[Prompt], constraint: ConstraintOptions, chatting: Chatting, is_described: bool
+    load: Callable[[], Model],
+    asked: Sequence[Prompt],
+    constraint: ConstraintOptions,
+    chatting: Chatting,
+    is_described: bool,
 ) -> Running:
     """One generator for all prompts, or one for each document, which several prompts may share."""
     from ..engine.engine import run_together
 
+    model = load()
     if constraint.document_field is None:
         generator = _generator(model, constraint, chatting, is_described)
         return partial(generator.run_texts, [prompt.given for prompt in asked])
@@ -494,8 +502,10 @@ def _running(
     return partial(run_together, pairs)
 
 
-def _check_documents(asked: Sequence[Prompt], name: str, prompts: TextIO | None, samples: int) -> None:
-    """Refuse lines of prompts without the texts that they are to be answered from."""
+def _check_documents(asked: Sequence[Prompt], name: str | None, prompts: TextIO | None, samples: int) -> None:
+    """Refuse lines of prompts without the texts that they are to be answered from, in the field that is named."""
+    if name is None:
+        return
     if prompts is None:
         raise click.UsageError(f"--extract-field {name} is a field of the lines of --prompts, which is missing")
     if samples > 1:
@@ -534,13 +544,16 @@ def _warn(results: list[Any]) -> None:
                 click.echo(f"trellm: prompt {number}, {one.warning}", err=True)
 
 
-def _print_stream(generator: Generator[Any], prompt: GivenPrompt, options: dict[str, Any]) -> None:
-    pieces = generator.stream(prompt, **options)
-    try:
-        for piece in pieces:
-            click.echo(piece, nl=False)
-    finally:
-        click.echo()
+def _print_stream(make: Callable[[], Generator[Any]], prompt: GivenPrompt, options: dict[str, Any]) -> int:
+    """Write a text as it comes: the exit code."""
+    with ending():
+        pieces = make().stream(prompt, **options)
+        try:
+            for piece in pieces:
+                click.echo(piece, nl=False)
+        finally:
+            click.echo()
+    return 0
 
 
 def _run(

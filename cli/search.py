@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .flags import BiasType, NumberType, with_options
+from ..sampling import SAMPLE_OPTIONS, SampleOption
+from .flags import BiasType, NumberType, flag_of, with_options
 
 if TYPE_CHECKING:
     from ..engine.search import Beam, Search, Target
 
 
-_RANDOM = ("temperature", "top_k", "top_p", "min_p")
 _OF_SEARCH = {"attempts": "exact", "parallel": "exact", "particles": "smc", "ess": "smc", "resampling": "smc"}
 _CONTROLS = ("no_repeat_ngram_size", "repetition_penalty", "min_tokens", "frequency_penalty", "presence_penalty")
 
@@ -76,22 +76,18 @@ class Searching:
         return SMC(n=self.samples, **drawing, **random) if kind == "smc" else Importance(self.samples, **random)
 
 
+def _option(name: str, option: SampleOption) -> Callable[[Any], Any]:
+    """A flag for an option of `Sample`."""
+    if name == "temperature":
+        said = f"{option.about} [default: 0, the likeliest tokens]"
+        return click.option("--temperature", "--temp", type=NumberType(0, option.most), help=said)
+    numbers = NumberType(option.least, option.most, above=option.is_open)
+    kind = click.IntRange(int(option.least)) if option.is_whole else numbers
+    return click.option(flag_of(name), type=kind, help=option.about)
+
+
 _OPTIONS = (
-    click.option(
-        "--temperature",
-        "--temp",
-        type=NumberType(0, 1e6),
-        help="Choose at random; below 1 sharper, above 1 wilder. [default: 0, the likeliest tokens]",
-    ),
-    click.option("--top-k", type=click.IntRange(1), help="Choose at random among the K most likely tokens."),
-    click.option(
-        "--top-p",
-        type=NumberType(0, 1, above=True),
-        help="Choose at random among the likeliest tokens that make up probability P.",
-    ),
-    click.option(
-        "--min-p", type=NumberType(0, 1), help="Leave out tokens below P times the likeliest token's probability."
-    ),
+    *(_option(*each) for each in SAMPLE_OPTIONS.items()),
     click.option(
         "--beams",
         "width",
@@ -168,7 +164,7 @@ def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def command(*args: Any, width: int | None, early_stopping: str | None, samples: int, **others: Any) -> Any:
         stopping = None if early_stopping is None else {"no": False, "yes": True}.get(early_stopping, early_stopping)
         searching = Searching(
-            {name: others.pop(name) for name in _RANDOM},
+            {name: others.pop(name) for name in SAMPLE_OPTIONS},
             {"length_penalty": others.pop("length_penalty"), "early_stopping": stopping},
             {name: others.pop(name) for name in _CONTROLS} | {"logit_bias": _biases(others.pop("logit_bias"))},
             {name: others.pop(name) for name in _OF_SEARCH},
@@ -194,4 +190,4 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flags(options: dict[str, Any]) -> str:
-    return ", ".join(f"--{name.replace('_', '-')}" for name in options)
+    return ", ".join(map(flag_of, options))

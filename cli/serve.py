@@ -20,7 +20,7 @@ import click
 from ..engine.loading_options import LoadingOptions
 from ..errors import OptionError
 from .ending import ending
-from .flags import NumberType, SizeType
+from .flags import NumberType, SizeType, grouped
 from .models import SMALL, ZIP, check_model, known_bytes, load_model, loading_options, threads_option
 from .warmup import warm
 
@@ -112,6 +112,93 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     if read is None or int(read[2] or read[1]) < max(1, int(read[1])):
         raise click.BadParameter(f"{given!r}: how many, such as 2, or the least and the most, such as 1-8")
     return int(read[1]) if read[2] is None else (int(read[1]), int(read[2]))
+
+
+def _settings(
+    name: str,
+    host: str,
+    *,
+    api_key_file: str | None,
+    hosts: tuple[str, ...],
+    max_image: int,
+    max_image_pixels: int,
+    fetch_images: bool,
+    max_work: int | None,
+    max_constraint_memory: int | None,
+    **others: Any,
+) -> Settings:
+    """The settings that the options say. others: those that have the names of settings. Raises OptionError."""
+    from ..engine.media.image import ImageLimits
+    from ..guides.limits import Limits
+    from ..serve.media.fetching import ImageFetcher
+    from ..serve.settings import Settings, keys_of
+
+    limits = Limits(memory=max_constraint_memory or 256 << 20)
+    return Settings(
+        name=name,
+        keys=() if api_key_file is None else keys_of(api_key_file),
+        hosts=hosts or (LOCAL if _is_local(host) else ()),
+        image_limits=ImageLimits(file_bytes=max_image, pixels=max_image_pixels),
+        fetcher=ImageFetcher() if fetch_images else None,
+        limits=limits if max_work is None else replace(limits, work=max_work),
+        **others,
+    )
+
+
+_REPLICAS = (
+    click.option("--ray", is_flag=True, help="Serve by Ray: replicas of the model, on all machines of its cluster."),
+    click.option(
+        "--replicas",
+        metavar="N | LEAST-MOST",
+        callback=_replicas,
+        help="With --ray: the number of replicas, or a range for Ray to choose by load. [default: 1]",
+    ),
+    click.option(
+        "--cpus", type=NumberType(0), help="With --ray: CPUs reserved for each replica, such as 4 or 0.5. [default: 1]"
+    ),
+    click.option("--gpus", type=NumberType(0), help="With --ray: GPUs reserved for each replica, such as 1 or 0.5."),
+)
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """The options of replicas: how many, and what each is reserved; None where one was not given."""
+
+    ray: bool
+    replicas: int | tuple[int, int] | None
+    cpus: float | None
+    gpus: float | None
+
+    def are_asked_for(self, is_alone: bool) -> bool:
+        """Tell whether Ray serves. Refuses what goes with it alone, or not with it.
+
+        is_alone: whether there is one model, and no budget
+        """
+        if self.ray and not is_alone:
+            raise click.UsageError(
+                "several models and --memory-budget with --ray: its replicas have one model; start a server for each"
+            )
+        if not self.ray and any(each is not None for each in (self.replicas, self.cpus, self.gpus)):
+            raise click.UsageError("--replicas, --cpus and --gpus are for replicas of Ray; add --ray")
+        return self.ray
+
+    def serve(
+        self, model: str | None, settings: Settings, host: str, port: int, memory: int | None, loading: LoadingOptions
+    ) -> int:
+        """Serve behind Ray Serve, until a signal ends it."""
+        from ..serve.ray import deployment, run
+
+        if port == 0:
+            raise click.UsageError("--port 0 with --ray: Ray needs to be told a port")
+        if model is not None and model.startswith(ZIP):
+            raise click.UsageError(f"{model} with --ray: replicas load models of transformers, or the small one")
+        made = deployment(
+            model, settings, replicas=self.replicas or 1, cpus=1 if self.cpus is None else self.cpus,
+            gpus=self.gpus or 0, memory=memory, queued=settings.texts, **loading.given,
+        )  # fmt: skip
+        click.echo(f"{settings.name} at http://{host}:{port}/v1, as soon as replicas are ready", err=True)
+        run(made, host=host, port=port)
+        return 0
 
 
 @click.command()
@@ -221,17 +308,7 @@ def _replicas(context: click.Context, parameter: click.Parameter, given: str | N
     "such as http://localhost:4318/v1/traces.",
 )  # fmt: skip
 @click.option("--access-log", is_flag=True, help="Write a line for each request to standard error.")
-@click.option("--ray", is_flag=True, help="Serve by Ray: replicas of the model, on all machines of its cluster.")
-@click.option(
-    "--replicas",
-    metavar="N | LEAST-MOST",
-    callback=_replicas,
-    help="With --ray: the number of replicas, or a range for Ray to choose by load. [default: 1]",
-)
-@click.option(
-    "--cpus", type=NumberType(0), help="With --ray: CPUs reserved for each replica, such as 4 or 0.5. [default: 1]"
-)
-@click.option("--gpus", type=NumberType(0), help="With --ray: GPUs reserved for each replica, such as 1 or 0.5.")
+@grouped(Replicas, "replicas", _REPLICAS)
 def serve(
     models: tuple[str, ...],
     host: str,
@@ -241,18 +318,8 @@ def serve(
     memory_budget: int | None,
     loading: LoadingOptions,
     lora_modules: tuple[str, ...],
-    api_key_file: str | None,
-    hosts: tuple[str, ...],
-    max_image: int,
-    max_image_pixels: int,
-    fetch_images: bool,
-    max_work: int | None,
-    max_constraint_memory: int | None,
-    ray: bool,
-    replicas: int | tuple[int, int] | None,
-    cpus: float | None,
-    gpus: float | None,
-    **others: Any,
+    replicas: Replicas,
+    **given: Any,
 ) -> int:
     """Serve MODELS over HTTP behind OpenAI's API; by default the small model of the package.
 
@@ -271,40 +338,19 @@ def serve(
     try:
         from ..serve.asgi import application
         from ..serve.hosting.hosted import ServedModel
-        from ..serve.media.fetching import ImageFetcher
         from ..serve.server import listen
-        from ..serve.settings import Settings, keys_of
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in NEEDED:
             raise
         raise click.UsageError(f"{error.name} is absent; a server needs it: pip install 'trellm[serve]'") from None
-    from ..engine.media.image import ImageLimits
-    from ..guides.limits import Limits
-
     several = _named(models, name)
     adapters = _adapters(lora_modules, several)
     options = [replace(loading, adapters=adapters.get(each.name)) for each in several]
     for each, own in zip(several, options, strict=True):
         check_model(each.text, own)
-    given = {"work": max_work, "memory": max_constraint_memory or 256 << 20}
-    settings = Settings(
-        name=several[0].name,
-        keys=() if api_key_file is None else keys_of(api_key_file),
-        hosts=hosts or (LOCAL if _is_local(host) else ()),
-        image_limits=ImageLimits(file_bytes=max_image, pixels=max_image_pixels),
-        fetcher=ImageFetcher() if fetch_images else None,
-        limits=Limits(**{name: value for name, value in given.items() if value is not None}),
-        **others,  # options that have the names of settings
-    )
-    if ray:
-        if len(several) > 1 or memory_budget is not None:
-            raise click.UsageError(
-                "several models and --memory-budget with --ray: its replicas have one model; start a server for each"
-            )
-        reserved = 1 if cpus is None else cpus, gpus or 0
-        return _by_ray(several[0].text, settings, host, port, replicas or 1, reserved, memory, options[0])
-    if any(each is not None for each in (replicas, cpus, gpus)):
-        raise click.UsageError("--replicas, --cpus and --gpus are for replicas of Ray; add --ray")
+    settings = _settings(several[0].name, host, **given)
+    if replicas.are_asked_for(len(several) == 1 and memory_budget is None):
+        return replicas.serve(several[0].text, settings, host, port, memory, options[0])
     first, *more = [
         ServedModel(
             name=each.name,
@@ -361,30 +407,3 @@ def tuned_process() -> Generator[None]:
     finally:
         gc.unfreeze()
         sys.setswitchinterval(interval)
-
-
-def _by_ray(
-    model: str | None,
-    settings: Settings,
-    host: str,
-    port: int,
-    replicas: int | tuple[int, int],
-    reserved: tuple[float, float],
-    memory: int | None,
-    loading: LoadingOptions,
-) -> int:
-    """The same behind Ray Serve, until a signal ends it."""
-    from ..serve.ray import deployment, run
-
-    if port == 0:
-        raise click.UsageError("--port 0 with --ray: Ray needs to be told a port")
-    if model is not None and model.startswith(ZIP):
-        raise click.UsageError(f"{model} with --ray: replicas load models of transformers, or the small one")
-    cpus, gpus = reserved
-    made = deployment(
-        model, settings, replicas=replicas, cpus=cpus, gpus=gpus, memory=memory, queued=settings.texts,
-        **loading.given,
-    )  # fmt: skip
-    click.echo(f"{settings.name} at http://{host}:{port}/v1, as soon as replicas are ready", err=True)
-    run(made, host=host, port=port)
-    return 0

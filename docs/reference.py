@@ -18,7 +18,12 @@ SECTIONS: list[tuple[str, str, str, list[str]]] = [
     ("Engines", "[The engine](engine.md) shows these at work.", "trellm.engine.engine", ["Engine"]),
     ("Handles", "What `Engine.submit` gives.", "trellm.engine.handle", ["Handle", "Piece"]),
     ("Models", "", "trellm.engine.models", ["transformers", "gguf", "pulled", "small", "ziplm", "from_function"]),
-    ("Searches", "How the next token is chosen among the allowed ones.", "trellm", ["Greedy", "Sample", "Beam"]),
+    (
+        "Searches",
+        "How the next token is chosen among the allowed ones.",
+        "trellm",
+        ["Greedy", "Sample", "Beam", "Search"],
+    ),
     (
         "Goals",
         "What a text must have said by its end: `include=` takes one, or a list; strings stand for phrases.",

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,18 +126,18 @@ def notebook(page: str) -> dict[str, Any]:
     return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
 
 
-def build_versions(names: list[str]) -> None:
+def build_versions(names: list[str], root: Path = ROOT, run: Callable[..., object] = subprocess.run) -> None:
     """Build the site of each tag or branch into a folder of its name. The first of them is the one to show."""
-    folder = ROOT / "build" / "versions"
+    folder = root / "build" / "versions"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name in names:
-        tree = ROOT / "build" / "trees" / name
-        subprocess.run(["git", "worktree", "add", "--force", "--detach", tree, name], cwd=ROOT, check=True)
-        subprocess.run([sys.executable, "docs/site.py"], cwd=tree, check=True)
-        subprocess.run(["zensical", "build", "--strict"], cwd=tree, check=True)
+        tree = root / "build" / "trees" / name
+        run(["git", "worktree", "add", "--force", "--detach", tree, name], cwd=root, check=True)
+        run([sys.executable, "docs/site.py"], cwd=tree, check=True)
+        run(["zensical", "build", "--strict"], cwd=tree, check=True)
         shutil.move(tree / "build" / "site", folder / name)
-        subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
+        run(["git", "worktree", "remove", "--force", tree], cwd=root, check=True)
     listed = [{"version": name, "title": name, "aliases": ["latest"] if name == names[0] else []} for name in names]
     (folder / "versions.json").write_text(json.dumps(listed), encoding="utf-8")
     (folder / "index.html").write_text(f'<meta http-equiv="refresh" content="0; url={names[0]}/">', encoding="utf-8")

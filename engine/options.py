@@ -12,6 +12,7 @@ from typing import Any, Self, TypedDict, cast
 from ..checks import brief, items_of, switch, text_of, texts_of, whole
 from ..errors import OptionError
 from ..guides.goals.specs import Goal, goals_of
+from ..sampling import SAMPLE_OPTIONS
 from .decode.controls import Controls, biases_of
 from .decode.randomness import fresh_seed
 from .models.protocol import Model, is_model
@@ -337,7 +338,7 @@ _SCORES = "log-probabilities come with generator.run(prompts, logprobs=True), th
 _CONSTRAINT = "what may come out is said when the generator is made: generate.regex, generate.json, generate.cfg, ..."
 
 _ELSEWHERE: dict[str, Sequence[str]] = {
-    _SAMPLE: ("temperature", "top_k", "top_p", "min_p", "do_sample", "typical_p", "sampler", "sampling_params"),
+    _SAMPLE: (*SAMPLE_OPTIONS, "do_sample", "typical_p", "sampler", "sampling_params"),
     "greedy search is the default; leave it out": ("greedy",),
     _SEVERAL: ("n", "num_return_sequences", "num_samples", "samples", "best_of"),
     _BEAM: ("num_beams", "beams", "beam_width", "width", "length_penalty", "early_stopping"),

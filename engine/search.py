@@ -15,6 +15,7 @@ from ..errors import OptionError
 from ..guides.explain import visible
 from ..guides.pictures import Arrow, Picture, PictureNode
 from ..kernels.logits.select import masked_argmax, masked_sample
+from ..sampling import SAMPLE_OPTIONS
 from ..tokenizers_adapter import Vocabulary
 from .scores import Ranked, Trace, as_list
 
@@ -67,7 +68,7 @@ class Search(Protocol):
         ...
 
     def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
-        """The column chosen in each row of `logits`, float32 [rows, columns]; UNUSABLE if none can be.
+        """The column chosen in each row of `logits`, float32 [rows, columns]; -1 if none can be.
 
         masks: int32 [rows, ceil(columns / 32)], bit c % 32 of word c // 32 allows column c; None allows all
         draws: one uniform random number for each row
@@ -91,8 +92,6 @@ class Hypothesis:
 
 MANY = 1 << 16
 """The most texts that a prompt may get."""
-COLDEST, HOTTEST = 1e-6, 1e6
-_NONE = "for no randomness use Greedy()"
 
 
 @dataclass(frozen=True)
@@ -111,23 +110,11 @@ class Sample:
     n: int = 1
 
     def __post_init__(self) -> None:
-        temperature = number(self.temperature, "temperature", f"a number above 0; {_NONE}")
-        if temperature <= 0:
-            raise OptionError(f"temperature={self.temperature!r}: a number above 0; {_NONE}")
-        if not COLDEST <= temperature <= HOTTEST:
-            raise OptionError(f"temperature={self.temperature!r}: a number from {COLDEST} to {HOTTEST:.0f}")
-        if self.top_k is not None:
-            self._set("top_k", whole(self.top_k, "top_k"))
-        top_p = number(self.top_p, "top_p", "a probability above 0 and up to 1")
-        if not 0 < top_p <= 1:
-            raise OptionError(f"top_p={self.top_p!r}: a probability above 0 and up to 1")
-        min_p = number(self.min_p, "min_p", "a number from 0 to 1")
-        if not 0 <= min_p <= 1:
-            raise OptionError(f"min_p={self.min_p!r}: a number from 0 to 1")
-        self._set("n", whole(self.n, "n", 1, MANY))
-
-    def _set(self, name: str, value: int) -> None:
-        object.__setattr__(self, name, value)
+        for name, option in SAMPLE_OPTIONS.items():
+            value = getattr(self, name)
+            if value is not None or getattr(Sample, name) is not None:  # None is the default of some
+                object.__setattr__(self, name, option.checked(value, name))
+        object.__setattr__(self, "n", whole(self.n, "n", 1, MANY))
 
     @property
     def is_filtered(self) -> bool:

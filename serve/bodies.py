@@ -73,7 +73,7 @@ def parse(data: bytes, shape: type[T]) -> T:
             _check_texts(value)
         # Clients that say all there is write null for what they do not ask for.
         asked = cast("dict[str, Any]", value).items()
-        value = {name: each for name, each in asked if each is not None or not _is_known(name)}
+        value = {name: each for name, each in asked if each is not None or not _is_known(name, shape)}
         return shape.model_validate(value)
     except ValidationError as error:
         raise refusal(error, value, shape) from None
@@ -266,17 +266,26 @@ def _without_data(value: Any) -> Any:
     return [_without_data(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def _is_known(name: str) -> bool:
-    """Tell whether a field is `trellm`, or one of other servers."""
-    return name == "trellm" or name in KNOWN
+def _reason(name: str, shape: type[BaseModel]) -> str | None:
+    """Reason why there is no such field in a body, which other servers or chats have; None for any other name."""
+    of_chats = "responses have none; /v1/chat/completions has" if name in getattr(shape, "OF_CHATS", ()) else None
+    return KNOWN.get(name, of_chats)
+
+
+def _is_known(name: str, shape: type[BaseModel]) -> bool:
+    """Tell whether a field is `trellm`, or one of other servers, or of chats."""
+    return name == "trellm" or _reason(name, shape) is not None
 
 
 def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
     """A field that there is not, or not here."""
     name = str(place[-1])
-    if len(place) == 1 and name in KNOWN:
-        return unsupported(place, KNOWN[name])
-    near = get_close_matches(name[:LONGEST], shape.model_fields, 1) if len(place) == 1 else []
+    near: list[str] = []
+    if len(place) == 1:
+        if (why := _reason(name, shape)) is not None:
+            return unsupported(place, why)
+        there = getattr(shape, "SAME", {}).get(name, "").replace("/", ".")
+        near = [there] if there else get_close_matches(name[:LONGEST], shape.model_fields, 1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return ApiError(f"unknown field {param_of(place) or shown(name)}{hint}", place, code="unknown_parameter")
 

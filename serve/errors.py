@@ -21,6 +21,7 @@ from ..errors import (
     TrellmError,
 )
 from ..guides.json_schema.read.subschema import key_of, step_of
+from ..sampling import SAMPLE_OPTIONS
 from .constraints.structural_tags import FormatError
 from .tool_calls import ToolError
 
@@ -242,11 +243,8 @@ _OPTIONS = (
     "seed",
     "max_tokens",
     "min_tokens",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
     "repetition_penalty",
+    *SAMPLE_OPTIONS,
 )
 """Options that are fields of the same name."""
 _VALUES = {

@@ -103,10 +103,6 @@ def deployment(
             raise OptionError(f"{name}={value!r}: a number, 0 or above")
     sent = described(model, **loading)
     serve = ray("ray.serve")
-    count: dict[str, Any] = {"num_replicas": least}
-    if least != most:
-        limits = {"min_replicas": least, "max_replicas": most, "target_ongoing_requests": max(1, in_flight // 2)}
-        count = {"autoscaling_config": limits}
     replica = serve.deployment(Replica).options(
         name="replica",
         max_ongoing_requests=in_flight,
@@ -114,7 +110,7 @@ def deployment(
         ray_actor_options={"num_cpus": cpus, "num_gpus": gpus},
         request_router_config={"request_router_class": ROUTER},
         graceful_shutdown_timeout_s=chosen.drain_seconds,
-        **count,
+        **_scaling(least, most, in_flight),
     )
     needs = Needs(least, doors, cpus, gpus, min(DOOR_CPUS, cpus))
     router = serve.deployment(Router).options(
@@ -127,6 +123,14 @@ def deployment(
     made = router.bind(replica.bind(sent, replace(chosen, access_log=False), memory), chosen, tries)
     _needs[made] = needs
     return made
+
+
+def _scaling(least: int, most: int, in_flight: int) -> dict[str, Any]:
+    """The number of replicas, or the bounds within which Ray chooses it, as options of Ray Serve."""
+    if least == most:
+        return {"num_replicas": least}
+    limits = {"min_replicas": least, "max_replicas": most, "target_ongoing_requests": max(1, in_flight // 2)}
+    return {"autoscaling_config": limits}
 
 
 def build(arguments: Mapping[str, Any]) -> Any:

@@ -38,6 +38,7 @@ class Settings:
     limits: of each constraint: work, memory; compile_seconds: how long one may be compiled
     compile_share: of a core, for all constraints that take longer than a moment, while texts are being written
     loading: requests that may wait for a model to be loaded, over all models, before 429
+    retry_seconds: so long a model that could not be loaded is not tried again
     compilers: threads that compile; compiling: how many constraints may be compiled or wait for it, before 429
     response_bytes: what responses of /v1/responses may hold that are kept for requests which go on from them; 0: none
     kept_bytes: what compiled constraints may hold until the longest unused are forgotten
@@ -67,6 +68,7 @@ class Settings:
     compile_seconds: float = 10.0
     compile_share: float = 0.2
     loading: int = 256
+    retry_seconds: float = 30.0
     compilers: int = 2
     compiling: int = 64
     response_bytes: int = 64 << 20
@@ -90,7 +92,7 @@ class Settings:
         share = number(self.compile_share, "compile_share", "a number above 0, up to 1")
         if not 0 < share <= 1:
             raise OptionError(f"compile_share={share!r}: a number above 0, up to 1")
-        for name in ("compile_seconds", "request_seconds", "drain_seconds"):
+        for name in ("compile_seconds", "request_seconds", "drain_seconds", "retry_seconds"):
             positive(getattr(self, name), name, "seconds")
         switch(self.priorities, "priorities")
         switch(self.access_log, "access_log")

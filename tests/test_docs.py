@@ -118,10 +118,8 @@ def test_a_notebook_has_the_examples_of_its_page() -> None:
         assert "asyncio.run(" not in source
 
 
-def test_versions_of_the_site_are_listed_for_its_switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_of_the_site_are_listed_for_its_switch(tmp_path: Path) -> None:
     """By a stand-in of git and zensical that makes the folders that they make."""
-    site = load("site")
-    monkeypatch.setattr(site, "ROOT", tmp_path)
     commands: list[str] = []
 
     def run(command: list[object], **others: object) -> None:
@@ -129,8 +127,7 @@ def test_versions_of_the_site_are_listed_for_its_switch(tmp_path: Path, monkeypa
         if command[0] == "zensical":
             (Path(str(others["cwd"])) / "build" / "site").mkdir(parents=True)
 
-    monkeypatch.setattr(site.subprocess, "run", run)
-    site.build_versions(["v0.2.0", "main"])
+    load("site").build_versions(["v0.2.0", "main"], tmp_path, run)
     made = tmp_path / "build" / "versions"
     assert sorted(path.name for path in made.iterdir()) == ["index.html", "main", "v0.2.0", "versions.json"]
     versions = [(each["version"], each["aliases"]) for each in json.loads((made / "versions.json").read_text("utf-8"))]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from ...guides.protocol import Mask, mask_of
+from ...sampling import SAMPLE_OPTIONS
 from ...tokenizers_adapter import Vocabulary
 
 _NEUTRAL: Mapping[str, Any] = {
@@ -29,7 +30,6 @@ _OPTIONS = {
     "min_length": "min_tokens", "min_new_tokens": "min_tokens", "max_length": "max_tokens",
     "max_new_tokens": "max_tokens", "stop_strings": "stop",
 }  # fmt: skip
-_OF_SAMPLES = ("temperature", "top_k", "top_p", "min_p")
 _OF_BEAMS = ("length_penalty", "early_stopping")
 _MISSING = (
     "sequence_bias", "encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty",
@@ -51,7 +51,7 @@ _MEANINGLESS = (
 _SPECIAL = ("forced_bos_token_id", "forced_eos_token_id", "cache_implementation")
 """Facts for some models or values, and named for the others."""
 FIELDS = frozenset(
-    (*_FACTS, *_OPTIONS, *_OF_SAMPLES, *_OF_BEAMS, *_MISSING, *_MISSING_OF_SAMPLES, *_MISSING_OF_BEAMS, *_SEARCHES,
+    (*_FACTS, *_OPTIONS, *SAMPLE_OPTIONS, *_OF_BEAMS, *_MISSING, *_MISSING_OF_SAMPLES, *_MISSING_OF_BEAMS, *_SEARCHES,
      *_MEANINGLESS, *_SPECIAL)
 )  # fmt: skip
 """The fields of which it is known what becomes of them. Any other that a config has is named."""
@@ -109,12 +109,12 @@ def warn_of(model: Any, tokenizer: Any) -> None:
     if width > 1:
         options.insert(0, f"search=Beam({', '.join([str(width), *_said(config, _OF_BEAMS), *several])})")
     elif is_random:
-        given = _said(config, _OF_SAMPLES)
+        given = _said(config, SAMPLE_OPTIONS)
         top_k = [f"top_k={_TOP_K}"] if getattr(config, "top_k", None) is None else []
         options.insert(0, f"search=Sample({', '.join([*given, *top_k, *several])})")
     names = [*_MISSING, *(_MISSING_OF_SAMPLES if is_random else ()), *(_MISSING_OF_BEAMS if width > 1 else ())]
     if width > 1 and is_random:  # beams of random tokens are nothing that there is
-        names = ["do_sample", *_OF_SAMPLES, *names]
+        names = ["do_sample", *SAMPLE_OPTIONS, *names]
     if not getattr(model.config, "is_encoder_decoder", False):
         names.append("forced_bos_token_id")
     if not forces_end(model, tokenizer):

@@ -107,15 +107,18 @@ class Turns:
     """A bucket of processor time for all threads that compile, filled at a rate.
 
     is_busy: whether texts are being written; share: seconds of processor time that threads may take in a second while
-    they are, asked again and again; burst: so many seconds of it at once
+    they are, asked again and again; burst: so many seconds of it at once; clock: the functions of `time`
     """
 
-    def __init__(self, is_busy: Callable[[], bool], share: Callable[[], float], burst: float) -> None:
+    def __init__(
+        self, is_busy: Callable[[], bool], share: Callable[[], float], burst: float, clock: Any = time
+    ) -> None:
         self._is_busy = is_busy
         self._share = share
         self._burst = burst
         self._left = burst
-        self._since = time.monotonic()
+        self._clock = clock
+        self._since = clock.monotonic()
         self._lock = threading.Lock()
         self._local = threading.local()
 
@@ -125,7 +128,7 @@ class Turns:
         is_over: whether nobody waits for that work any more; then neither does this
         """
         self._local.is_over = is_over
-        self._local.used = time.thread_time()
+        self._local.used = self._clock.thread_time()
         self.breathe()
 
     def end(self) -> None:
@@ -139,13 +142,13 @@ class Turns:
                 with self._lock:
                     self._left = max(self._left, 0.0)  # what held up nobody is no debt
                 return
-            time.sleep(min(LONGEST, max(SHORTEST, -left / self._share())))
+            self._clock.sleep(min(LONGEST, max(SHORTEST, -left / self._share())))
 
     def _count(self) -> float:
         """The rest of the bucket, without what this thread has worked since it last counted."""
-        used, share = time.thread_time(), self._share()
+        used, share = self._clock.thread_time(), self._share()
         with self._lock:
-            now = time.monotonic()
+            now = self._clock.monotonic()
             self._left = min(self._burst, self._left + share * (now - self._since)) - (used - self._local.used)
             self._since = now
             self._local.used = used

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from math import ceil
 
 from ...engine.memory.pool import free_bytes, shown_size
 from ...engine.memory.weights import held_bytes
@@ -28,8 +29,6 @@ from ..trimming import collect
 from .hosted import HostedModel, ServedModel
 from .shared import SharedState
 
-RETRY_SECONDS = 30
-"""So long a model is not tried again that could not be loaded."""
 SHUT_DOWN = "the server is being shut down"
 _LOG = logging.getLogger("trellm.serve")
 
@@ -156,8 +155,8 @@ class ModelManager:
 
     async def load(self, hosted: HostedModel) -> Service:
         """The service of a model that is to be loaded, with a lease, which its caller gives back. Raises ApiError."""
-        if hosted.failed is not None and time.monotonic() - hosted.failed[1] < RETRY_SECONDS:
-            raise _not_loaded(hosted.served.name, hosted.failed[0])
+        if hosted.failed is not None and time.monotonic() - hosted.failed[1] < self.settings.retry_seconds:
+            raise _not_loaded(hosted.served.name, hosted.failed[0], self.settings)
         if self._waiting >= self.settings.loading:
             self.metrics.refuse("loading")
             raise busy(f"models at capacity ({self._waiting} requests wait for one to be loaded); try again", 5)
@@ -183,7 +182,7 @@ class ModelManager:
             _LOG.warning("the model %r could not be loaded", hosted.served.name, exc_info=error)
             said = str(error) if isinstance(error, TrellmError) else f"{type(error).__name__}: {error}"
             hosted.failed = said, time.monotonic()
-            hosted.refuse(partial(_not_loaded, hosted.served.name, said))
+            hosted.refuse(partial(_not_loaded, hosted.served.name, said, self.settings))
         finally:
             hosted.loading = None
 
@@ -307,9 +306,9 @@ def _end(held: list[Service]) -> None:
     collect()
 
 
-def _not_loaded(name: str, why: str) -> ApiError:
+def _not_loaded(name: str, why: str, settings: Settings) -> ApiError:
     said = f"the model {name!r} could not be loaded: {why}"
-    headers = {"Retry-After": str(RETRY_SECONDS)}
+    headers = {"Retry-After": str(ceil(settings.retry_seconds))}
     return ApiError(said, status=503, kind=SERVER, code="model_not_loaded", headers=headers)
 
 

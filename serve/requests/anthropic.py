@@ -10,7 +10,7 @@ from pydantic import Field, Tag, model_validator
 
 from ..errors import ApiError, Names, param_of
 from .chat import ChatRequest, check_alone, content_of, image_part, translated
-from .fields import ConstraintFields, EchoBase, RequestBase, Schema, Tokens, by_type, tag_of
+from .fields import ConstraintFields, EchoBase, RequestBase, SampleFields, Schema, Tokens, by_type, tag_of
 
 Cached = dict[str, Any] | None
 """Where a client asks for a prompt to be kept: prompts that begin alike share their memory anyway."""
@@ -205,7 +205,7 @@ class OutputConfig(RequestBase):
     format: MessagesFormat | None = None
 
 
-class MessagesRequest(ConstraintFields, title="Messages"):
+class MessagesRequest(SampleFields, ConstraintFields, title="Messages"):
     """The body of /v1/messages; its fields of constraints are those of chats."""
 
     model: str
@@ -214,9 +214,6 @@ class MessagesRequest(ConstraintFields, title="Messages"):
     system: str | Annotated[list[TextBlock], Field(max_length=4096, fail_fast=True)] | None = None
     stop_sequences: Annotated[list[str], Field(max_length=16, fail_fast=True)] | None = None
     stream: bool | None = None
-    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=1 << 20)] | None = None
     tools: Annotated[list[MessagesTool], Field(fail_fast=True)] | None = None
     tool_choice: MessagesToolChoice | None = None
     thinking: MessagesThinking | None = None
@@ -233,8 +230,10 @@ class MessagesRequest(ConstraintFields, title="Messages"):
         turns = [
             message for number, turn in enumerate(self.messages) for message in turn.messages(("messages", number))
         ]
-        said = self.constraint_fields() | {
+        said = self.constraint_fields() | self.given
+        said |= {
             "model": self.model,
+            "stream": self.stream,
             "max_tokens": self.max_tokens,
             "messages": [*system, *turns],
             "stop": self.stop_sequences or None,
@@ -242,7 +241,6 @@ class MessagesRequest(ConstraintFields, title="Messages"):
             "tool_choice": None if self.tool_choice is None else _choice(self.tool_choice),
             "reasoning": self._reasoning(),
         }
-        said |= {name: getattr(self, name) for name in ("stream", "temperature", "top_p", "top_k")}
         if turns[-1]["role"] == "assistant" and "tool_calls" not in turns[-1]:
             said["continue_final_message"] = True
         if self.tools and self.tool_choice is not None and self.tool_choice.disable_parallel_tool_use:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
@@ -25,11 +25,13 @@ from ...engine.options import MOST_PRIORITY
 from ...engine.search import Beam, Greedy, Sample, Search
 from ...guides.goals.specs import MAX_PARTS, AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template
 from ...guides.grammar import is_gbnf
+from ...sampling import SAMPLE_OPTIONS
 from ..bodies import loaded_text
 from ..constraints.constraint import ConstraintSpec, Kind
 from ..errors import ApiError, Names, param_of
 
 MOST_TOKENS = 1 << 20
+_TEMPERATURE, _TOP_P, _MIN_P = (SAMPLE_OPTIONS[name] for name in ("temperature", "top_p", "min_p"))
 
 
 class RequestBase(BaseModel):
@@ -141,12 +143,34 @@ Salt = Annotated[str, Field(min_length=1, max_length=1024)]
 Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
 
 
-class CommonFields(RequestBase):
+class SampleFields(RequestBase):
+    """The options of `Sample`, as all APIs have them: temperature 0 for the likeliest tokens, top_k 0 or -1 for all."""
+
+    temperature: Annotated[float, Field(ge=0, le=_TEMPERATURE.most)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
+    top_p: Annotated[float, Field(gt=_TOP_P.least, le=_TOP_P.most)] | None = None
+    min_p: Annotated[float, Field(ge=_MIN_P.least, le=_MIN_P.most)] | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Those that a request has, by name."""
+        return {name: value for name in SAMPLE_OPTIONS if (value := getattr(self, name)) is not None}
+
+
+class PenaltyFields(SampleFields):
+    """These, and what is against tokens that have come before."""
+
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+
+
+RepetitionPenalty = Annotated[float, Field(gt=0, le=100)]
+
+
+class CommonFields(SampleFields):
     """The fields that requests for texts and for responses share."""
 
     model: str
-    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     stream: bool | None = None
     cache_salt: Salt | None = None
     priority: Priority | None = None
@@ -168,7 +192,7 @@ class CommonFields(RequestBase):
 Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, fail_fast=True)]
 
 
-class SamplingFields(CommonFields):
+class SamplingFields(CommonFields, PenaltyFields):
     """The fields of every request for texts; see docs/serve.md."""
 
     ignore_eos: bool | None = None
@@ -178,11 +202,7 @@ class SamplingFields(CommonFields):
     prompt_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     max_tokens: Tokens | None = None
     min_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repetition_penalty: RepetitionPenalty | None = None
     logit_bias: Annotated[dict[TokenName, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)] | None = (
         None
     )
@@ -261,19 +281,15 @@ class SamplingFields(CommonFields):
     def search(self, beams: Beams | None) -> Search | Beam:
         """The search for tokens: random at temperature 1 as in OpenAI's API, the likeliest at 0."""
         if beams is not None:
-            for name in (each.name for each in fields(Sample) if each.name != "n"):
-                if getattr(self, name) is not None and not (name == "temperature" and self.temperature == 0):
+            for name, value in self.given.items():
+                if name != "temperature" or value > 0:
                     raise ApiError(f"{name} with trellm.beams, which draw nothing; leave it out", (name,))
             return Beam(beams.width, beams.length_penalty, self.texts, beams.early_stopping)
         if self.temperature == 0:
             return Greedy()
-        return Sample(
-            temperature=1.0 if self.temperature is None else max(self.temperature, 1e-6),
-            top_k=self.top_k if self.top_k is not None and self.top_k > 0 else None,
-            top_p=1.0 if self.top_p is None else self.top_p,
-            min_p=self.min_p or 0.0,
-            n=self.texts,
-        )
+        said = {name: value for name, value in self.given.items() if name != "top_k" or value > 0}
+        said["temperature"] = max(said.get("temperature", 1.0), _TEMPERATURE.least)
+        return Sample(**said, n=self.texts)
 
 
 class Beams(RequestBase):

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ..errors import Names
 from .chat import CompletionRequest, translated
-from .fields import ConstraintFields, HintedBase, Ids, RequestBase, StopStrings
+from .fields import ConstraintFields, HintedBase, Ids, PenaltyFields, RepetitionPenalty, RequestBase, StopStrings
 
 Several = Annotated[list[str], Field(min_length=1, fail_fast=True)]
 
@@ -27,7 +27,7 @@ Bias = Annotated[list[int | float | Literal[False]], Field(min_length=2, max_len
 """A token, and what is added to its logits."""
 
 
-class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
+class LlamaRequest(HintedBase, PenaltyFields, ConstraintFields, title="LlamaCompletion"):
     """The body of llama.cpp's /completion."""
 
     HINTS = frozenset(
@@ -39,23 +39,17 @@ class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
     )
 
     SAME: ClassVar = {
-        **{name: name for name in ("prompt", "stop", "stream", "presence_penalty", "frequency_penalty", "ignore_eos")},
+        **{name: name for name in ("prompt", "stop", "stream", "ignore_eos", *PenaltyFields.model_fields)},
         "repetition_penalty": "repeat_penalty",
     }
 
     prompt: str | Several | Ids | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
     model: str | None = None
     n_predict: Annotated[int, Field(ge=-2, le=1 << 20), AfterValidator(_not_zero)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=1 << 20)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=-1, lt=2**64)] | None = None
     stop: StopStrings | None = None
     stream: bool = False
-    repeat_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repeat_penalty: RepetitionPenalty | None = None
     ignore_eos: bool | None = None
     logit_bias: Annotated[list[Bias], Field(max_length=1024)] | dict[str, float | Literal[False]] | None = None
     n_probs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -63,7 +57,7 @@ class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
     def text(self, name: str) -> CompletionRequest:
         """The same as a request for texts. name: of the model where none is given. Raises ApiError."""
         said: dict[str, Any] = self.constraint_fields() | self.same() | {"model": self.model or name}
-        said |= _USUAL | {each: given for each in _USUAL if (given := getattr(self, each)) is not None}
+        said |= _USUAL | self.given
         said["max_tokens"] = self.n_predict if self.n_predict is not None and self.n_predict > 0 else None
         said["seed"] = None if self.seed == -1 else self.seed
         said["logprobs"] = self.n_probs or None
@@ -80,21 +74,15 @@ class LlamaRequest(HintedBase, ConstraintFields, title="LlamaCompletion"):
         return (*super().names, ("/max_tokens", "/n_predict"), ("/logprobs", "/n_probs"))
 
 
-class SglangSampling(RequestBase):
+class SglangSampling(PenaltyFields):
     """SGLang's `sampling_params`."""
 
     max_new_tokens: Annotated[int, Field(ge=1, le=1 << 20)] = 128
     min_new_tokens: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=1e6)] = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=1 << 20)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     n: Annotated[int, Field(ge=1, le=1 << 16)] | None = None
     stop: StopStrings | None = None
     stop_token_ids: Annotated[list[int], Field(max_length=1024, fail_fast=True)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repetition_penalty: RepetitionPenalty | None = None
     ignore_eos: bool | None = None
     sampling_seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     json_schema: str | dict[str, Any] | None = None
@@ -108,8 +96,8 @@ class SglangSampling(RequestBase):
 
 
 _SAMPLING = (
-    *("temperature", "top_p", "top_k", "min_p", "n", "stop", "stop_token_ids", "repetition_penalty"),
-    *("frequency_penalty", "presence_penalty", "ignore_eos", "json_schema", "regex", "ebnf"),
+    *("n", "stop", "stop_token_ids", "repetition_penalty", "ignore_eos", "json_schema", "regex", "ebnf"),
+    *PenaltyFields.model_fields,
 )
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from ..errors import ApiError, Names
 from .chat import ChatRequest, CompletionRequest, check_alone, image_part, translated
-from .fields import ConstraintFields, EchoBase, HintedBase, RequestBase
+from .fields import ConstraintFields, EchoBase, HintedBase, PenaltyFields, RepetitionPenalty, RequestBase
 
 LATEST = ":latest"
 _ENDLESS = 1e9
@@ -23,7 +23,7 @@ USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
 """What Ollama takes where a request says nothing."""
 
 
-class OllamaOptions(HintedBase, EchoBase):
+class OllamaOptions(HintedBase, EchoBase, PenaltyFields):
     """The options of how tokens are chosen, and how many."""
 
     HINTS = frozenset(
@@ -34,15 +34,9 @@ class OllamaOptions(HintedBase, EchoBase):
     )
 
     num_predict: int | None = None
-    temperature: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    top_k: Annotated[int, Field(ge=-1, le=1 << 20)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: int | None = None
     stop: str | Annotated[list[str], Field(max_length=16, fail_fast=True)] | None = None
-    repeat_penalty: Annotated[float, Field(gt=0, le=100)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repeat_penalty: RepetitionPenalty | None = None
 
 
 class OllamaFunction(RequestBase):
@@ -78,8 +72,7 @@ class OllamaBase(ConstraintFields):
     """The fields that chats and texts share; those of constraints are those of /v1/chat/completions."""
 
     SAME: ClassVar = {
-        **{name: f"options/{name}" for name in ("temperature", "top_k", "top_p", "min_p", "stop")},
-        **{name: f"options/{name}" for name in ("presence_penalty", "frequency_penalty")},
+        **{name: f"options/{name}" for name in ("stop", *PenaltyFields.model_fields)},
         "repetition_penalty": "options/repeat_penalty",
     }
 

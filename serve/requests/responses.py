@@ -160,10 +160,11 @@ class ResponsesRequest(CommonFields, title="Responses"):
     """The body of /v1/responses."""
 
     SAME: ClassVar = {
-        **{name: name for name in ("model", "temperature", "top_p", "stream", "cache_salt", "priority", "tool_choice")},
-        "regex": "regex",
+        **{name: name for name in (*CommonFields.model_fields, "tool_choice", "regex")},
         "max_completion_tokens": "max_output_tokens",
     }
+    OF_CHATS: ClassVar = ChatRequest.model_fields.keys()
+    """Fields that are refused by name where they are none of these."""
 
     input: str | Annotated[list[Item], Field(min_length=1, max_length=65536, fail_fast=True)]
     previous_response_id: Annotated[str, Field(max_length=256)] | None = None

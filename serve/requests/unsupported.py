@@ -19,7 +19,6 @@ KNOWN: dict[str, str] = {
     "length_penalty": 'beams are trellm: {"beams": {"width": 4, "length_penalty": 1.0}}',
     "early_stopping": 'beams are trellm: {"beams": {"width": 4, "early_stopping": true}}',
     "suffix": "the model continues texts, and fills no gaps",
-    "prompt_logprobs": "responses have none; /v1/chat/completions and /v1/completions have",
     "chat_template": "the template is the model's own",
     "mm_processor_kwargs": "images are prepared as the model's own files say",
     "guided_whitespace_pattern": 'white space is trellm: {"json": {"whitespace": "compact"}}',
@@ -39,7 +38,6 @@ KNOWN: dict[str, str] = {
     "reasoning": "of chats only, whose template knows of thinking",
     "functions": "give them as tools",
     "function_call": "give it as tool_choice",
-    "stop": "responses have no stop strings; /v1/chat/completions has",
     "conversation": "there are no conversations by name; previous_response_id goes on from a response",
     "max_tool_calls": "the server calls no tools itself",
 }

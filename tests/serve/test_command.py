@@ -160,7 +160,6 @@ def test_the_longest_gap_reaches_the_engine(
 
     monkeypatch.setattr("trellm.serve.service.Engine", Noted)
     monkeypatch.setattr("trellm.serve.server.run", run)
-    monkeypatch.setattr("trellm.cli.serve.warm", lambda told: None)
     assert main(["serve", "--port", "0", *arguments]) == 0
     assert made == [gap]
 

@@ -330,7 +330,7 @@ def test_limits_are_named_as_the_server_has_them() -> None:
          "chat_template_kwargs", "for the engine to say"),
         ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"tools": 1}},
          "chat_template_kwargs", "an option of its own"),
-        ("/v1/responses", {"input": "a", "stop": "b"}, "stop", "no stop strings"),
+        ("/v1/responses", {"input": "a", "stop": "b"}, "stop", "responses have none"),
         (TEXT, {"prompt": "a", "bad_words": ["b", ""]}, "bad_words[1]", "bad_words[1]='': string should have at least"),
         (TEXT, {"prompt": "a", "regex": "[a-z]+", "allowed_token_ids": [5]}, "allowed_token_ids",
          "allowed_token_ids: at step 0 of prompt 0 every token that the constraint"),

@@ -18,12 +18,11 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from trellm import generate, models
 from trellm.cli import main
 from trellm.errors import OptionError
+from trellm.guides import ChoiceGuide
 from trellm.serve import ServedModel, Settings, application
-from trellm.serve.constraints import constraint
-from trellm.serve.errors import ApiError
-from trellm.serve.hosting import manager
 
 from .conftest import HANGS, Running, running, until
+from .support import ApiError, make_guides_by
 
 RUN = {"prompt": "ab", "max_tokens": 8, "min_tokens": 8, "temperature": 0}
 POOL, BLOCK = 1 << 20, 1 << 13
@@ -156,9 +155,9 @@ def test_memory_for_keys_and_values_is_half_of_the_budget(size: int) -> None:
 
 def test_a_model_that_runs_is_not_unloaded(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who needs its memory waits; whoever asks for it meanwhile comes after that."""
-    goes_on, real = threading.Event(), constraint.ChoiceGuide
-    monkeypatch.setattr(
-        constraint, "ChoiceGuide", lambda *given, **options: goes_on.wait(HANGS) and real(*given, **options)
+    goes_on = threading.Event()
+    make_guides_by(
+        monkeypatch, ChoiceGuide=lambda *given, **options: goes_on.wait(HANGS) and ChoiceGuide(*given, **options)
     )
     sources = {"a": Source(1), "b": Source(2)}
     with serving(sources, size + size // 2) as server, ThreadPoolExecutor(3) as pool:
@@ -204,7 +203,7 @@ def test_what_nobody_waits_for_any_more_is_not_loaded() -> None:
         assert sources["c"].loads == 0
 
 
-def test_a_model_that_cannot_be_loaded_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_be_loaded_fails_alone() -> None:
     sources = {"a": Source(1), "b": Source(2)}
     with serving(sources) as server:
         sources["b"].error = OSError("no such disk")
@@ -216,7 +215,11 @@ def test_a_model_that_cannot_be_loaded_fails_alone(monkeypatch: pytest.MonkeyPat
             assert "the model 'b' could not be loaded: OSError: no such disk" in error["message"]
         assert sources["b"].loads == 1, "it is not tried each time"
         assert status(server, "b") == {"value": "unloaded", "failed": True} and text(server, "a") == alone(1)
-        monkeypatch.setattr(manager, "RETRY_SECONDS", 0)
+
+
+def test_a_model_that_could_not_be_loaded_is_tried_again() -> None:
+    sources = {"a": Source(1), "b": Source(2)}
+    with serving(sources, retry_seconds=1e-9) as server:
         for strange in (StopIteration("no more"), SystemExit(3)):
             sources["b"].error = strange
             assert repr(strange) in server.error("/v1/completions", {**RUN, "model": "b"}, 503)["message"]
@@ -347,7 +350,6 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     monkeypatch.setattr(
         "trellm.serve.server.run", lambda app, settings, listening: (apps.append(app), listening.close())
     )
-    monkeypatch.setattr("trellm.cli.serve.warm", lambda told: None)
     lora = '{"name": "sql", "path": "adapters/sql", "base_model_name": "b"}'
     options = ["--memory-budget", "3GiB", "--alias", "gpt", "--lora-modules", lora, "--port", "0"]
     assert main(["serve", "small", "b=org/model", *options]) == 0

@@ -260,9 +260,7 @@ def test_what_was_asked_for_once_is_forgotten_where_there_is_nothing_to_do() -> 
     asyncio.run(run())
 
 
-def test_memory_is_given_back_where_something_was_done_and_what_is_kept_once_all_is_idle(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_memory_is_given_back_where_something_was_done_and_what_is_kept_once_all_is_idle() -> None:
     done, looked, is_idle, threads, forgotten = 0, 0, False, list[str](), list[int]()
 
     def count() -> int:
@@ -272,9 +270,10 @@ def test_memory_is_given_back_where_something_was_done_and_what_is_kept_once_all
 
     async def run() -> None:
         nonlocal done, looked, is_idle
-        assert trimming._trim() is None or trimming._trim()() in (0, 1)  # type: ignore[misc]
-        monkeypatch.setattr(trimming, "_trim", lambda: lambda: threads.append(threading.current_thread().name))
-        trimmer = trimming.Trimmer(count, lambda: is_idle, lambda: forgotten.append(done), 0.001)
+        system = trimming.trim_of_system()
+        assert system is None or system() in (0, 1)
+        trim = lambda: threads.append(threading.current_thread().name)  # noqa: E731
+        trimmer = trimming.Trimmer(count, lambda: is_idle, lambda: forgotten.append(done), 0.001, trim)
         await turned(lambda: looked > 3)
         assert not threads
         done, looked = 1, 0

@@ -1,0 +1,52 @@
+"""Options of random choice: their bounds, and words for them, for Python, the command, the server and the pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .checks import MOST, number, whole
+from .errors import OptionError
+
+
+@dataclass(frozen=True)
+class SampleOption:
+    """An option of `Sample`. is_open: the least is none of its values; is_whole: they are whole numbers"""
+
+    about: str
+    least: float
+    most: float = MOST
+    is_open: bool = False
+    is_whole: bool = False
+    hint: str = ""
+
+    @property
+    def bounds(self) -> str:
+        """The values that there are, in words."""
+        if self.is_whole:
+            return f"a whole number of at least {self.least:g}"
+        least = f"above {self.least:g}, up" if self.is_open else f"from {self.least:g}"
+        return f"a number {least} to {self.most:g}"
+
+    def checked(self, value: Any, name: str) -> Any:
+        """The value. Raises OptionError, by the name of the option, for one that is none."""
+        if self.is_whole:
+            return whole(value, name, int(self.least), int(self.most))
+        meaning = f"{self.bounds}{self.hint}"
+        found = number(value, name, meaning)
+        if not self.least <= found <= self.most or (self.is_open and found == self.least):
+            raise OptionError(f"{name}={value!r}: {meaning}")
+        return value
+
+
+SAMPLE_OPTIONS = {
+    "temperature": SampleOption(
+        "Choose at random; below 1 sharper, above 1 wilder.", 1e-6, 1e6, hint="; for no randomness use Greedy()"
+    ),
+    "top_k": SampleOption("Choose at random among the K most likely tokens.", 1, is_whole=True),
+    "top_p": SampleOption(
+        "Choose at random among the likeliest tokens that make up probability P.", 0, 1, is_open=True
+    ),
+    "min_p": SampleOption("Leave out tokens below P times the likeliest token's probability.", 0, 1),
+}
+"""By name, in the order in which they apply. The command and the server take temperature 0 for the likeliest token."""
