@@ -1,14 +1,15 @@
 """Models of GGUF files beside llama.cpp, on the same file and the same cores.
 
     python benchmarks/quantized_models.py FILE [--as Q8_0 Q4_K] [--threads 1 2] [--rounds 5] [--only free-1 ...]
-        [--save | --add]
+        [--processor] [--save | --add]
     python benchmarks/quantized_models.py FILE --agree TEXT [--prompts 200] [--save]
 
 Each engine has a process of its own, pinned to as many cores as it has threads; they take turns, and what is given is
 the median of rounds, by the clock on the wall; ratios are medians of those of each round, so that they count on a
-machine with other work. llama.cpp is that of the package xllamacpp, asked in its own process. With --as the same
-weights are run in other formats instead, quantised anew by llama.cpp, or as floats; in Q4_K, which packs 256 weights,
-rows of other widths are in Q5_0 then.
+machine with other work. With --processor seconds are those that all threads of the engine have worked, which count on
+one thread where others have the core most of the time. llama.cpp is that of the package xllamacpp, asked in its own
+process. With --as the same weights are run in other formats instead, quantised anew by llama.cpp, or as floats; in
+Q4_K, which packs 256 weights, rows of other widths are in Q5_0 then.
 
 free-N      N texts of 64 tokens, greedy: tokens a second
 json-N      N records of a schema, greedy, by its grammar and by `generate.json`: tokens a second
@@ -53,6 +54,7 @@ SCHEMA: dict[str, Any] = {
     "required": ["name", "age", "email", "tags", "zip"],
     "additionalProperties": False,
 }
+CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 LOADS = ("load s", "load cpu s", "load MB")
 KINDS = ("load", "free-1", "json-1", "prompt", "free-8", "json-8", "free-32", "json-32")
 ENGINES = ("llama.cpp", "trellm")
@@ -80,7 +82,10 @@ def resident() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
-def llama_cpp(path: str, threads: int, parallel: int) -> Callable[[str, int], tuple[int, float]]:
+Clock = Callable[[], float]
+
+
+def llama_cpp(path: str, threads: int, parallel: int, clock: Clock) -> Callable[[str, int], tuple[int, float]]:
     """Runs a kind by llama.cpp: tokens that count, and seconds."""
     import xllamacpp
 
@@ -98,15 +103,15 @@ def llama_cpp(path: str, threads: int, parallel: int) -> Callable[[str, int], tu
         else:
             options |= {"n_predict": WRITTEN if kind.startswith("free") else 1, "ignore_eos": True}
         asked = [{"prompt": prompt, **options} for prompt in prompts_of(kind, seed)]
-        begin = time.perf_counter()
+        begin = clock()
         found: list[Any] = list(pool.map(server.handle_completions, asked))
-        taken = time.perf_counter() - begin
+        taken = clock() - begin
         return sum(each["timings"]["prompt_n" if kind == "prompt" else "predicted_n"] for each in found), taken
 
     return run
 
 
-def trellm(path: str, threads: int, parallel: int) -> Callable[[str, int], tuple[int, float]]:
+def trellm(path: str, threads: int, parallel: int, clock: Clock) -> Callable[[str, int], tuple[int, float]]:
     """Runs a kind by trellm."""
     import torch
     from trellm import Greedy, generate, models
@@ -117,7 +122,7 @@ def trellm(path: str, threads: int, parallel: int) -> Callable[[str, int], tuple
 
     def run(kind: str, seed: int) -> tuple[int, float]:
         prompts = prompts_of(kind, seed)
-        begin = time.perf_counter()
+        begin = clock()
         if kind.startswith("json"):
             found: Any = generate.json(model, SCHEMA).run(
                 prompts, search=Greedy(), max_tokens=LONGEST, batch_size=parallel
@@ -125,7 +130,7 @@ def trellm(path: str, threads: int, parallel: int) -> Callable[[str, int], tuple
         else:
             count = WRITTEN if kind.startswith("free") else 1
             found = free.run(prompts, search=Greedy(), max_tokens=count, min_tokens=count, batch_size=parallel)
-        taken = time.perf_counter() - begin
+        taken = clock() - begin
         if kind == "prompt":
             return len(model.tokenizer.encode(prompts[0])), taken
         return sum(len(each.token_ids) for each in found), taken
@@ -177,13 +182,13 @@ def agree(path: str, text: Path, count: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def work(engine: str, path: str, threads: int, parallel: int) -> None:
+def work(engine: str, path: str, threads: int, parallel: int, clock: Clock) -> None:
     """A process of one engine: answers each line of a kind and a seed with a line of tokens and seconds."""
     for package in ("trellm.generate", "trellm.engine.models.loading") if engine == "trellm" else ("xllamacpp",):
         import_module(package)
     gc.collect()  # of what the imports left: a collection takes 0.2 s, and would fall into either by chance
     before, begin, spent = resident(), time.perf_counter(), time.process_time()
-    run = (trellm if engine == "trellm" else llama_cpp)(path, threads, parallel)
+    run = (trellm if engine == "trellm" else llama_cpp)(path, threads, parallel, clock)
     run("first", 0)
     loaded = time.perf_counter() - begin, time.process_time() - spent
     print(json.dumps([*loaded, resident() - before]), flush=True)
@@ -204,9 +209,9 @@ def requantized(source: Path, folder: Path, kind: str) -> str:
 class Worker:
     """A process of an engine, on cores of its own number."""
 
-    def __init__(self, engine: str, path: str, threads: int, parallel: int) -> None:
+    def __init__(self, engine: str, path: str, threads: int, parallel: int, clock: str) -> None:
         cores = sorted(os.sched_getaffinity(0))[-threads:]
-        command = [sys.executable, __file__, path, "--work", engine, str(threads), str(parallel)]
+        command = [sys.executable, __file__, path, "--work", engine, str(threads), str(parallel), clock]
         pinned = ["taskset", "-c", ",".join(map(str, cores)), *command]
         self._process = subprocess.Popen(
             pinned, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -233,15 +238,15 @@ class Worker:
         raise RuntimeError(f"{self._process.args} ended with {self._process.wait()}")
 
 
-def measure(path: str, threads: int, kinds: Sequence[str], rounds: int) -> list[dict[str, Any]]:
+def measure(path: str, threads: int, kinds: Sequence[str], rounds: int, clock: str) -> list[dict[str, Any]]:
     """Rows of all kinds, those of as many texts by the same processes."""
     rows = _loads(path, threads, rounds) if "load" in kinds else []
     others = {kind: int(kind.split("-")[1]) if "-" in kind else 1 for kind in kinds if kind != "load"}
     for parallel in sorted(set(others.values())):
-        workers = {engine: Worker(engine, path, threads, parallel) for engine in ENGINES}
+        workers = {engine: Worker(engine, path, threads, parallel, clock) for engine in ENGINES}
         try:
             for kind in (kind for kind, count in others.items() if count == parallel):
-                rows.append(_rates(path, threads, kind, workers, rounds))
+                rows.append({**_rates(path, threads, kind, workers, rounds), "clock": clock})
                 show([rows[-1]])
         finally:
             for worker in workers.values():
@@ -254,7 +259,7 @@ def _loads(path: str, threads: int, rounds: int) -> list[dict[str, Any]]:
     found: dict[str, list[list[float]]] = {engine: [] for engine in ENGINES}
     for _ in range(rounds):
         for engine, loads in found.items():
-            worker = Worker(engine, path, threads, 1)
+            worker = Worker(engine, path, threads, 1, "wall")
             loads.append(worker.loaded)
             worker.close()
     rows: list[dict[str, Any]] = []
@@ -291,15 +296,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--as", nargs="+", choices=FORMATS, default=[], dest="formats")
+    parser.add_argument("--processor", action="store_const", const="processor", default="wall", dest="clock")
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--add", action="store_true")
     parser.add_argument("--agree", type=Path, metavar="TEXT")
     parser.add_argument("--prompts", type=int, default=200)
-    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
-        engine, threads, parallel = given.work
-        work(engine, given.files[0], int(threads), int(parallel))
+        engine, threads, parallel, clock = given.work
+        work(engine, given.files[0], int(threads), int(parallel), CLOCKS[clock])
         return
     if given.agree:
         rows = [agree(path, given.agree, given.prompts) for path in given.files]
@@ -311,7 +317,7 @@ def main() -> None:
         files = [requantized(Path(path), Path(folder), kind) for path in given.files for kind in given.formats]
         rows = [
             row for path in files or given.files for threads in given.threads
-            for row in measure(path, threads, given.only, given.rounds)
+            for row in measure(path, threads, given.only, given.rounds, given.clock)
         ]  # fmt: skip
     show(rows)
     if given.save or given.add:
