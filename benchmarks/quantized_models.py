@@ -149,7 +149,8 @@ def agree(path: str, text: Path, count: int) -> dict[str, Any]:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server: Any = xllamacpp.Server(params)
     with tempfile.TemporaryDirectory() as folder:
-        model, plain = models.gguf(path), models.gguf(requantized(Path(path), Path(folder), "F32"))
+        made: list[Any] = [models.gguf(each) for each in (path, requantized(Path(path), Path(folder), "F32"))]
+    model, plain = made
     words = text.read_text(encoding="utf-8").split()
     pick, far, margins, tokens = random.Random(1), list[float](), list[float](), 0
     apart, spread, most, changed = list[float](), list[float](), 0.0, 0
