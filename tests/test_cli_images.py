@@ -81,10 +81,10 @@ def test_images_that_cannot_be_read_are_named(folder: Path, refused: Callable[..
     several: list[tuple[Any, str]] = [
         ({"prompt": "a", "images": ["red.png", "none.png"]}, "line 1: the image 'none.png' cannot be read"),
         ({"prompt": "a", "images": ["broken.png"]}, "line 1: the image 'broken.png' is none of the formats"),
-        ({"prompt": "a", "images": [3]}, "line 1: an image is 3; expected the path of its file"),
-        ({"prompt": "a", "images": {"a": 1}}, "an image is {'a': 1}; expected the path of its file"),
-        ({"prompt": [1, 2], "images": "red.png"}, "line 1 is no text; images stand before texts"),
-        ({"prompt": [{"role": "user", "content": [{"type": "image"}]}]}, "line 1: an image is None"),
+        ({"prompt": "a", "images": [3]}, "line 1: the image is 3; expected the path of its file"),
+        ({"prompt": "a", "images": {"a": 1}}, "the image is {'a': 1}; expected the path of its file"),
+        ({"prompt": [1, 2], "images": "red.png"}, "line 1 is no text, which images and audio stand before"),
+        ({"prompt": [{"role": "user", "content": [{"type": "image"}]}]}, "line 1: the image is None"),
     ]
     for line, message in several:
         assert message in refused("--prompts", lines_in(folder / "in.jsonl", line), "--out", str(folder / "out.jsonl"))
@@ -93,7 +93,7 @@ def test_images_that_cannot_be_read_are_named(folder: Path, refused: Callable[..
 def test_images_before_messages_are_refused(folder: Path, refused: Callable[..., str]) -> None:
     prompts = lines_in(folder / "in.jsonl", {"prompt": [{"role": "user", "content": "a"}]})
     said = refused("--image", str(folder / "red.png"), "--prompts", prompts)
-    assert "line 1 is no text; images stand before texts, or are parts of messages" in said
+    assert "line 1 is no text, which images and audio stand before; or make them parts of messages" in said
 
 
 def test_a_model_that_reads_texts_alone_refuses_images(folder: Path, refused: Callable[..., str]) -> None:
