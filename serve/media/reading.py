@@ -45,7 +45,8 @@ class MediaReader:
         if strange is not None:
             said = " and ".join(["texts", *(_NOUNS[kind] for kind in reads)])
             raise ApiError(
-                f"the model reads {said} alone; leave {_NOUNS[strange.kind]} out, or ask one that reads them",
+                f"the model reads {said} alone; leave {_NOUNS[strange.kind]} out, or ask one that reads "
+                f"{'them' if strange.kind == 'image' else 'it'}",
                 strange.place, code="unsupported_parameter",
             )  # fmt: skip
         most = self._settings.media

@@ -109,11 +109,11 @@ def test_equal_audio_is_read_once(both: tuple[Any, Any, Any], tmp_path: Path) ->
 
 
 def test_beams_and_samples(both: tuple[Any, Any, Any]) -> None:
-    """Beams are those of `generate`, which has them of one clip only; alone and beside others texts are the same."""
+    """Beams are those of `generate`, which has them of one window of sound only; texts beside others are as alone."""
     model, processor, ours = both
     text = generate.text(ours)
-    found = text.run(PROMPTS[0], max_tokens=8, search=Beam(3))
-    assert said(found) == expected(model, processor, chat_of(PROMPTS[0]), 8, beams=3)
+    found = text.run(["Hear ", SHORT], max_tokens=8, search=Beam(3))
+    assert said(found) == expected(model, processor, chat_of(["Hear ", SHORT]), 8, beams=3)
     several = [["Hear ", LONG], ["Hear ", SHORT], chat_of(["Words"])]
     options: dict[str, Any] = {"max_tokens": 8, "search": Sample(n=2, temperature=0.7), "seed": [1, 2, 3]}
     alone = [text([prompt], **{**options, "seed": [seed]})[0] for seed, prompt in enumerate(several, 1)]
