@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ...checks import shown, whole
 from ...errors import AudioError, OptionError
-from .files import FileLimits
+from .files import CountedFile, FileLimits
 
 Samples = NDArray[np.float32]
 RATES = (1_000, 192_000)
@@ -47,7 +47,7 @@ class AudioLimits(FileLimits):
     """Bounds of audio, looked at before it is read. Beyond any of these there is an AudioError.
 
     file_bytes: of a file; seconds: how long it takes, of up to 48,000 samples each, and the less the more there are
-    Audio of the default 600 seconds takes up to 400 MiB while it is read. Raises OptionError for what is no positive
+    Audio of the default 600 seconds takes up to 250 MiB while it is read. Raises OptionError for what is no positive
     number.
     """
 
@@ -88,8 +88,7 @@ class Audio:
         Raises OptionError for what is none, AudioError for samples that are no finite numbers, or beyond full scale.
         """
         self.rate = whole(rate, "rate", *RATES)
-        kind = getattr(samples, "dtype", None)
-        if not isinstance(samples, np.ndarray) or kind is None or kind.kind != "f" or samples.ndim != 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(samples, np.ndarray) or samples.dtype.kind != "f" or samples.ndim != 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(
                 f"samples={shown(samples)}: a NumPy array of one dimension and of floats, of which 1 is full scale; "
                 "the mean of several channels is samples.mean(axis=...), and of 16 bits it is samples / 32768"
@@ -182,7 +181,7 @@ def _decoded(data: bytes, what: str, limits: AudioLimits) -> Audio:
 def _of_wave(data: bytes, what: str, limits: AudioLimits) -> Audio | None:
     """The audio in a WAV file; None where it is not of PCM. Raises AudioError, and what the reader raises."""
     try:
-        with wave.open(io.BytesIO(data)) as file:
+        with wave.open(CountedFile(data)) as file:
             channels, width, rate, frames = file.getparams()[:4]
             if width > 4:
                 return None
@@ -195,7 +194,7 @@ def _of_wave(data: bytes, what: str, limits: AudioLimits) -> Audio | None:
     if len(raw) < frames * channels * width:
         raise EOFError("the file has less than it says")
     if width == 1:
-        samples = np.frombuffer(raw, np.uint8).astype(np.float32) / 128 - 1
+        samples: NDArray[Any] = np.frombuffer(raw, np.uint8).astype(np.float32) / 128 - 1
     elif width == 3:
         wide = np.zeros((frames * channels, 4), np.uint8)
         wide[:, 1:] = np.frombuffer(raw, np.uint8).reshape(-1, 3)

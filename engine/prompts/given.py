@@ -19,12 +19,12 @@ Message = Mapping[str, Any]
 if TYPE_CHECKING:
     import PIL.Image
 
-    MediaPart = Image | PIL.Image.Image | Audio | Path | bytes
+    GivenMedia = Image | PIL.Image.Image | Audio | Path | bytes
 else:
-    MediaPart = Any
+    GivenMedia = Any
 Prompt = str | Sequence[int] | Sequence[Message]
 """A text, token ids, or a chat: messages such as {"role": "user", "content": "Hello"}."""
-PromptParts = Sequence[str | MediaPart]
+PromptParts = Sequence[str | GivenMedia]
 """Texts, images and audio, one at least: what a message of a user is made of."""
 AnyPrompts = Prompt | PromptParts | Sequence[Prompt | PromptParts]
 """Prompts of a call: one or several."""

@@ -157,6 +157,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a rate beyond all": (head(1, 0xFFFFFFFF, 2, 64), "4,294,967,295 samples a second"),
     "nothing": (head(1, 8000, 2, 0, b""), "no samples"),
     "wide": (head(1, 8000, 8, 64), "damaged or cut off|not of PCM"),
+    "chunks": (head(1, 8000, 2, 64)[:12] + b"junk\0\0\0\0" * 300_000, "damaged or cut off"),
     "cut": (wav(MONO)[:-3], "damaged or cut off"),
     "ten hours": (head(1, 1000, 1, 36_000_000, bytes(1 << 20)), "takes 36,000.0 seconds"),
 }
