@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from .engine import models, prompts
     from .engine.engine import Engine
     from .engine.generator import Generator
+    from .engine.media.audio import Audio, AudioLimits
     from .engine.media.image import Image, ImageLimits
     from .engine.results import Generation, Interrupted, TokenLogprob
     from .engine.search import SMC, Beam, Exact, Greedy, Importance, Sample, Search
     from .errors import (
+        AudioError,
         BudgetError,
         Cancelled,
         ConversionError,
@@ -51,6 +53,9 @@ __all__ = [
     "SMC",
     "AllOf",
     "AnyOf",
+    "Audio",
+    "AudioError",
+    "AudioLimits",
     "Beam",
     "BudgetError",
     "Cancellation",
@@ -113,6 +118,7 @@ _HOMES = {
     "Engine": ".engine.engine",
     "Generation": ".engine.results",
     "Generator": ".engine.generator",
+    **dict.fromkeys(("Audio", "AudioLimits"), ".engine.media.audio"),
     **dict.fromkeys(("Image", "ImageLimits"), ".engine.media.image"),
     "Interrupted": ".engine.results",
     "Limits": ".guides.limits",

@@ -99,6 +99,10 @@ class SchemaError(TrellmError, ValueError):
         return type(self), (self.reason, self.pointer)
 
 
+class AudioError(TrellmError, ValueError):
+    """Audio that cannot be read: damaged, of a format that is not known, or longer than a limit allows."""
+
+
 class ImageError(TrellmError, ValueError):
     """An image that cannot be read: damaged, of a format that is not known, or larger than a limit allows."""
 

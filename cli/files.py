@@ -19,7 +19,7 @@ import click
 from ..checks import lone_surrogate, shown, twice_named
 
 if TYPE_CHECKING:
-    from ..engine.media.image import Image
+    from ..engine.media import Media
     from ..engine.results import Generation, TokenLogprob
 
 RESULT_KEYS = (
@@ -57,18 +57,20 @@ class Prompt:
 
     @property
     def parts(self) -> list[Any] | None:
-        """The images and the text of a prompt of one text; None for token ids and messages."""
+        """The images, the audio and the text of a prompt of one text; None for token ids and messages."""
         given: Any = self.given
         several = cast("list[Any]", given if isinstance(given, list) else [given])
         return several if isinstance(several[-1], str) else None
 
-    def behind(self, images: Sequence[Image]) -> Prompt:
-        """The same behind further images. Raises click.UsageError for token ids and messages."""
-        if not images:
+    def behind(self, media: Sequence[Media]) -> Prompt:
+        """The same behind further images and audio. Raises click.UsageError for token ids and messages."""
+        if not media:
             return self
         if self.parts is None:
-            raise click.UsageError(f"{self.place} is no text; images stand before texts, or are parts of messages")
-        return dataclasses.replace(self, given=[*images, *self.parts])
+            raise click.UsageError(
+                f"{self.place} is no text, which images and audio stand before; or make them parts of messages"
+            )
+        return dataclasses.replace(self, given=[*media, *self.parts])
 
     def texts(self, name: str) -> tuple[str, ...]:
         """The texts in a field of its line: one, or those of a list; () where there is anything else."""
@@ -81,15 +83,16 @@ def read_prompts(file: TextIO) -> list[Prompt]:
     """A line is a prompt, or an object with "prompt" and anything else; empty lines are skipped.
 
     A prompt is a JSON string, a list of token ids, or one of messages. Where no line is JSON, nor begins as one of
-    these or an object does, each is a prompt as it stands. "images" are files that stand before a text, and messages
-    have parts {"type": "image", "image": FILE}; paths are relative to the folder of the file of prompts.
+    these or an object does, each is a prompt as it stands. "images" and "audio" are files that stand before a text,
+    and messages have parts {"type": "image", "image": FILE} or {"type": "audio", "audio": FILE}; paths are relative to
+    the folder of the file of prompts.
     """
     try:
         lines = [(number, line.rstrip("\r\n")) for number, line in enumerate(file, 1) if line.strip()]
         if not any(line.lstrip()[0] in '"[{' or _is_json(line) for _, line in lines):
             lines = [(number, json.dumps(line)) for number, line in lines]
-        images = _ImageFiles(Path(file.name).parent)
-        found = [_prompt(file.name, number, line, images) for number, line in lines]
+        media = _MediaFiles(Path(file.name).parent)
+        found = [_prompt(file.name, number, line, media) for number, line in lines]
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{file.name} is not text in UTF-8 ({error.reason})") from None
     except OSError as error:
@@ -107,36 +110,37 @@ def _is_json(line: str) -> bool:
     return True
 
 
-class _ImageFiles:
-    """The images that lines name by paths relative to a folder, each file read once."""
+class _MediaFiles:
+    """The images and audio that lines name by paths relative to a folder, each file read once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._found: dict[str, Image] = {}
+        self._found: dict[tuple[str, str], Media] = {}
 
-    def of(self, path: Any, place: str) -> Image:
-        """The image of a file. Raises ImageError, and click.UsageError for what is no path."""
-        from ..engine.media.image import Image
+    def of(self, kind: str, path: Any, place: str) -> Media:
+        """The image or audio of a file. Raises ImageError, AudioError, and click.UsageError for what is no path."""
+        from ..engine.media import KINDS
 
         if not isinstance(path, str):
-            raise click.UsageError(f"{place}: an image is {shown(path)}; expected the path of its file")
-        if path not in self._found:
-            self._found[path] = Image.of(self._folder / path, f"{place}: the image {path!r}")
-        return self._found[path]
+            raise click.UsageError(f"{place}: the {kind} is {shown(path)}; expected the path of its file")
+        if (kind, path) not in self._found:
+            self._found[kind, path] = KINDS[kind].of(self._folder / path, f"{place}: the {kind} {path!r}")
+        return self._found[kind, path]
 
     def within(self, value: Any, place: str) -> Any:
-        """Messages with images in place of the paths that their parts have; anything else as it is. Raises as `of`."""
+        """Messages with what is in the files that their parts name; anything else as it is. Raises as `of`."""
         if isinstance(value, list):
             return [self.within(each, place) for each in cast("list[Any]", value)]
         if not isinstance(value, dict):
             return value
         found = cast("dict[str, Any]", value)
-        if found.get("type") == "image":
-            return found | {"image": self.of(found.get("image"), place)}
+        kind = found.get("type")
+        if kind in ("image", "audio"):
+            return found | {kind: self.of(kind, found.get(kind), place)}
         return found | {"content": self.within(found["content"], place)} if "content" in found else found
 
 
-def _prompt(name: str, number: int, line: str, images: _ImageFiles) -> Prompt:
+def _prompt(name: str, number: int, line: str, media: _MediaFiles) -> Prompt:
     try:
         value: Any = json.loads(line, parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_named_once)
     except (ValueError, RecursionError) as error:
@@ -153,9 +157,12 @@ def _prompt(name: str, number: int, line: str, images: _ImageFiles) -> Prompt:
     from ..engine.prompts.given import prompt_of
 
     place = f"{name}, line {number}"
-    given = images.within(record["prompt"], place)
-    named: Any = record.get("images", [])
-    several = [images.of(path, place) for path in cast("list[Any]", named if isinstance(named, list) else [named])]
+    given = media.within(record["prompt"], place)
+    several: list[Media] = []
+    for kind, member in (("image", "images"), ("audio", "audio")):
+        named: Any = record.get(member, [])
+        paths = cast("list[Any]", named if isinstance(named, list) else [named])
+        several += (media.of(kind, path, place) for path in paths)
     return Prompt(prompt_of(given, f"{place}: the prompt"), record, place).behind(several)
 
 

@@ -72,11 +72,12 @@ class Chatting:
 
 
 def _content(parts: list[Any]) -> str | list[dict[str, Any]]:
-    """The content of a message: a text, or images with a text behind them."""
-    *images, text = parts
-    if not images:
-        return text
-    return [*({"type": "image", "image": each} for each in images), {"type": "text", "text": text}]
+    """The content of a message: a text, or images and audio with a text behind them."""
+    if len(parts) == 1:
+        return parts[0]
+    from ..engine.prompts.given import part_of
+
+    return [part_of(each) for each in parts]
 
 
 def chat_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -211,16 +212,25 @@ _ASKING = (
         help="An image before the text of every prompt; repeat the option. Lines of --prompts have their own as "
         '"images".',
     ),
+    click.option(
+        "--audio",
+        type=click.Path(dir_okay=False),
+        multiple=True,
+        metavar="FILE",
+        help="Audio behind the images of every prompt; repeat the option. Lines of --prompts have their own as "
+        '"audio".',
+    ),
 )
 
 
 @dataclass(frozen=True)
 class Asking:
-    """prompt: the only one; prompts: a file of them; image: files of images that stand before the text of each."""
+    """prompt: the only one; prompts: a file of them; image, audio: files that stand before the text of each."""
 
     prompt: str | None
     prompts: TextIO | None
     image: tuple[str, ...]
+    audio: tuple[str, ...]
 
     def check(self) -> None:
         """Refuse anything but one of the two."""
@@ -228,18 +238,19 @@ class Asking:
             raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
 
     def read(self) -> list[Prompt]:
-        """All prompts, with their images. Raises UsageError, ImageError."""
+        """All prompts, with their images and audio. Raises UsageError, ImageError, AudioError."""
         if self.prompt is not None:
             asked = [Prompt(self.prompt, {"prompt": self.prompt}, "--prompt")]
         else:
             assert self.prompts is not None
             asked = read_prompts(self.prompts)
-        if not self.image:
+        if not self.image and not self.audio:
             return asked
-        from ..engine.media.image import Image
+        from ..engine.media import KINDS
 
-        images = [Image.of(Path(path), f"--image {path}") for path in self.image]
-        return [each.behind(images) for each in asked]
+        named = [("image", path) for path in self.image] + [("audio", path) for path in self.audio]
+        media = [KINDS[kind].of(Path(path), f"--{kind} {path}") for kind, path in named]
+        return [each.behind(media) for each in asked]
 
 
 _AIMING = (
@@ -365,9 +376,9 @@ def generate(
         trellm generate -m Qwen/Qwen3-0.6B --extract-field mail --prompts mails.jsonl --out senders.jsonl
 
     A prompt in a file is a JSON string, a list of token ids, or a list of messages such as
-    {"role": "user", "content": "Hello"}, which the tokenizer's chat template writes. The field "images" of
-    a line names files of images that stand before its text, and a message may have parts such as
-    {"type": "image", "image": "cat.png"}; both are relative to the folder of the file of prompts.
+    {"role": "user", "content": "Hello"}, which the tokenizer's chat template writes. The fields "images"
+    and "audio" of a line name files that stand before its text, and a message may have parts such as
+    {"type": "image", "image": "cat.png"}; all are relative to the folder of the file of prompts.
 
     Results in --out repeat what a prompt's line has and add "output" and "finish_reason" ("complete",
     "stop" or "length"), "span" with --extract (the text's place), "spans" with the places of

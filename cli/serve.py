@@ -122,15 +122,18 @@ def _settings(
     hosts: tuple[str, ...],
     max_image: int,
     max_image_pixels: int,
-    fetch_images: bool,
+    max_audio: int,
+    max_audio_seconds: int,
+    fetch_media: bool,
     max_work: int | None,
     max_constraint_memory: int | None,
     **others: Any,
 ) -> Settings:
     """The settings that the options say. others: those that have the names of settings. Raises OptionError."""
+    from ..engine.media.audio import AudioLimits
     from ..engine.media.image import ImageLimits
     from ..guides.limits import Limits
-    from ..serve.media.fetching import ImageFetcher
+    from ..serve.media.fetching import MediaFetcher
     from ..serve.settings import Settings, keys_of
 
     limits = Limits(memory=max_constraint_memory or 256 << 20)
@@ -139,7 +142,8 @@ def _settings(
         keys=() if api_key_file is None else keys_of(api_key_file),
         hosts=hosts or (LOCAL if _is_local(host) else ()),
         image_limits=ImageLimits(file_bytes=max_image, pixels=max_image_pixels),
-        fetcher=ImageFetcher() if fetch_images else None,
+        audio_limits=AudioLimits(file_bytes=max_audio, seconds=max_audio_seconds),
+        fetcher=MediaFetcher() if fetch_media else None,
         limits=limits if max_work is None else replace(limits, work=max_work),
         **others,
     )
@@ -232,22 +236,28 @@ class Replicas:
     "--max-body",
     "body_bytes",
     type=SizeType(),
-    help="Most bytes of a request. [default: 4MiB, or 32MiB where the model reads images]",
+    help="Most bytes of a request. [default: 4MiB, or 32MiB where the model reads images or audio]",
 )
 @click.option("--max-image", type=SizeType(), default="20MiB", show_default=True, help="Most bytes of an image's file.")
 @click.option(
     "--max-image-pixels", type=click.IntRange(1), default=1 << 24, show_default=True, help="Most pixels of an image."
 )
+@click.option("--max-audio", type=SizeType(), default="20MiB", show_default=True, help="Most bytes of an audio file.")
 @click.option(
-    "--image-memory",
-    "image_bytes",
+    "--max-audio-seconds", type=click.IntRange(1), default=600, show_default=True, help="Most seconds of an audio file."
+)
+@click.option(
+    "--media-memory",
+    "media_bytes",
     type=SizeType(),
     default="1GiB",
     show_default=True,
-    help="Most memory of the pixels of all requests on their way; then 429.",
+    help="Most memory of the pixels and samples of all requests on their way; then 429.",
 )
 @click.option(
-    "--fetch-images", is_flag=True, help="Requests may name images by http:// and https:// addresses of the internet."
+    "--fetch-media",
+    is_flag=True,
+    help="Requests may name images and audio by http:// and https:// addresses of the internet.",
 )
 @click.option(
     "--max-texts",

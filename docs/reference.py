@@ -12,7 +12,7 @@ from trellm.guides.lift.lifted_guide import LiftedGuide
 SECTIONS: list[tuple[str, str, str, list[str]]] = [
     ("Generators", "`generate.X(model, ...)` returns a `Generator`.", "trellm.generate", []),
     ("Prompts", "", "trellm.engine.prompts", []),
-    ("Images", "Images in prompts.", "trellm", ["Image", "ImageLimits"]),
+    ("Images and audio", "In prompts.", "trellm", ["Image", "ImageLimits", "Audio", "AudioLimits"]),
     ("Tools", "[Tool calls](tools.md#functions) shows these at work.", "trellm.tools", []),
     ("Options", "Given by name to a call, `run`, `stream` and `generate.batch`.", "trellm.engine.options", ["Options"]),
     ("Engines", "[The engine](engine.md) shows these at work.", "trellm.engine.engine", ["Engine"]),

@@ -20,7 +20,7 @@ from .decode.sequence import CommittedPrefix, Request
 from .handle import Handle, Pairs
 from .memory.pool import free_bytes, shown_size
 from .memory.tables import BLOCK
-from .models.protocol import Model, SourceModel, check_model, vision_of
+from .models.protocol import Model, SourceModel, check_model, media_of
 from .options import Options, RunOptions
 from .prompts.given import AnyPrompts, prompts_of
 from .results import Generation, keeping
@@ -132,9 +132,9 @@ class Engine:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of what no text running has, and a text to come may begin with; images and their features among it."""
-        vision = vision_of(self.model)
-        return self._loop.kept_blocks * self.model.block_bytes + (0 if vision is None else vision.bytes)
+        """Bytes of what no text running has, and a text to come may begin with, and of images, audio and features."""
+        media = media_of(self.model)
+        return self._loop.kept_blocks * self.model.block_bytes + (0 if media is None else media.bytes)
 
     @property
     def memory_bytes(self) -> int:

@@ -199,9 +199,10 @@ class Generator(Described, Generic[T]):
 
         A prompt is a text, a list of token ids, or a chat: a list of messages such as {"role": "user", "content":
         "Hello"}, which the tokenizer's template writes. A list of any of these is several prompts. Ids and chats are
-        read as they are, without BOS or healing. A list of texts and images is one prompt, a message of a user, for
-        models that read images: `Image`, images of PIL, pathlib.Path, the bytes of a file. In chats they are
-        {"type": "image", "image": ...}, beside {"type": "text", "text": ...}.
+        read as they are, without BOS or healing. A list of texts, images and audio is one prompt, a message of a
+        user, for models that read these: `Image`, images of PIL, `Audio`, pathlib.Path, the bytes of a file. In chats
+        they are {"type": "image", "image": ...} and {"type": "audio", "audio": ...}, beside
+        {"type": "text", "text": ...}.
 
         Raises ConversionError, with all results, where a validator of the type asked for refuses an output.
         """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from ..checks import brief
 from ..errors import ConversionError, TrellmError
+from .models.media.rows import counts_of, row_id
 from .models.protocol import BEGIN, words_behind
 from .prompts.given import Prompt
 from .search import FinishReason
@@ -150,9 +151,9 @@ class ReadPrompt:
         return tuple(token for token in self._ids if token > BEGIN)
 
     @property
-    def image_tokens(self) -> int:
-        """Count of the rows of images."""
-        return sum(token < BEGIN for token in self._ids)
+    def counts(self) -> dict[str, int]:
+        """Counts of rows by the kind of content, "image" and "audio"."""
+        return counts_of(self._ids)
 
     @cached_property
     def text(self) -> str:
@@ -162,7 +163,8 @@ class ReadPrompt:
         return (read + decode(self._healed)[: self._tail]).decode(errors="replace")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"text": self.text, "_ids": (BEGIN - 1,) * self.image_tokens}
+        rows = (row_id(kind == "audio", row) for kind, count in self.counts.items() for row in range(count))
+        return {"text": self.text, "_ids": tuple(rows)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -255,7 +257,12 @@ class Generation(Generic[T_co]):
     @property
     def image_tokens(self) -> int:
         """Count of the prompt's tokens that are of images."""
-        return 0 if self.read is None else self.read.image_tokens
+        return 0 if self.read is None else self.read.counts["image"]
+
+    @property
+    def audio_tokens(self) -> int:
+        """Count of the prompt's tokens that are of audio."""
+        return 0 if self.read is None else self.read.counts["audio"]
 
     @property
     def warning(self) -> str | None:

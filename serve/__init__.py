@@ -12,16 +12,16 @@ from ..lazy import getter
 if TYPE_CHECKING:
     from .asgi import application
     from .hosting.hosted import ServedModel
-    from .media.fetching import ImageFetcher
+    from .media.fetching import MediaFetcher
     from .settings import Settings
 
-__all__ = ["ImageFetcher", "ServedModel", "Settings", "application"]
+__all__ = ["MediaFetcher", "ServedModel", "Settings", "application"]
 
 # Tool calls need nothing of a server, and starlette is an extra.
 __getattr__ = getter(
     __name__,
     {
-        "ImageFetcher": "media.fetching",
+        "MediaFetcher": "media.fetching",
         "ServedModel": "hosting.hosted",
         "Settings": "settings",
         "application": "asgi",

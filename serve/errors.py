@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import (
+    AudioError,
     BudgetError,
     Cancelled,
     GrammarError,
@@ -174,8 +175,10 @@ def of_constraint(error: TrellmError, place: Place) -> ApiError:
     return of_request(error, place)
 
 
-def of_image(error: TrellmError, place: Place) -> ApiError:
-    """The error of an image, which stands at a place of the request."""
+def of_media(error: TrellmError, place: Place) -> ApiError:
+    """The error of an image or audio, which stands at a place of the request."""
+    if isinstance(error, AudioError):
+        return ApiError(_told(error), place, code="invalid_audio")
     return ApiError(_told(error), place, code="invalid_image" if isinstance(error, ImageError) else "invalid_value")
 
 
@@ -203,6 +206,8 @@ def of_request(error: TrellmError, place: Place = ()) -> ApiError:
 
 
 _FLAGS = {
+    "AudioLimits(file_bytes=...)": "--max-audio of the server",
+    "AudioLimits(seconds=...)": "--max-audio-seconds of the server",
     "ImageLimits(file_bytes=...)": "--max-image of the server",
     "ImageLimits(pixels=...)": "--max-image-pixels of the server",
     "ImageLimits(side=...)": "the side in the server's image_limits",

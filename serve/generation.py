@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,8 @@ from ..engine.fields import FieldScorer
 from ..engine.generator import Embedder
 from ..engine.generator import Generator as TextGenerator
 from ..engine.handle import QUICK, Handle, Piece, Task
-from ..engine.models.protocol import BEGIN, SourceModel
+from ..engine.models.media.rows import counts_of
+from ..engine.models.protocol import SourceModel
 from ..engine.options import Options, RunOptions
 from ..engine.prompts.given import Prompt, is_chat
 from ..engine.results import Generation
@@ -32,7 +34,7 @@ from .constraints.constraint import ConstraintSpec
 from .dispatcher import Arrivals
 from .errors import ApiError, Names, Place, of_any, of_constraint, of_request
 from .hosting.shared import is_large
-from .media.reading import RequestImages
+from .media.reading import RequestMedia
 from .requests.chat import ChatRequest, CompletionRequest
 from .requests.fields import ExtensionFields
 from .service import SHORT, Service
@@ -57,8 +59,8 @@ class GenerationRequest:
     place: of the prompts in the request; texts: how many there is room for until `end`
     task, prompts, plan: see `Prepared`; each prompt stands there once for each of several greedy texts
     scorer: of the fields of answers, where they were asked for
-    images: of the prompts, held until `end`
-    prompt_tokens: of all prompts, each counted once; image_tokens: of these, rows of images; sizes: of each prompt
+    media: images and audio of the prompts, held until `end`
+    prompt_tokens: of all prompts, each counted once; media_tokens: of these, rows by kind; sizes: of each prompt
     arrivals: what becomes of the engine's handle
     prompt_scores: log-probabilities of a chat's prompt, written, which its answer has once
     key: of the answer; created: when, in seconds since 1970
@@ -73,12 +75,12 @@ class GenerationRequest:
     place: Place
     texts: int
     key: str
-    images: RequestImages
+    media: RequestMedia
     task: Task = field(init=False)
     prompts: Sequence[Prompt] = field(init=False)
     plan: AnswerPlan | None = None
     prompt_tokens: int = 0
-    image_tokens: int = 0
+    media_tokens: Counter[str] = field(default_factory=Counter[str])
     sizes: Sequence[int] = ()
     scorer: FieldScorer | None = None
     arrivals: Arrivals | None = None
@@ -121,14 +123,14 @@ class GenerationRequest:
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.output_tokens,
             "total_tokens": total,
-            "prompt_tokens_details": {"cached_tokens": self.cached_tokens} | self._of_images,
+            "prompt_tokens_details": {"cached_tokens": self.cached_tokens} | self._of_media,
             "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
         }
 
     @property
-    def _of_images(self) -> dict[str, int]:
-        """Count of the prompts' tokens that are rows of images, where there are images."""
-        return {"image_tokens": self.image_tokens} if self.images.count else {}
+    def _of_media(self) -> dict[str, int]:
+        """Counts of the prompts' tokens that are rows of images and audio, where there are some."""
+        return {f"{kind}_tokens": self.media_tokens[kind] // self.copies for kind in self.media.counts}
 
     @property
     def cut_at(self) -> int | None:
@@ -163,7 +165,7 @@ class GenerationRequest:
         """Give back what is held, however it ended."""
         self.service.release(self.texts)
         self.texts = 0
-        self.images.release()
+        self.media.release()
         if self.arrivals is not None:
             metrics = self.service.metrics
             self.service.dispatcher.cancel(self.arrivals)
@@ -328,7 +330,7 @@ class GenerationRequest:
             pairs = [(task, prompt) for prompt in self.prompts]
             handle = Handle(service.engine, pairs, self.options, requests=requests, keeps=False)
         tokens = sum(self.sizes)
-        self.prompt_tokens, self.image_tokens = tokens // self.copies, self.image_tokens // self.copies
+        self.prompt_tokens = tokens // self.copies
         service.metrics.prompt_tokens.inc(tokens)
         self.arrivals = service.dispatcher.add(handle.cursor(grows=self.asked.is_streamed))
 
@@ -343,8 +345,8 @@ class GenerationRequest:
             read = job.encoded(self.service.model, self.options, number)
             size = len(read)
             sizes.append(size)
-            if self.images.count:
-                self.image_tokens += sum(token < BEGIN for token in read)
+            if self.media.counts:
+                self.media_tokens.update(counts_of(read))
             options = self.options if job.pools else self.options.within(self._budget(size, job.needed))
             made = requests_of(self.service.model, [job], options)
             found += [replace(each, number=number) for each in made] if number else made
@@ -365,8 +367,8 @@ class GenerationRequest:
         """The tokens of a prompt: all, or the last ones, as many as are asked for, or, of -1, as there is room for."""
         is_verbatim, most = not self.asked.trellm.special_tokens, self.asked.truncate_prompt_tokens
         extras = self.options.extras if is_chat(prompt) else {}  # of a chat that is not written yet
-        if most is not None and self.images.count:
-            said = "truncate_prompt_tokens might cut an image; leave it out, or send fewer images"
+        if most is not None and self.media.counts:
+            said = "truncate_prompt_tokens might cut an image or audio; leave it out, or send fewer"
             raise ApiError(said, ("truncate_prompt_tokens",))
         if most is None:
             return self.service.ids(prompt, number, extras, self.place, is_verbatim=is_verbatim)
@@ -418,8 +420,8 @@ async def begin(
     kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
     texts = service.admit(prompts * asked.texts, place if prompts > 1 else ("n",))
     key = f"{kind}-{fresh_bits(96):024x}"
-    images = RequestImages(service.shared.images, is_read=service.reads_images)
-    begun = GenerationRequest(service, asked, constraint, options, place, texts, key, images)
+    media = RequestMedia(service.shared.media, reads=service.reads)
+    begun = GenerationRequest(service, asked, constraint, options, place, texts, key, media)
     begun.names, begun.trace = getattr(request.state, "names", ()), getattr(request.state, "trace", None)
     try:
         begun.task, several, begun.plan = await prepare(begun)

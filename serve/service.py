@@ -11,7 +11,7 @@ from typing import Any, cast
 from ..checks import conforms
 from ..engine.engine import Engine
 from ..engine.generator import Generator as TextGenerator
-from ..engine.models.protocol import Model, SourceModel, vision_of
+from ..engine.models.protocol import Model, SourceModel, kinds_read
 from ..engine.prompts.encoding import Extras, Verbatim, ids_of, written
 from ..engine.prompts.given import Message, Prompt, is_chat, prompt_of
 from ..errors import OptionError, TrellmError
@@ -20,7 +20,7 @@ from .constraints.constraint import ConstraintSpec
 from .dispatcher import Dispatcher
 from .errors import ApiError, Place, of_constraint, of_request, too_long
 from .hosting.shared import SharedState, is_large
-from .settings import IMAGE_BODY, TEXT_BODY
+from .settings import MEDIA_BODY, TEXT_BODY
 from .telemetry import ModelMetrics
 from .tool_calls import ToolCallFormat
 from .trimming import Trimmer
@@ -67,8 +67,8 @@ class Service:
         )
         self.form = ToolCallFormat.of(model)
         self.verbatim = Verbatim(model)
-        self.reads_images = vision_of(model) is not None
-        self.body_bytes = settings.body_bytes or (IMAGE_BODY if self.reads_images else TEXT_BODY)
+        self.reads = kinds_read(model)
+        self.body_bytes = settings.body_bytes or (MEDIA_BODY if self.reads else TEXT_BODY)
         self.texts = 0
         self.keep_alive: float | None = None
         self._rested = rested

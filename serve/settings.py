@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..checks import brief, number, positive, switch, text_of, whole
+from ..engine.media.audio import AudioLimits
 from ..engine.media.image import ImageLimits
 from ..errors import OptionError
 from ..guides.limits import Limits
-from .media.fetching import ImageFetcher
+from .media.fetching import MediaFetcher
 from .telemetry import check_endpoint
 from .tool_calls.tools import MOST_TOOLS
 
 MOST_BYTES = 1 << 32
-TEXT_BODY, IMAGE_BODY = 4 << 20, 32 << 20
-"""Bytes of a request to a model that reads texts, and to one that reads images."""
+TEXT_BODY, MEDIA_BODY = 4 << 20, 32 << 20
+"""Bytes of a request to a model that reads texts, and to one that reads images or audio."""
 KEY_LENGTH = 8
 
 
@@ -27,11 +28,12 @@ class Settings:
     keys: one of these must come as a bearer token; empty for everybody
     origins: what web pages of other origins may read answers, "*" for all; empty for none
     hosts: names that the header Host may have, besides addresses and those of this machine; empty for any
-    body_bytes: of a request, by default 4 MiB, or 32 MiB where the model reads images
+    body_bytes: of a request, by default 4 MiB, or 32 MiB where the model reads images or audio
     texts: how many may be on their way or wait, over all clients, before 429
     choices: texts of one request; tools: functions of one request
-    images: of one request; image_limits: of each; image_bytes: of the pixels of all requests on their way, before 429
-    fetcher: fetches images that requests name by an address of the web, None for nobody
+    media: images and audio of one request; image_limits, audio_limits: of each; media_bytes: of the pixels and samples
+        of all requests on their way, before 429
+    fetcher: fetches images and audio that requests name by an address of the web, None for nobody
     max_gap_ms: as `Engine` has it, by default that of the engine
     priorities: whether requests may say their own, which everybody could
     output_tokens: of a text whose request does not say, as far as the context has room
@@ -57,10 +59,11 @@ class Settings:
     texts: int = 1024
     choices: int = 128
     tools: int = MOST_TOOLS
-    images: int = 64
+    media: int = 64
     image_limits: ImageLimits = field(default_factory=ImageLimits)
-    image_bytes: int = 1 << 30
-    fetcher: ImageFetcher | None = None
+    audio_limits: AudioLimits = field(default_factory=AudioLimits)
+    media_bytes: int = 1 << 30
+    fetcher: MediaFetcher | None = None
     max_gap_ms: float | None = None
     priorities: bool = False
     output_tokens: int = 4096
@@ -82,12 +85,12 @@ class Settings:
         text_of(self.name, "name")
         if not self.name:
             raise OptionError('name="": what clients call the model')
-        for name in ("kept_bytes", "image_bytes"):
+        for name in ("kept_bytes", "media_bytes"):
             whole(getattr(self, name), name, 1, MOST_BYTES)
         if self.body_bytes is not None:
             whole(self.body_bytes, "body_bytes", 1, MOST_BYTES)
         whole(self.response_bytes, "response_bytes", 0, MOST_BYTES)
-        for name in ("texts", "choices", "tools", "images", "output_tokens", "loading", "compilers", "compiling"):
+        for name in ("texts", "choices", "tools", "media", "output_tokens", "loading", "compilers", "compiling"):
             whole(getattr(self, name), name)
         share = number(self.compile_share, "compile_share", "a number above 0, up to 1")
         if not 0 < share <= 1:
@@ -102,8 +105,9 @@ class Settings:
             check_endpoint(text_of(self.otlp_traces_endpoint, "otlp_traces_endpoint"))
         Limits.of(self.limits)
         ImageLimits.of(self.image_limits)
-        if self.fetcher is not None and not isinstance(self.fetcher, ImageFetcher):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"fetcher={brief(self.fetcher)}: an ImageFetcher, or None for no images of the web")
+        AudioLimits.of(self.audio_limits)
+        if self.fetcher is not None and not isinstance(self.fetcher, MediaFetcher):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"fetcher={brief(self.fetcher)}: a MediaFetcher, or None for nothing of the web")
         for key in self.keys:
             _check_key(key)
 

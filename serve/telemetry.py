@@ -51,7 +51,7 @@ class Metrics:
         self.errors = Counter(
             "trellm_errors", "Requests answered with an error, by its code", ["code"], registry=registry
         )
-        self.images = Gauge("trellm_image_bytes", "Pixels of requests on their way", registry=registry)
+        self.media = Gauge("trellm_media_bytes", "Pixels and samples of requests on their way", registry=registry)
         self.loaded = Gauge("trellm_model_loaded", "Models that are in memory", model, registry=registry)
         self.running = Gauge("trellm_texts", "Texts on their way", model, registry=registry)
         self.waiting = Gauge(

@@ -158,7 +158,8 @@ def test_public_names_are_those_that_are_documented() -> None:
     assert set(trellm.__all__) == {
         "AllOf", "AnyOf", "Gap", "Ordered", "Phrase", "Template", "Span",
         "Beam", "BudgetError", "Cancellation", "Cancelled", "Capture", "ConversionError", "Engine", "Exact",
-        "Generation", "Generator", "Image", "ImageError", "ImageLimits", "Importance", "SMC", "SamplingError", "Search",
+        "Generation", "Generator", "Audio", "AudioError", "AudioLimits", "Image", "ImageError", "ImageLimits",
+        "Importance", "SMC", "SamplingError", "Search",
         "GrammarError", "Greedy", "GuideFileError", "Interrupted", "Limits", "StateError",
         "LanguageError", "LimitError", "ModelError", "OptionError", "PatternError", "Quote", "Sample", "SchemaError",
         "TextSyntaxError", "TokenLogprob", "TrellmError", "Vocabulary", "VocabularyError", "generate", "guides",

@@ -8,7 +8,8 @@ import pytest
 
 PUBLIC = {
     "trellm": """
-        AllOf AnyOf Beam BudgetError Cancellation Cancelled Capture ConversionError Engine Exact Gap Generation
+        AllOf AnyOf Audio AudioError AudioLimits Beam BudgetError Cancellation Cancelled Capture ConversionError
+        Engine Exact Gap Generation
         Generator GrammarError Greedy GuideFileError Image ImageError ImageLimits Importance Interrupted LanguageError
         LimitError Limits ModelError OptionError Ordered PatternError Phrase Quote SMC Sample SamplingError SchemaError
         Search Span StateError Template TextSyntaxError TokenLogprob TrellmError Vocabulary VocabularyError generate

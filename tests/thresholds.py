@@ -24,7 +24,7 @@ PLACES = {
     "block_of_scans": "trellm.kernels.logits.triton_scan.BLOCK",
     "block_of_training": "trellm.training.passes.BLOCK",
     "bodies_read_aside": "trellm.serve.hosting.shared.MOST_ASIDE",
-    "bytes_of_images_kept": _MODELS + "images.features.MOST_BYTES",
+    "bytes_of_media_kept": _MODELS + "media.features.MOST_BYTES",
     "bytes_of_known_states": "trellm.engine.decode.guide_cache._MOST_BYTES",
     "call_for_all_layers": _MODELS + "packed.host._MUCH",
     "common_characters_at_once": _JSON + "automata.counting.MAX_REACHED",

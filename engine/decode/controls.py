@@ -255,7 +255,7 @@ def _all_but(size: int, tokens: frozenset[int]) -> Mask:
 def repeated(ids: Sequence[int], size: int) -> set[int]:
     """The tokens with which the last `size` tokens would repeat earlier ones; none for size 0.
 
-    ids: those below 0 are no tokens, but the beginning or rows of images
+    ids: those below 0 are no tokens, but the beginning or rows of images and audio
     """
     if size == 0 or len(ids) < size:
         return set()

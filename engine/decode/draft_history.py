@@ -15,7 +15,7 @@ _PAIR = 32
 class DraftHistory:
     """The tokens of a text, prompt and output, and where in it the last of them came before.
 
-    tokens: rows of images are as BEGIN among them, which is guessed nowhere
+    tokens: rows of images and audio are as BEGIN among them, which is guessed nowhere
     odds: how often its guesses were right
     ahead: tokens that follow, by QUOTED in the document that is being quoted, by SPELT in a text to which there is no
         alternative, and by SECOND as a smaller model guesses

@@ -459,7 +459,7 @@ class HealedPrompt:
     tail: how many bytes of the prompt the constraint has before its own text
     is_free: whether anything may follow the tail
     source: what an encoder reads apart from the prompt, which is then what the decoder starts from
-    held: what the prompt's images are, held for as long as their rows may be read
+    held: what the prompt's images and audio are, held for as long as their rows may be read
     """
 
     prompt: Ids

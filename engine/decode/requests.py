@@ -13,15 +13,15 @@ from ..models.protocol import (
     BEGIN,
     DraftedModel,
     Model,
-    ReadImages,
+    ReadMedia,
     ScoringModel,
     SourceModel,
-    vision_of,
+    media_of,
     words_behind,
 )
 from ..options import GREEDY, Options
 from ..prompts.encoding import Ids, continued, read
-from ..prompts.given import Prompt, images_of
+from ..prompts.given import Prompt, media_in
 from ..search import Beam, Search, StopStrings, Target
 from .controls import bias_of
 from .frames import Frame, Sentence
@@ -75,14 +75,14 @@ class Job:
         """Its tokens, the lead with them. Raises OptionError."""
         return self.read(model, options, number).ids
 
-    def read(self, model: Model, options: Options, number: int) -> ReadImages:
-        """Its tokens, and what is to be held of its images. Raises OptionError."""
+    def read(self, model: Model, options: Options, number: int) -> ReadMedia:
+        """Its tokens, and what is to be held of its images and audio. Raises OptionError."""
         if self.ids is None:
             ids, held = read(model, self.prompt, number, options.extras)
         else:
-            vision = vision_of(model)
-            ids, held = self.ids, () if vision is None else vision.held(self.ids, images_of(self.prompt))
-        return ReadImages((*ids, *continued(model, self.lead, number)) if self.lead else ids, held)
+            media = media_of(model)
+            ids, held = self.ids, () if media is None else media.held(self.ids, media_in(self.prompt))
+        return ReadMedia((*ids, *continued(model, self.lead, number)) if self.lead else ids, held)
 
 
 def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Request]:
@@ -193,7 +193,7 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
     asked = options.max_tokens
     prompt, held = _encode(model, job, options, number, least=1 if asked is None else min(asked, 1))
     if held:
-        _check_beside_images(options, number)
+        _check_beside_media(options, number)
     needed = job.needed
     # Behind a mark only other marks could join it in one token, with which no answer begins.
     has_end = (isinstance(job.prompt, str) or job.lead[-1:].isalnum() or job.lead[-1:].isspace()) and prompt != (BEGIN,)
@@ -212,7 +212,7 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
 
 
 def _healed_words(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int | None) -> HealedPrompt | None:
-    """As `healed`, of the tokens behind the last image, of which the first one stays."""
+    """As `healed`, of the tokens behind the last image or audio, of which the first one stays."""
     words = tuple(words_behind(prompt))
     start = healed(model, words, guide_cache, most) if words else None
     if start is None or len(words) == len(prompt):
@@ -221,17 +221,18 @@ def _healed_words(model: Model, prompt: Ids, guide_cache: GuideCache | None, mos
     return replace(start, prompt=(*head, *start.prompt)) if start.prompt[0] == words[0] else None
 
 
-def _check_beside_images(options: Options, number: int) -> None:
-    """Raise OptionError for what cannot be asked of a prompt with images."""
+def _check_beside_media(options: Options, number: int) -> None:
+    """Raise OptionError for what cannot be asked of a prompt with images or audio."""
     if not isinstance(options.draft, bool):
         raise OptionError(
-            f"draft={options.draft!r}: prompt {number} has images, which a smaller model does not read; use draft=True"
+            f"draft={options.draft!r}: prompt {number} has images or audio, which a smaller model does not read; use "
+            "draft=True"
         )
     for name in ("prompt_logprobs", "fields"):
         if (given := getattr(options, name)) is not False:
             raise OptionError(
-                f"{name}={given}: prompt {number} has images, and what the model says of a text is told of prompts of "
-                "text alone; leave it out"
+                f"{name}={given}: prompt {number} has images or audio, and what the model says of a text is told of "
+                "prompts of text alone; leave it out"
             )
 
 
@@ -253,7 +254,7 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
     return start, _budget(model, needed, start.size, options.max_tokens, number, job.spare)
 
 
-def _encode(model: Model, job: Job, options: Options, number: int, least: int = 1) -> ReadImages:
+def _encode(model: Model, job: Job, options: Options, number: int, least: int = 1) -> ReadMedia:
     """A prompt's tokens, of which there is one. least: of the output, for which the context has room besides"""
     ids, held = job.read(model, options, number)
     if not ids:
@@ -269,9 +270,9 @@ def _encode(model: Model, job: Job, options: Options, number: int, least: int = 
         raise OptionError(
             f"prompt {number} takes {len(ids)} tokens; the model's context of {model.context} has to hold it"
             f"{' and at least one token more' if least else ''}; shorten the prompt"
-            f"{', or give smaller images' if held else ''}"
+            f"{', or give smaller images or shorter audio' if held else ''}"
         )
-    return ReadImages(ids, held)
+    return ReadMedia(ids, held)
 
 
 def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int, more: int) -> int:

@@ -364,7 +364,7 @@ def is_plain(sequence: SequenceState) -> bool:
         and not sequence.is_unread
         and 0 < len(sequence.pending) <= BLOCK
         and (len(sequence.pending) == 1 or bool(sequence.tokens))
-        and min(sequence.pending) >= BEGIN  # launches look up tokens, and no rows of images
+        and min(sequence.pending) >= BEGIN  # launches look up tokens, and no rows of images or audio
     )
 
 

@@ -6,46 +6,35 @@ could take long although it has few pixels is refused: files of very many parts,
 
 from __future__ import annotations
 
-import binascii
 import hashlib
-import io
-import os
 import re
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import brief, shown, whole
+from ...checks import shown
 from ...errors import ImageError, OptionError
+from .files import CountedFile, FileLimits
 
 if TYPE_CHECKING:
     import PIL.Image
 
 FORMATS = "PNG, JPEG, WebP, GIF, BMP or TIFF"
-GIVEN = "a PIL image, a pathlib.Path, the bytes of a file, or a data URL"
 _ROWS = 256
 """Rows of pixels that are taken from Pillow at a time, so that they are there several times for these alone."""
-_MOST_READS = 4096
-_BYTES_A_READ = 256
-"""A file is read in at most so many pieces, and one more for so many bytes: a reader in Python takes each apart."""
 _MOST_SCANS = 64
 """Each scan of a JPEG file goes over all pixels; encoders write about ten."""
 _MOST_VALUES = 1 << 16
 """Values of a field of a TIFF file that are numbers, such as the places of its tiles."""
-_HEAD = 200
-"""Characters in which the comma of a data URL stands."""
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]*)*(;base64)?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class ImageLimits:
+class ImageLimits(FileLimits):
     """Bounds of an image, looked at before it is read. Beyond any of these there is an ImageError.
 
     file_bytes: of a file; pixels: width times height; side: width or height
@@ -53,22 +42,13 @@ class ImageLimits:
     what is no positive number.
     """
 
-    file_bytes: int = 20 << 20
+    kind = "image"
+    formats = FORMATS
+    given = "a PIL image, a pathlib.Path, the bytes of a file, or a data URL"
+    error = ImageError
+
     pixels: int = 1 << 24
     side: int = 1 << 14
-
-    def __post_init__(self) -> None:
-        for name in ("file_bytes", "pixels", "side"):
-            whole(getattr(self, name), f"ImageLimits.{name}")
-
-    @classmethod
-    def of(cls, limits: ImageLimits | None) -> ImageLimits:
-        """The limits given, or the default ones. Raises OptionError for anything else."""
-        if limits is None:
-            return DEFAULT
-        if not isinstance(limits, cls):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"limits={brief(limits)}: an ImageLimits, such as ImageLimits(pixels=10**8)")
-        return limits
 
     def check(self, size: tuple[int, int], what: str) -> None:
         """Raise ImageError for an image of a width and a height."""
@@ -86,22 +66,14 @@ class ImageLimits:
                 "ImageLimits(pixels=...)"
             )
 
-    def check_bytes(self, size: int, what: str) -> None:
-        """Raise ImageError for a file of so many bytes."""
-        if size > self.file_bytes:
-            raise ImageError(
-                f"{what} has more than {self.file_bytes:,} bytes; compress it, or raise ImageLimits(file_bytes=...)"
-            )
-
-
-DEFAULT = ImageLimits()
-
 
 class Image:
     """An image that a prompt has: its pixels as a read-only array, uint8 [height, width, 3], red, green and blue.
 
     digest: SHA-256 of size and pixels, in hex; images with equal digests are equal
     """
+
+    kind = "image"
 
     __slots__ = ("__weakref__", "digest", "pixels")
 
@@ -133,20 +105,20 @@ class Image:
             return source
         if find_spec("PIL") is None:
             raise OptionError(f"{what} needs the package Pillow, which is not installed: pip install 'trellm[images]'")
-        if isinstance(source, Path):
-            return _decoded(_file(source, what, chosen), what, chosen)
-        if isinstance(source, (bytes, bytearray, memoryview)):
-            data = cast("bytes | bytearray | memoryview[int]", source)
-            chosen.check_bytes(memoryview(data).nbytes, what)
-            return _decoded(bytes(data), what, chosen)
-        if isinstance(source, str):
-            return _decoded(data_of_url(source, what, chosen), what, chosen)
+        data = chosen.data_of(source, what)
+        if data is not None:
+            return _decoded(data, what, chosen)
         import PIL.Image
 
         if isinstance(source, PIL.Image.Image):
             chosen.check(source.size, what)
             return _taken(source, "an image of PIL", what, copies=True)
-        raise OptionError(f"{what} is {shown(source)}; give {GIVEN}")
+        raise OptionError(f"{what} is {shown(source)}; give {chosen.given}")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the pixels."""
+        return self.pixels.nbytes
 
     @property
     def width(self) -> int:
@@ -183,68 +155,6 @@ def _received(pixels: NDArray[np.uint8]) -> Image:
     return Image(pixels)
 
 
-def data_of_url(url: str, what: str, limits: ImageLimits) -> bytes:
-    """The file within a data URL. Raises ImageError for a bad or large one, OptionError for any other text."""
-    head, comma, _ = url[:_HEAD].partition(",")
-    read = _DATA_URL.fullmatch(head)
-    if url[:5].lower() != "data:":
-        raise OptionError(
-            f"{what} is a text that is no data URL; give {GIVEN}. A path is pathlib.Path(...), and what an address of "
-            "the web has is fetched by you"
-        )
-    if read is None or not comma:
-        raise ImageError(f"{what} is a data URL that cannot be read; write data:image/png;base64,...")
-    kind = (read[1] or "").lower()
-    if kind and not kind.startswith("image/"):
-        raise ImageError(f"{what} is a data URL of the type {kind[:40]}; an image is {FORMATS}")
-    if read[2] is None:
-        raise ImageError(f"{what} is a data URL without ;base64, by which images are written")
-    return data_of_base64(url[len(head) + 1 :], what, limits)
-
-
-def data_of_base64(text: str, what: str, limits: ImageLimits) -> bytes:
-    """The file that a text in base64 is. Raises ImageError for one that is none, or is too large."""
-    limits.check_bytes(len(text) * 3 // 4 - 2, what)
-    try:
-        data = text.encode("ascii").translate(None, b" \t\r\n")
-        found = binascii.a2b_base64(data + b"=" * (-len(data) % 4), strict_mode=True)
-    except ValueError:
-        raise ImageError(f"{what} is no base64, by which images are written in texts") from None
-    limits.check_bytes(len(found), what)
-    return found
-
-
-def _file(path: Path, what: str, limits: ImageLimits) -> bytes:
-    """The bytes of a file. Raises ImageError."""
-    try:
-        is_file = stat.S_ISREG(os.stat(path).st_mode)  # and no pipe, which might never be written to
-        data = None
-        if is_file:
-            with path.open("rb") as file:
-                data = file.read(limits.file_bytes + 1)
-    except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ImageError(f"{what} cannot be read: {str(path)!r}: {reason}") from None
-    if data is None:
-        raise ImageError(f"{what} is {str(path)!r}, which is no file")
-    limits.check_bytes(len(data), what)
-    return data
-
-
-class _Counting(io.BytesIO):
-    """A file in memory that is read in so many pieces at most."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self._left = _MOST_READS + len(data) // _BYTES_A_READ
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        self._left -= 1
-        if self._left < 0:
-            raise ValueError("too many parts")
-        return super().read(size)
-
-
 def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
     """The image in a file. Raises ImageError."""
     if not data:
@@ -257,7 +167,7 @@ def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
     try:
         if check is not None:
             check(data, what, limits)
-        opened = getattr(import_module(f"PIL.{module}"), reader)(_Counting(data), "")
+        opened = getattr(import_module(f"PIL.{module}"), reader)(CountedFile(data), "")
         limits.check(opened.size, what)
         if opened.info.get("compression") in _SLOW:
             raise ImageError(f"{what} is {named} with run-length compression, which is not read; save it without")

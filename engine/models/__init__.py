@@ -51,8 +51,9 @@ def transformers(
 ) -> DecoderModel | EncoderDecoderModel:
     """A model of the transformers library: its name or path, or the loaded model and tokenizer; or a path in `.gguf`.
 
-    Decoder-only models continue the prompt; encoder-decoder models (T5, BART, Marian) read it apart. Image-text models
-    (LLaVA, SmolVLM, Qwen-VL, Gemma 3) have a processor in place of a tokenizer; docs/models.md says which are run.
+    Decoder-only models continue the prompt; encoder-decoder models (T5, BART, Marian) read it apart. Models that read
+    images or audio (LLaVA, Qwen-VL, Gemma 3, Qwen2-Audio) have a processor in place of a tokenizer: docs/models.md
+    says which are run.
     cache: False computes every step from the whole text; slow, but for any decoder-only architecture.
     A text may be as long as the model's positions go; with rotary embeddings that are scaled anew for long texts
     (LongRoPE, dynamic NTK), as long as the scaling stays the same.

@@ -20,12 +20,13 @@ from .blocks.storage import BlockStorage, NoMemory
 from .body import AttentionMasks, BodyRunner
 from .generation_config import answers_bare, begin_of, eos_ids, forces_end, suppressed_of
 from .head import Head, HeadedModel, QuantizedHead, described_head, find_head, states_of
-from .images.families import family_of
-from .images.vision import Vision
+from .media.encoder import MediaEncoder
+from .media.families import family_of
+from .media.processing import is_processor
 from .packed.decoder import DescribedDecoder
 from .packed.lora import LoraAdapters
 from .packed.runner import PackedRunner
-from .protocol import Memory, Runner
+from .protocol import Memory, Runner, kinds_read
 from .quick import QuickBody
 from .states import Carrier, Scans, StatesRunner, StateStorage, find_carrier
 from .stock import cache_argument, entry_device, is_spread, strangeness
@@ -37,10 +38,10 @@ _LONGER_TEXT = [*_TEXT, 2, 2, 0, 1]
 
 class DecoderModel(HeadedModel, Sendable):
     """A model that `AutoModelForCausalLM` loads: of attention (full, sliding window or chunked), recurrent, or of both;
-    or one that `AutoModelForImageTextToText` loads, of a decoder and a part that reads images.
+    or one of a decoder and parts that read images or audio.
 
-    tokenizer: of an image-text model, its processor, without which no images are read
-    vision: the part that reads images; None without
+    tokenizer: of such a model its processor, without which texts alone are read
+    media: the parts that read images or audio; None without
     cache: False computes every step from the whole text, which works for any decoder.
     kv_cache_dtype: "float16" or "int8" keeps keys and values so, for float32 on a CPU; "auto" in the type of the states
     adapters: of LoRA, each text with its own: folders or names on the Hub by their names; afterwards the names
@@ -73,17 +74,17 @@ class DecoderModel(HeadedModel, Sendable):
         self.window: int | None = None
         self._body: Any = getattr(model, "model", model) if model.base_model is model else model.base_model
         self._decoder: Any = model
-        self.vision: Vision | None = None
+        self.media: MediaEncoder | None = None
         if family is not None:
             self._decoder = self._body = model.get_decoder()
-            if hasattr(tokenizer, "image_processor"):
+            if is_processor(tokenizer):
                 if not cache:
                     raise OptionError(
-                        f"cache=False: {type(model).__name__} runs with a cache where it reads images; leave the "
-                        "option out, or give its tokenizer in place of its processor"
+                        f"cache=False: {type(model).__name__} runs with a cache where it reads more than texts; leave "
+                        "the option out, or give its tokenizer in place of its processor"
                     )
-                self.vision = Vision(model, self._body, tokenizer, family)
-                tokenizer = self.vision.processing.tokenizer
+                self.media = MediaEncoder(model, self._body, tokenizer, family)
+                tokenizer = self.media.processing.tokenizer
         self.tokenizer = tokenizer
         self._cache_name = cache_argument(self._body)
         self._cached = cache
@@ -141,10 +142,10 @@ class DecoderModel(HeadedModel, Sendable):
         hidden: Any = getattr(found[-1], "last_hidden_state", None) if found else None
         head = None if hidden is None else find_head(self.model, hidden[0], logits)
         self._take_head(head, logits.shape[-1], 0 if hidden is None else hidden.shape[-1])
-        if self.vision is not None and head is None:
+        if self.media is not None and head is None:
             raise OptionError(
                 f"{type(self.model).__name__} has a head that is not known; give its tokenizer in place of its "
-                "processor, to read no images"
+                "processor, to read texts alone"
             )
         if self._cached:
             return self._choose(text, logits, None if head is None else described)
@@ -213,7 +214,7 @@ class DecoderModel(HeadedModel, Sendable):
                     yield Way("states", blocks, continues, alone)
             return
         yield Way("packed")
-        if self.vision is not None:
+        if self.media is not None:
             return
         # With windows under other names a model cuts them out by the number of columns, not by positions.
         if self._takes_positions and getattr(self._config, "attention_types", None) is None:
@@ -227,7 +228,7 @@ class DecoderModel(HeadedModel, Sendable):
         body: Any = self._body if self._quick is None else self._quick.network
         run = partial(self._run, body)
         if way.rows == "packed":
-            return PackedRunner(self._body, self._config, run, described, vision=self.vision)
+            return PackedRunner(self._body, self._config, run, described, media=self.media)
         if way.rows == "states":
             return self._states_runner(way, body, run)
         masks = None
@@ -299,7 +300,7 @@ class DecoderModel(HeadedModel, Sendable):
 
     def _is_right(self, runner: Runner, text: list[int], logits: Tensor) -> bool:
         """Read the text in two rows of different lengths, and compare with its logits."""
-        if self.vision is not None and self.vision.joins_prompts:
+        if self.media is not None and self.media.joins_prompts:
             return self._is_right_joined(runner, text)
         storage = self._storage(2)
         tables = [BlockTable(), BlockTable()]
@@ -333,10 +334,10 @@ class DecoderModel(HeadedModel, Sendable):
 
     def _is_right_joined(self, runner: Runner, text: list[int]) -> bool:
         """The same of a model whose prompts' tokens look at one another."""
-        assert self.vision is not None
+        assert self.media is not None
         ids, storage, table = torch.tensor([text], device=self.device), self._storage(1), BlockTable()
         table.blocks.append(0)
-        rows, _held = self.vision.joined(tuple(text), ())
+        rows, _held = self.media.joined(tuple(text), ())
         found = self.logits(runner.read([Chunk(table, rows)], storage), [0], None)
         expected = self.model(input_ids=ids, token_type_ids=torch.zeros_like(ids), use_cache=False).logits[0, -1:]
         self.block_bytes = storage.bytes
@@ -378,8 +379,13 @@ class DecoderModel(HeadedModel, Sendable):
 
     @property
     def reads_images(self) -> bool:
-        """True for an image-text model that was given with its processor."""
-        return self.vision is not None
+        """True for a model with a part that reads images, given with its processor."""
+        return "image" in kinds_read(self)
+
+    @property
+    def reads_audio(self) -> bool:
+        """True for a model with a part that reads audio, given with its processor."""
+        return "audio" in kinds_read(self)
 
     def _now(self) -> Runner:
         """The runner of the model as it is: made anew, of the same way, where its modules are not what they were."""
@@ -394,7 +400,7 @@ class DecoderModel(HeadedModel, Sendable):
 
         None where positions do not follow from places alone, as they do behind images of some models.
         """
-        is_plain = self.vision is None or self.vision.has_plain_positions
+        is_plain = self.media is None or self.media.has_plain_positions
         head, runner = self._head if is_plain and not self._spread else None, self._now()
         return (runner, head) if isinstance(head, Head) and isinstance(runner, PackedRunner) else None
 

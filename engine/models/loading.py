@@ -21,8 +21,9 @@ from .encoder_decoder import EncoderDecoderModel
 from .generation_config import warn_of
 from .gguf_files.loading import load_gguf
 from .gguf_files.network import GGUFNetwork
-from .images.families import check_family, family_of
 from .load_options import LoadOptions, is_gguf, place_of
+from .media.families import check_family, family_of
+from .media.processing import is_processor
 from .quantized.loading import load_quantized, quantized_copy
 from .stock import is_absent, prompt_learned, unwrapped
 from .ways import is_to_be_verified
@@ -61,7 +62,7 @@ def load(name: Any, tokenizer: Any, options: LoadOptions) -> tuple[Any, Any]:
         if options.device is not None:
             model = model.to(options.device)
         if tokenizer is None:
-            source = hub.AutoProcessor if auto is hub.AutoModelForImageTextToText else hub.AutoTokenizer
+            source = hub.AutoTokenizer if family_of(config) is None else hub.AutoProcessor
             tokenizer = source.from_pretrained(path, **options.of_config)
             # Prompts that are too long are refused before a model reads them, whatever it would log of them.
             warned = _reader_of(tokenizer).deprecation_warnings
@@ -82,15 +83,18 @@ def _auto_of(config: Any, options: LoadOptions) -> Any:
         return hub.AutoModelForSeq2SeqLM
     check_family(config)
     _check_quantizable(config, options.weights)
-    return hub.AutoModelForCausalLM if family_of(config) is None else hub.AutoModelForImageTextToText
+    family = family_of(config)
+    if family is None:
+        return hub.AutoModelForCausalLM
+    return hub.AutoModelForImageTextToText if "image" in family.reads else hub.AutoModelForSeq2SeqLM
 
 
 def _check_quantizable(config: Any, weights: str | None) -> None:
-    """Raise OptionError where the weights of an image-text model are to be quantized."""
+    """Raise OptionError where the weights of a model that reads images or audio are to be quantized."""
     if weights is not None and family_of(config) is not None:
         raise OptionError(
-            f"weights={weights!r}: the weights of image-text models, such as {config.model_type}, are not quantized; "
-            "leave the option out"
+            f"weights={weights!r}: the weights of models that read images or audio, such as {config.model_type}, are "
+            "not quantized; leave the option out"
         )
 
 
@@ -273,8 +277,8 @@ def _said(error: Exception) -> str:
 
 
 def _reader_of(tokenizer: Any) -> Any:
-    """The tokenizer itself, or that of the processor of an image-text model."""
-    return tokenizer.tokenizer if hasattr(tokenizer, "image_processor") else tokenizer
+    """The tokenizer itself, or that of a processor."""
+    return tokenizer.tokenizer if is_processor(tokenizer) else tokenizer
 
 
 def _check_pair(model: Any, tokenizer: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -12,7 +12,7 @@ from ...checks import shown
 from ...errors import OptionError
 from ...guides.protocol import Guide
 from ...tokenizers_adapter import Vocabulary
-from ..media.image import Image
+from ..media import Media
 from ..memory.tables import Chunk
 
 Hidden = Any
@@ -26,7 +26,7 @@ of a free text's budget.
 
 
 def words_behind(ids: Sequence[int]) -> Sequence[int]:
-    """The tokens behind the last image of a prompt; all where it has none."""
+    """The tokens behind the last image or audio of a prompt; all where it has none."""
     if not ids or min(ids) >= BEGIN:
         return ids
     return ids[next(place for place in range(len(ids), 0, -1) if ids[place - 1] < BEGIN) :]
@@ -163,19 +163,19 @@ class PoolingModel(Model, Protocol):
         ...
 
 
-class ReadImages(NamedTuple):
-    """A prompt with images: its ids, and what has to be held for as long as these are used."""
+class ReadMedia(NamedTuple):
+    """A prompt with images or audio: its ids, and what has to be held for as long as these are used."""
 
     ids: tuple[int, ...]
     held: tuple[Any, ...]
 
 
-class VisionPart(Protocol):
-    """The part of a model that reads images. Ids of rows of images are below BEGIN, and the same for equal images."""
+class MediaPart(Protocol):
+    """The parts of a model that read images and audio. Ids of rows are below BEGIN, and the same for equal ones."""
 
     @property
-    def mark(self) -> str:
-        """Placeholder of an image in a text."""
+    def marks(self) -> Mapping[str, str]:
+        """Placeholders in a text, by the kinds that are read, "image" and "audio"."""
         ...
 
     @property
@@ -190,20 +190,20 @@ class VisionPart(Protocol):
 
     @property
     def bytes(self) -> int:
-        """Bytes of images and features that are kept."""
+        """Bytes of images, audio and features that are kept."""
         ...
 
-    def read(self, text: str, images: Sequence[Image], what: str) -> ReadImages:
-        """The ids of a text with a mark for each image. what: names the prompt, as the beginning of a sentence
+    def read(self, text: str, media: Sequence[Media], what: str) -> ReadMedia:
+        """The ids of a text with a mark for each image or audio. what: names the prompt, as the beginning of a sentence
 
         Raises OptionError.
         """
         ...
 
-    def expanded(self, text: str, images: Sequence[Image], what: str) -> tuple[str, tuple[Any, ...]]:
-        """A text in which the places of an image's rows stand for its mark, and what its rows are of.
+    def expanded(self, text: str, media: Sequence[Media], what: str) -> tuple[str, tuple[Any, ...]]:
+        """A text in which the places of rows stand for the marks of their contents, and what the rows are of.
 
-        Raises OptionError where the text has not as many marks as there are images.
+        Raises OptionError where the text has not as many marks as there are images and audio.
         """
         ...
 
@@ -211,12 +211,12 @@ class VisionPart(Protocol):
         """The tokens that the tokenizer puts before a text."""
         ...
 
-    def placed(self, ids: Sequence[int], held: Sequence[Any], what: str) -> ReadImages:
+    def placed(self, ids: Sequence[int], held: Sequence[Any], what: str) -> ReadMedia:
         """The ids of an expanded text, with those of rows in their places. Raises OptionError."""
         ...
 
-    def held(self, ids: Sequence[int], images: Sequence[Image]) -> tuple[Any, ...]:
-        """Contents to be held for as long as ids are used that were made of a prompt with these images.
+    def held(self, ids: Sequence[int], media: Sequence[Media]) -> tuple[Any, ...]:
+        """Contents to be held for as long as ids are used that were made of a prompt with these images and audio.
 
         Raises OptionError for ids of rows of which nobody knows what they are of.
         """
@@ -236,12 +236,12 @@ class VisionPart(Protocol):
 
 
 @runtime_checkable
-class VisionModel(Model, Protocol):
-    """A model that may have a part which reads images."""
+class MediaModel(Model, Protocol):
+    """A model that may have parts which read images and audio."""
 
     @property
-    def vision(self) -> VisionPart | None:
-        """Part that reads images; None for a model without one."""
+    def media(self) -> MediaPart | None:
+        """Parts that read images and audio; None for a model without any."""
         ...
 
 
@@ -284,9 +284,15 @@ class SourceModel(Model, Protocol):
         ...
 
 
-def vision_of(model: Model) -> VisionPart | None:
-    """The part of a model that reads images; None where there is none."""
-    return model.vision if isinstance(model, VisionModel) else None
+def media_of(model: Model) -> MediaPart | None:
+    """The parts of a model that read images and audio; None where there are none."""
+    return model.media if isinstance(model, MediaModel) else None
+
+
+def kinds_read(model: Model) -> tuple[str, ...]:
+    """Kinds of content that a model reads beside texts: "image", "audio"."""
+    media = media_of(model)
+    return () if media is None else tuple(media.marks)
 
 
 _OF_MODELS = (

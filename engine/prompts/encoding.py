@@ -18,8 +18,9 @@ from typing import Any, cast
 
 from ...checks import brief, shown
 from ...errors import OptionError
-from ..models.protocol import BEGIN, Model, ReadImages, vision_of
-from .given import Prompt, held_by, images_of, is_chat, marked_for, prompt_of
+from ..media import KINDS, Media
+from ..models.protocol import BEGIN, Model, ReadMedia, kinds_read, media_of
+from .given import Prompt, held_by, is_chat, marked_for, media_in, prompt_of
 
 Ids = tuple[int, ...]
 Extras = dict[str, Any]
@@ -37,48 +38,52 @@ def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:
     return read(model, prompt, number, extras).ids
 
 
-def read(model: Model, prompt: Any, number: int, extras: Extras) -> ReadImages:
-    """The tokens of a prompt, those of rows of its images among them, and what is to be held as long as they are used.
+def read(model: Model, prompt: Any, number: int, extras: Extras) -> ReadMedia:
+    """The tokens of a prompt, those of rows of images and audio among them, and what is to be held meanwhile.
 
-    Raises OptionError as `ids_of` does, and for images that the model does not read.
+    Raises OptionError as `ids_of` does, and for images or audio that the model does not read.
     """
     what = f"prompt {number}"
     given = prompt_of(prompt, what)
-    vision, images = vision_of(model), images_of(given)
+    media, several = media_of(model), check_read(model, media_in(given), what)
     is_read = not isinstance(given, str) and not is_chat(given) and min(cast("Ids", given), default=0) < BEGIN
-    if vision is not None and vision.joins_prompts and not images and not is_read:
+    if media is not None and media.joins_prompts and not several and not is_read:
         raise OptionError(f"{what} has no image, and {model!r} reads prompts with images only; give a list of both")
     if not is_chat(given):
         return _ids(model, given, what, extras)
-    if vision is None:
-        if images:
-            raise OptionError(no_vision(model, what))
+    if media is None:
         ids = rendered(model.tokenizer, given, what, extras)
-        return ReadImages(_checked(ids, what, model, "the chat template"), ())
-    ids, held = vision.read(text_of_chat(model, given, what, extras), images, what)
-    return ReadImages(_checked(ids, what, model, "the tokenizer", has_rows=bool(held)), held)
+        return ReadMedia(_checked(ids, what, model, "the chat template"), ())
+    ids, held = media.read(text_of_chat(model, given, what, extras), several, what)
+    return ReadMedia(_checked(ids, what, model, "the tokenizer", has_rows=bool(held)), held)
 
 
 def text_of_chat(model: Model, chat: Any, what: str, extras: Extras) -> str:
-    """Text of a chat by the template of a model that reads images, with a mark for each image; without a template, the
-    text of a single message that has images. Raises OptionError."""
-    vision = vision_of(model)
-    assert vision is not None
-    if not vision.has_template and len(chat) == 1 and images_of(chat) and not extras:
+    """Text of a chat by the template of a model that reads images or audio, with a mark for each; without one, the
+    text of a single message that has some. Raises OptionError."""
+    media = media_of(model)
+    assert media is not None
+    if not media.has_template and len(chat) == 1 and media_in(chat) and not extras:
         parts = chat[0]["content"]
-        return "".join(vision.mark if part["type"] == "image" else part["text"] for part in parts)
+        return "".join(media.marks[part["type"]] if part["type"] in KINDS else part["text"] for part in parts)
     return str(rendered(model.tokenizer, marked_for(chat), what, extras, tokenize=False))
 
 
-def no_vision(model: Model, what: str) -> str:
-    """Message for a prompt with images that cannot be read."""
-    return (
-        f"{what} has an image, and {model!r} reads texts only; use an image-text model, given with its processor, or "
-        "leave images out"
-    )
+def check_read(model: Model, media: list[Media], what: str) -> list[Media]:
+    """The images and audio of a prompt. Raises OptionError for what the model does not read."""
+    known = kinds_read(model)
+    strange = next((each.kind for each in media if each.kind not in known), None)
+    if strange is not None:
+        noun, plural = ("an image", "images") if strange == "image" else ("audio", "audio")
+        said = " and ".join(["texts", *("images" if kind == "image" else "audio" for kind in known)])
+        raise OptionError(
+            f"{what} has {noun}, and {model!r} reads {said} only; use a model that reads {plural}, given with its "
+            f"processor, or leave {'them' if strange == 'image' else 'it'} out"
+        )
+    return media
 
 
-def _ids(model: Model, given: Prompt, what: str, extras: Extras) -> ReadImages:
+def _ids(model: Model, given: Prompt, what: str, extras: Extras) -> ReadMedia:
     """The tokens of a text, or token ids, among which may be those of rows that were read. Raises OptionError."""
     tokenizer = model.tokenizer
     if extras:
@@ -86,13 +91,13 @@ def _ids(model: Model, given: Prompt, what: str, extras: Extras) -> ReadImages:
         raise OptionError(f"{name}= is for chats, whose template writes them; {what} is no list of messages")
     if isinstance(given, str):
         ids = _checked(tokenizer.encode(given), what, model, "the tokenizer")
-        return ReadImages(_without_second_bos(ids, given, tokenizer), ())
-    size, vision = model.vocabulary.size, vision_of(model)
+        return ReadMedia(_without_second_bos(ids, given, tokenizer), ())
+    size, media = model.vocabulary.size, media_of(model)
     found = cast("Ids", given)
     for place, token in enumerate(found):
-        if token >= size or (token < 0 and vision is None):
+        if token >= size or (token < 0 and media is None):
             raise OptionError(f"{what}, token {place} is {token}; the model has tokens 0 to {size - 1}")
-    return ReadImages(found, () if vision is None else vision.held(found, ()))
+    return ReadMedia(found, () if media is None else media.held(found, ()))
 
 
 def continued(model: Model, text: str, number: int) -> Ids:
@@ -114,7 +119,7 @@ def written(model: Model, messages: Any, number: int, extras: Extras) -> Any:
 
 
 def _checked(found: Any, what: str, model: Model, maker: str, *, has_rows: bool = False) -> Ids:
-    """An encoding as a tuple. has_rows: whether rows of images are among its tokens
+    """An encoding as a tuple. has_rows: whether rows of images or audio are among its tokens
 
     Raises OptionError for what is no list of the model's tokens.
     """
@@ -221,16 +226,14 @@ class Verbatim:
         what = f"prompt {number}"
         given = prompt_of(self._marked(messages), what)
         marked = {name: _as(each, self._marked(each)) for name, each in extras.items()}
-        vision, images, held = vision_of(self._model), images_of(given), ()
-        if vision is None and images:
-            raise OptionError(no_vision(self._model, what))
-        if vision is None:
+        media, several, held = media_of(self._model), check_read(self._model, media_in(given), what), ()
+        if media is None:
             text = str(rendered(self._model.tokenizer, given, what, marked, tokenize=False))
         else:
-            text, held = vision.expanded(text_of_chat(self._model, given, what, marked), images, what)
+            text, held = media.expanded(text_of_chat(self._model, given, what, marked), several, what)
         # A template may write JSON whose other characters are escaped.
         text = text.replace("\\u" + f"{ord(MARK):04x}", MARK)
-        found: list[int] = [] if vision is None else vision.beginning(text)
+        found: list[int] = [] if media is None else media.beginning(text)
         usual = ""
         for stretch in self._stretches(text):
             if MARK not in stretch:
@@ -240,7 +243,7 @@ class Verbatim:
             found += self._plain(stretch.replace(MARK, ""), what)
             usual = ""
         found += self._usual(usual)
-        return tuple(found) if vision is None else vision.placed(found, held, what).ids
+        return tuple(found) if media is None else media.placed(found, held, what).ids
 
     def _is_named(self, value: Any) -> bool:
         """True if a special token is named in a text, however deep."""

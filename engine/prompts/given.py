@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...checks import any_text_of, brief, items_of, shown, text_of, whole
 from ...errors import OptionError
-from ..media.image import Image
+from ..media import KINDS, Audio, Image, Media
+from ..media.audio import SUFFIXES, is_audio
 from ..models.protocol import BEGIN
 
 Message = Mapping[str, Any]
@@ -18,13 +19,13 @@ Message = Mapping[str, Any]
 if TYPE_CHECKING:
     import PIL.Image
 
-    Picture = Image | PIL.Image.Image | Path | bytes
+    GivenMedia = Image | PIL.Image.Image | Audio | Path | bytes
 else:
-    Picture = Any
+    GivenMedia = Any
 Prompt = str | Sequence[int] | Sequence[Message]
 """A text, token ids, or a chat: messages such as {"role": "user", "content": "Hello"}."""
-PromptParts = Sequence[str | Picture]
-"""Texts and images, one at least: what a message of a user is made of."""
+PromptParts = Sequence[str | GivenMedia]
+"""Texts, images and audio, one at least: what a message of a user is made of."""
 AnyPrompts = Prompt | PromptParts | Sequence[Prompt | PromptParts]
 """Prompts of a call: one or several."""
 
@@ -60,17 +61,17 @@ class Prompts(NamedTuple):
 
 def prompts_of(value: Any) -> Prompts:
     """One prompt or several, by what is in the list: mappings are messages of one chat, whole numbers one text's ids,
-    and images, with texts beside them, one message.
+    and images and audio, with texts beside them, one message.
 
-    Texts, lists of mappings, of whole numbers and with images are prompts, of which a list is several. Raises
-    OptionError, ImageError.
+    Texts, lists of mappings, of whole numbers and with images or audio are prompts, of which a list is several.
+    Raises OptionError, ImageError, AudioError.
     """
     if isinstance(value, str):
         return Prompts([text_of(value, "the prompt")], True)
     several = None if _is_message(value) else items_of(value)
     if several is None:
         return Prompts([prompt_of(value, "the prompt")], True)
-    if several and (_is_message(several[0]) or _is_id(several[0]) or _has_image(several)):
+    if several and (_is_message(several[0]) or _is_id(several[0]) or _has_media(several)):
         return Prompts([prompt_of(several, "the prompt")], True)
     return Prompts([prompt_of(each, f"prompt {number}") for number, each in enumerate(several)], False)
 
@@ -88,9 +89,8 @@ def prompt_of(value: Any, what: str) -> Prompt:
         raise OptionError(f"{what} is an empty list, neither token ids nor a chat; an empty text is ''")
     if _is_message(items[0]):
         return [_message(each, f"{what}, message {number}") for number, each in enumerate(items)]
-    if _has_image(items):
-        parts = [{"type": "text", "text": each} if isinstance(each, str) else {"type": "image", "image": each}
-                 for each in items]  # fmt: skip
+    if _has_media(items):
+        parts = [part_of(each) for each in items]
         return [_message({"role": "user", "content": parts}, what)]
     strange = next((number for number, each in enumerate(items) if not _is_id(each)), None)
     if strange is not None:
@@ -108,18 +108,27 @@ def is_chat(prompt: Prompt) -> bool:
     return not isinstance(prompt, str) and isinstance(prompt[0], Mapping)
 
 
-def images_of(prompt: Prompt) -> list[Image]:
-    """The images of a prompt, as `prompt_of` gives it, in their order."""
+def part_of(given: Any) -> dict[str, Any]:
+    """The part of a message that a text, an image or audio is, by what it is, or what file."""
+    is_heard = isinstance(given, Audio) or (
+        given.suffix.lower() in SUFFIXES if isinstance(given, Path) else isinstance(given, bytes) and is_audio(given)
+    )
+    kind = "text" if isinstance(given, str) else "audio" if is_heard else "image"
+    return {"type": kind, kind: given}
+
+
+def media_in(prompt: Prompt) -> list[Media]:
+    """The images and audio of a prompt, as `prompt_of` gives it, in their order."""
     chat = cast("Sequence[Message]", prompt) if is_chat(prompt) else ()
     parts = [part for message in chat for part in items_of(message.get("content")) or ()]
-    return [part["image"] for part in parts if part["type"] == "image"]
+    return [part[part["type"]] for part in parts if part["type"] in KINDS]
 
 
 def marked_for(chat: Any) -> list[dict[str, Any]]:
-    """Messages as templates take them, whose images are only named."""
+    """Messages as templates take them, whose images and audio are only named."""
     return [
         dict(message) if isinstance(message.get("content"), str | None) else {**message, "content": [
-            {"type": "image"} if part["type"] == "image" else part for part in message["content"]
+            {"type": part["type"]} if part["type"] in KINDS else part for part in message["content"]
         ]}
         for message in chat
     ]  # fmt: skip
@@ -178,9 +187,10 @@ def _message(value: Any, what: str) -> dict[str, Any]:
 
 
 def _parts(content: Any, what: str) -> list[Any]:
-    """The content of a message that is a list of texts and images, images read.
+    """The content of a message that is a list of texts, images and audio, these read.
 
-    They are {"type": "text", "text": ...} and {"type": "image", "image": ...}. Raises OptionError, ImageError.
+    They are {"type": "text", "text": ...}, {"type": "image", "image": ...} and {"type": "audio", "audio": ...}. Raises
+    OptionError, ImageError, AudioError.
     """
     parts = items_of(content)
     if parts is None:
@@ -189,13 +199,13 @@ def _parts(content: Any, what: str) -> list[Any]:
     for number, part in enumerate(parts):
         place, given = f"{what}, part {number} of the content", cast("Mapping[str, Any]", part)
         kind = given.get("type") if isinstance(part, Mapping) else None
-        if kind == "image" and "image" in given:
-            found.append({**given, "image": Image.of(given.get("image"), f"{place}: the image")})
+        if isinstance(kind, str) and kind in KINDS and kind in given:
+            found.append({**given, kind: KINDS[kind].of(given[kind], f"{place}: the {kind}")})
             continue
         if kind != "text":
             raise OptionError(
-                f'{place} is {shown(part)}; models read texts here, {{"type": "text", "text": "..."}}, and images, '
-                '{"type": "image", "image": ...}'
+                f'{place} is {shown(part)}; models read texts here, {{"type": "text", "text": "..."}}, images, '
+                '{"type": "image", "image": ...}, and audio, {"type": "audio", "audio": ...}'
             )
         text_of(given.get("text"), f"{place}: the text")
         found.append(part)
@@ -203,14 +213,14 @@ def _parts(content: Any, what: str) -> list[Any]:
 
 
 def _is_row(value: Any) -> bool:
-    """True for a number that may be the id of a row of an image, as prompts have them that were read before."""
+    """True for a number that may be the id of a row, as prompts have them that were read before."""
     return isinstance(value, int) and value < BEGIN
 
 
-def _has_image(items: Sequence[Any]) -> bool:
-    """True if one of a list is an image of those that callers give, of which PIL's are not imported here."""
+def _has_media(items: Sequence[Any]) -> bool:
+    """True if one of a list is an image or audio of those that callers give, of which PIL's are not imported here."""
     return any(
-        isinstance(each, (Image, Path, bytes))
+        isinstance(each, (Image, Audio, Path, bytes))
         or any(kind.__module__.partition(".")[0] == "PIL" for kind in type(each).__mro__)
         for each in items
     )

@@ -23,7 +23,7 @@ from ..drawing.populations import Population, Populations
 from ..memory.pool import BlockPool, TokenPool
 from ..memory.tables import BLOCK, BlockTable
 from ..memory.weights import Weights
-from ..models.protocol import MEMORY_ERRORS, Hidden, Model, ScoringModel, SourceModel, VisionPart, vision_of
+from ..models.protocol import MEMORY_ERRORS, Hidden, MediaPart, Model, ScoringModel, SourceModel, media_of
 from ..search import Beam, Target
 from .call import Call, GuideQueue, Preparation, RequestOutput, SequenceGroup, Work
 from .scheduler import SHORT, Budget, Scheduler, SchedulerConfig, StepPlan, in_line
@@ -58,7 +58,7 @@ class EngineCore:
         self._sampler = Sampler(model)
         self.waiting = GuideQueue(self._sampler)
         self._encoder = model if isinstance(model, SourceModel) else None
-        self._vision = vision_of(model)
+        self._media = media_of(model)
         self._arrivals = 0
         self._is_whole = False
         self._drafter: Drafter | None = None
@@ -127,8 +127,8 @@ class EngineCore:
         self.calls.clear()
         self._clear()
         self._memory = self.model.make_memory(0)
-        if self._vision is not None:
-            self._vision.forget()
+        if self._media is not None:
+            self._media.forget()
 
     def to_prepare(self) -> Preparation | None:
         """A preparation that a text waits for, and nobody is at; from any thread."""
@@ -170,7 +170,7 @@ class EngineCore:
         self._lanes = batch_of(self.model, self._memory, self._sampler, self._pool)
         self._sampler.keeps_states = self._lanes is None
         self._drafter = self._make_drafter()
-        whole = None if self._vision is None else self._vision.whole
+        whole = None if self._media is None else self._media.whole
         self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._again, whole)
 
     def _make_drafter(self) -> Drafter | None:
@@ -219,8 +219,8 @@ class EngineCore:
         if state != self._read_with:
             self._weights.check()
             self._sources.clear()
-            if self._vision is not None:
-                self._vision.forget()
+            if self._media is not None:
+                self._media.forget()
             self._recover() if self._scheduler.running else self._pool.forget()
             self._read_with = state
 
@@ -269,7 +269,7 @@ class EngineCore:
             return True
         self._copy()
         # Before time is taken, by which chunks of text are cut.
-        if self._vision is not None and not self._prepare(self._vision, plan):
+        if self._media is not None and not self._prepare(self._media, plan):
             return False
         begin = perf_counter()
         if self._encoder is not None:
@@ -302,15 +302,15 @@ class EngineCore:
             self._budget.note(plan.written, plan.prompted, perf_counter() - begin)
         return True
 
-    def _prepare(self, vision: VisionPart, plan: StepPlan) -> bool:
-        """Compute the features of images that a step reads; those whose cannot be computed fail, and nobody else.
+    def _prepare(self, media: MediaPart, plan: StepPlan) -> bool:
+        """Compute the features of images and audio that a step reads; whose cannot be computed fails, and nobody else.
 
         Returns whether all are there; the others read again in the next step.
         """
         are_there = True
         for group, chunk in zip(plan.groups, plan.chunks, strict=True):
             try:
-                vision.prepare(chunk.tokens)
+                media.prepare(chunk.tokens)
             except MEMORY_ERRORS:
                 raise
             except Exception as error:
@@ -450,8 +450,8 @@ class EngineCore:
         """Handle a failed step: out of memory it is made again with fewer sequences, else its sequences fail."""
         groups = plan.everyone()
         if isinstance(error, MEMORY_ERRORS) and len(groups) > 1:
-            if self._vision is not None:
-                self._vision.forget()
+            if self._media is not None:
+                self._media.forget()
             tokens = max(BLOCK, self._config.max_num_batched_tokens // 2)
             self._config = replace(self._config, max_num_seqs=len(groups) // 2, max_num_batched_tokens=tokens)
             self._careful_until = self.steps + CAREFUL

@@ -17,7 +17,7 @@ from ..bodies import whole
 from ..endpoints.answers import event, refused
 from ..errors import SERVER, ApiError, busy
 from ..guard import logged, write_access_log
-from ..settings import IMAGE_BODY, Settings
+from ..settings import MEDIA_BODY, Settings
 from .loading import ray
 from .replica import AnswerStart, Ask
 
@@ -140,7 +140,7 @@ class Router:
 
     async def _read(self, request: Request) -> Ask:
         """The request, whole. Raises ApiError."""
-        body = await whole(request, self._settings.body_bytes or IMAGE_BODY)
+        body = await whole(request, self._settings.body_bytes or MEDIA_BODY)
         headers = tuple((name, value) for name, value in request.scope["headers"] if name not in _HOP)
         query: bytes = request.scope.get("query_string", b"")
         return Ask(request.method, request.url.path, query, headers, body)

@@ -13,7 +13,7 @@ from ...engine.handle import Piece
 from ...engine.results import Generation
 from ..bodies import derived
 from ..generation import GenerationRequest, message_of
-from ..media.reading import RequestImages
+from ..media.reading import RequestMedia
 from ..requests.anthropic import CountRequest, MessagesRequest
 from ..requests.chat import ChatRequest
 from ..service import Service
@@ -39,8 +39,8 @@ async def messages(request: Request, service: Service, asked: MessagesRequest) -
 async def count(request: Request, service: Service, asked: CountRequest) -> Response:
     """Count the tokens of a chat, as Anthropic's API does."""
     chat = await derived(request, asked.chat)
-    with RequestImages(service.shared.images, is_read=service.reads_images) as images:
-        messages = await while_connected(request, images.read(chat.chat()))
+    with RequestMedia(service.shared.media, reads=service.reads) as media:
+        messages = await while_connected(request, media.read(chat.chat()))
         ids = await service.chat_ids(messages, chat.listed_tools(), chat.template_options, is_verbatim=True)
     return Answer({"input_tokens": len(ids)})
 

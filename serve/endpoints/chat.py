@@ -62,7 +62,7 @@ async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
     """Prepare what is run for a chat. Raises ApiError."""
     service, constraint = begun.service, begun.constraint
     asked = _asked(service, chat)
-    messages = await begun.images.read(chat.chat())
+    messages = await begun.media.read(chat.chat())
     generator = await service.generator(constraint)
     if chat.trellm.describe:
         (messages,) = await described(service, constraint, [messages], ("messages",))
@@ -87,7 +87,7 @@ async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
 
 
 def _tail(ids: tuple[int, ...]) -> tuple[int, ...]:
-    """The end of a prompt, without the tokens of images, that says whether its template has begun thinking."""
+    """The end of a prompt, without those of images and audio, that says whether its template has begun thinking."""
     return tuple(token for token in ids[-TAIL:] if token > BEGIN)
 
 

@@ -152,7 +152,7 @@ async def props(request: Request) -> Response:
             "model_alias": service.name,
             "model_path": "",
             "chat_template": template_of(service.model.tokenizer),
-            "modalities": {"vision": service.reads_images, "audio": False},
+            "modalities": {"vision": "image" in service.reads, "audio": "audio" in service.reads},
             "build_info": f"trellm {version('trellm')}",
         }
         return Answer(said)

@@ -226,7 +226,7 @@ def _details() -> dict[str, Any]:
 
 async def show(request: Request, service: Service, asked: OllamaName) -> Response:
     """Tell what the model can do, as Ollama does."""
-    more = (["thinking"] if service.form.thinks else []) + (["vision"] if service.reads_images else [])
+    more = (["thinking"] if service.form.thinks else []) + (["vision"] if "image" in service.reads else [])
     return Answer(
         {
             "modelfile": "",

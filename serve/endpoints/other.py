@@ -21,15 +21,15 @@ from ..bodies import derived
 from ..errors import ApiError, of_constraint, of_request
 from ..hosting.hosted import HostedModel
 from ..hosting.manager import ModelManager
-from ..media.reading import RequestImages
+from ..media.reading import RequestMedia
 from ..requests.chat import ChatMessage
 from ..requests.fields import ConstraintFields, RequestBase
 from ..service import Service
 from ..telemetry import CONTENT_TYPE
 from .answers import ITEMS, Answer, LargeAnswer, while_connected, written
 
-IMAGE_TOKEN = -1
-"""Told in place of the ids of an image's tokens, which are no token's of the vocabulary."""
+MEDIA_TOKEN = -1
+"""Told in place of the ids of tokens of images and audio, which are no token's of the vocabulary."""
 
 
 class TokenizeRequest(RequestBase, title="Tokenize"):
@@ -72,10 +72,10 @@ async def tokenize(request: Request, service: Service, asked: TokenizeRequest) -
         raise ApiError("give prompt or messages, one of the two", ("prompt",))
     chat = [each.plain(("messages", number)) for number, each in enumerate(asked.messages or ())]
     try:
-        with RequestImages(service.shared.images, is_read=service.reads_images) as images:
+        with RequestMedia(service.shared.media, reads=service.reads) as media:
             given = asked.prompt
             if given is None:
-                given = await while_connected(request, images.read(chat))
+                given = await while_connected(request, media.read(chat))
             work = service.shared.aside(partial(_tokenized, service, given, asked.return_token_strs))
             return LargeAnswer(await while_connected(request, work))
     except TrellmError as error:
@@ -86,10 +86,10 @@ def _tokenized(service: Service, given: Prompt, with_texts: bool) -> list[bytes]
     """The answer about tokens, which may be millions, in parts."""
     model = service.model
     ids = ids_of(model, given, 0, {}) if isinstance(given, str) else service.verbatim.ids(given, 0, {})
-    told = [max(token, IMAGE_TOKEN) for token in ids]
+    told = [max(token, MEDIA_TOKEN) for token in ids]
     said: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": told}
     if with_texts:
-        texts = (*model.vocabulary.tokens, b"")  # the last of which is that of images
+        texts = (*model.vocabulary.tokens, b"")  # the last of which is that of images and audio
         said["token_strs"] = [(texts[token] or b"").decode(errors="replace") for token in told]
     pieces = list(written(said))
     return [b"".join(pieces[at : at + ITEMS]) for at in range(0, len(pieces), ITEMS)]
@@ -113,7 +113,7 @@ async def metrics(request: Request) -> Response:
     for hosted in manager.models:
         if hosted.service is not None:
             hosted.service.measure()
-    manager.metrics.images.set(manager.shared.images.held)
+    manager.metrics.media.set(manager.shared.media.held)
     return Response(manager.metrics.text(), media_type=CONTENT_TYPE)
 
 

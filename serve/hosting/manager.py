@@ -23,7 +23,7 @@ from ...errors import Cancelled, OptionError, TrellmError
 from ..cluster.loading import loaded
 from ..errors import SERVER, ApiError, busy, of_any
 from ..service import Service
-from ..settings import IMAGE_BODY, Settings
+from ..settings import MEDIA_BODY, Settings
 from ..telemetry import Metrics
 from ..trimming import collect
 from .hosted import HostedModel, ServedModel
@@ -75,7 +75,7 @@ class ModelManager:
     def body_bytes(self) -> int:
         """The most bytes of a request before it is known which model it is for."""
         known = [each.service and each.service.body_bytes for each in self.models]
-        return self.settings.body_bytes or max(IMAGE_BODY if each is None else each for each in known)
+        return self.settings.body_bytes or max(MEDIA_BODY if each is None else each for each in known)
 
     @property
     def held(self) -> int:

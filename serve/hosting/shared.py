@@ -1,4 +1,4 @@
-"""State that all models of a server share: room for texts and images, threads, kept responses, traces."""
+"""State that all models of a server share: room for texts, images and audio, threads, kept responses, traces."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from ...engine.media.image import Image
+from ...engine.media import Audio, Image
 from ...engine.prompts.given import held_by
 from ..errors import ApiError, Place, busy
 from ..kept import KeptResponses
-from ..media.reading import ImageReader
+from ..media.reading import MediaReader
 from ..settings import Settings
 from ..telemetry import Metrics, Tracing
 
@@ -25,12 +25,12 @@ MOST_ASIDE = 64
 
 
 def is_large(value: Any, most: int) -> bool:
-    """Tell whether a value has more than so many characters and bytes of pixels, values counted by eight each."""
+    """Tell whether a value has more than so many characters and bytes of images and audio, values counted by eight."""
     left, size = [value], 0
     while left:
         each = left.pop()
         several = held_by(each) or []
-        size += 8 + (len(each) if isinstance(each, str) else each.pixels.nbytes if isinstance(each, Image) else 0)
+        size += 8 + (len(each) if isinstance(each, str) else each.nbytes if isinstance(each, Image | Audio) else 0)
         if size + 8 * len(several) > most:
             return True
         left += several
@@ -51,7 +51,7 @@ class SharedState:
         self.created = int(time.time())
         endpoint = settings.otlp_traces_endpoint
         self.tracing = None if endpoint is None else Tracing(endpoint)
-        self.images = ImageReader(settings)
+        self.media = MediaReader(settings)
         self.responses = KeptResponses(settings.response_bytes)
         # One at a time: a body may take a second of the interpreter's, of which all others then have half.
         self.reading = ThreadPoolExecutor(1, "trellm reading")
@@ -62,7 +62,7 @@ class SharedState:
 
     def close(self) -> None:
         """End all that runs."""
-        self.images.close()
+        self.media.close()
         for pool in (self.reading, self._pool, self._large, self._aside):
             pool.shutdown(wait=True, cancel_futures=True)
         if self.tracing is not None:

@@ -1,4 +1,4 @@
-"""Images that requests name by an address of the web, fetched for whoever cannot be trusted with the server's network.
+"""Images and audio that requests name by an address of the web, fetched for whoever cannot be trusted with our network.
 
 A host name is resolved once, each of its addresses is looked at, and the connection goes to one of these, so that no
 second answer of a name server leads elsewhere; TLS checks the name nevertheless. All of that is done again for each
@@ -29,7 +29,7 @@ _UNICAST = IPv6Network("2000::/3")
 _OTHERS = [*map(IPv4Network, ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24"))]
 """Addresses that look public and are none of the internet: services of clouds for their machines, and relays."""
 _REDIRECTS = (301, 302, 303, 307, 308)
-_TYPES = re.compile(r"image/[\w.+-]+|(?:application|binary)/octet-stream", re.ASCII)
+_TYPE = re.compile(r"(image|audio)/[\w.+-]+|(?:application|binary)/octet-stream", re.ASCII)
 _HEAD_BYTES = 1 << 16
 _READ_BYTES = 1 << 16
 _MOST_PARTS = 1024
@@ -57,7 +57,7 @@ def system_addresses(host: str, port: int) -> list[str]:
 
 
 class FetchError(Exception):
-    """Raised for an image that is not fetched; the message is the end of a sentence that begins with it."""
+    """Raised for an image or audio that is not fetched; the message is the end of a sentence that begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ class _Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageFetcher:
-    """Fetches images for the requests of a server.
+class MediaFetcher:
+    """Fetches images and audio for the requests of a server.
 
-    seconds: for an image, its redirects among them; redirects: how many at most
+    seconds: for each, its redirects among them; redirects: how many at most
     allows: whether a connection to an address and a port is allowed
     resolve: addresses of a host name; tls: makes what certificates are checked with
     """
@@ -116,12 +116,15 @@ class ImageFetcher:
         positive(self.seconds, "seconds", "seconds")
         whole(self.redirects, "redirects", 0, 100)
 
-    async def fetch(self, url: str, most: int, pool: Executor) -> bytes:
-        """The file at an address. most: its bytes; pool: where names are resolved. Raises FetchError."""
+    async def fetch(self, url: str, kind: str, most: int, pool: Executor) -> bytes:
+        """The file at an address. kind: "image" or "audio"; most: its bytes; pool: where names are resolved
+
+        Raises FetchError.
+        """
         try:
             async with asyncio.timeout(self.seconds):
                 for _ in range(self.redirects + 1):
-                    found = await self._asked(_Target.of(url), most, pool)
+                    found = await self._asked(_Target.of(url), kind, most, pool)
                     if isinstance(found, bytes):
                         return found
                     url = urljoin(url, found)
@@ -139,11 +142,11 @@ class ImageFetcher:
     def _context(self) -> ssl.SSLContext:
         return self.tls()
 
-    async def _asked(self, target: _Target, most: int, pool: Executor) -> bytes | str:
+    async def _asked(self, target: _Target, kind: str, most: int, pool: Executor) -> bytes | str:
         """Ask a server for the file; it may answer where that is. Raises FetchError, OSError, and as `_answer`."""
         reader, writer = await self._connected(target, await self._addresses(target, pool))
         try:
-            return await _answer(target, reader, writer, most)
+            return await _answer(target, kind, reader, writer, most)
         finally:
             writer.transport.abort()
 
@@ -155,7 +158,7 @@ class ImageFetcher:
             loop = asyncio.get_running_loop()
             found = [*map(ip_address, await loop.run_in_executor(pool, self.resolve, target.host, target.port))]
         if not all(self.allows(each, target.port) for each in found):
-            raise FetchError("has an address within a network or at a port from which images are not fetched")
+            raise FetchError("has an address within a network or at a port from which nothing is fetched")
         return found
 
     async def _connected(
@@ -219,14 +222,14 @@ class _Answer:
 
 
 async def _answer(
-    target: _Target, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int
+    target: _Target, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int
 ) -> bytes | str:
     """The file that a server answers with, or the place that it refers to.
 
     Raises FetchError, and what httptools raises, or ValueError, for what is no whole answer.
     """
     writer.write(
-        f"GET {target.path} HTTP/1.1\r\nHost: {target.authority}\r\nUser-Agent: trellm\r\nAccept: image/*\r\n"
+        f"GET {target.path} HTTP/1.1\r\nHost: {target.authority}\r\nUser-Agent: trellm\r\nAccept: {kind}/*\r\n"
         "Accept-Encoding: identity\r\nConnection: close\r\n\r\n".encode("ascii")
     )
     await writer.drain()
@@ -237,7 +240,7 @@ async def _answer(
         if answer.has_begun and not had_begun:
             if answer.status in _REDIRECTS and "location" in answer.headers:
                 return answer.headers["location"]
-            _check(answer.status, answer.headers, most)
+            _check(answer.status, answer.headers, kind, most)
         if len(answer.body) > most:
             raise FetchError(f"has more than {most:,} bytes")
         if answer.is_whole:
@@ -252,12 +255,12 @@ async def _answer(
     return bytes(answer.body)
 
 
-def _check(status: int, headers: dict[str, str], most: int) -> None:
-    """Raise FetchError for the beginning of an answer that has no image."""
+def _check(status: int, headers: dict[str, str], kind: str, most: int) -> None:
+    """Raise FetchError for the beginning of an answer that has no file of a kind."""
     if status != 200:
         raise FetchError(f"cannot be fetched: its server answers {status}")
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if _TYPES.fullmatch(kind) is None:
+    found = _TYPE.fullmatch(headers.get("content-type", "").partition(";")[0].strip().lower())
+    if found is None or found[1] not in (None, kind):
         raise FetchError("is none: its server says so by Content-Type")
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         raise FetchError("cannot be fetched: its server compresses it")

@@ -1,34 +1,36 @@
-"""Images of requests: what their parts name becomes pixels, beside all texts, and is counted until the request ends."""
+"""Images and audio of requests: what their parts name is read beside all texts, and counted until the request ends."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, cast
 
-from ...engine.media.image import Image
+from ...engine.media import KINDS, Media
 from ...errors import TrellmError
-from ..errors import ApiError, busy, of_image
-from ..requests.chat import ImageSource
+from ..errors import ApiError, busy, of_media
+from ..requests.chat import MediaSource
 from ..settings import Settings
 from .fetching import FetchError
 
 FETCHING = 8
-"""So many images are fetched at a time."""
+"""So many images and audio are fetched at a time."""
+_NOUNS = {"image": "images", "audio": "audio"}
 
 
-class ImageReader:
-    """Reads the images of all requests, one at a time in a thread of its own. Made and used on the event loop.
+class MediaReader:
+    """Reads the images and audio of all requests, one at a time in a thread. Made and used on the event loop.
 
-    held: bytes of the pixels of requests that are on their way
+    held: bytes of the pixels and samples of requests that are on their way
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.held = 0
-        self._decoding = ThreadPoolExecutor(1, "trellm images")
+        self._decoding = ThreadPoolExecutor(1, "trellm media")
         self._resolving = ThreadPoolExecutor(FETCHING, "trellm resolving")
         self._slots = asyncio.Semaphore(FETCHING)
 
@@ -37,65 +39,77 @@ class ImageReader:
         self._decoding.shutdown(wait=True, cancel_futures=True)
         self._resolving.shutdown(wait=False, cancel_futures=True)
 
-    def check(self, sources: list[ImageSource], *, is_read: bool) -> None:
-        """Raise ApiError for images that no request may have here. is_read: whether the model reads any"""
-        if not is_read:
-            said = "the model reads texts alone; leave images out, or ask one that reads them"
-            raise ApiError(said, sources[0].place, code="unsupported_parameter")
-        most = self._settings.images
+    def check(self, sources: list[MediaSource], reads: Collection[str]) -> None:
+        """Raise ApiError for what no request may have here. reads: kinds that the model reads"""
+        strange = next((source for source in sources if source.kind not in reads), None)
+        if strange is not None:
+            said = " and ".join(["texts", *(_NOUNS[kind] for kind in reads)])
+            raise ApiError(
+                f"the model reads {said} alone; leave {_NOUNS[strange.kind]} out, or ask one that reads "
+                f"{'them' if strange.kind == 'image' else 'it'}",
+                strange.place, code="unsupported_parameter",
+            )  # fmt: skip
+        most = self._settings.media
         if len(sources) > most:
-            raise ApiError(f"a request may have {most:,} images, and this one has {len(sources):,}", ("messages",))
+            said = f"a request may have {most:,} images and audio, and this one has {len(sources):,}"
+            raise ApiError(said, ("messages",))
 
-    async def image(self, source: ImageSource, what: str) -> Image:
-        """The image of a source. what: names it, as the beginning of a sentence. Raises ApiError."""
+    async def read(self, source: MediaSource, what: str) -> Media:
+        """The image or audio of a source. what: names it, as the beginning of a sentence. Raises ApiError."""
+        kind, noun = source.kind, _NOUNS[source.kind]
         scheme = source.url[:8].partition(":")[0].lower()
         if scheme == "data":
             return await self._decoded(source.url, source, what)
         if scheme not in ("http", "https"):
-            said = f"{what} is no data URL, such as data:image/png;base64,...; the server opens no files"
-            raise ApiError(said, source.place, code="invalid_image")
+            said = f"{what} is no data URL, such as data:{kind}/...;base64,...; the server opens no files"
+            raise ApiError(said, source.place, code="invalid_image" if kind == "image" else "invalid_audio")
         fetcher = self._settings.fetcher
         if fetcher is None:
-            said = f"{what} is an address, and the server fetches no images (--fetch-images); send a data URL"
+            said = f"{what} is an address, and the server fetches no {noun} (--fetch-media); send a data URL"
             raise ApiError(said, source.place, code="unsupported_parameter")
+        most = self._limits(source).file_bytes
         async with self._slots:
             try:
-                data = await fetcher.fetch(source.url, self._settings.image_limits.file_bytes, self._resolving)
+                data = await fetcher.fetch(source.url, kind, most, self._resolving)
             except FetchError as error:
-                raise ApiError(f"{what} {error}", source.place, code="image_not_fetched") from None
+                code = "image_not_fetched" if kind == "image" else "audio_not_fetched"
+                raise ApiError(f"{what} {error}", source.place, code=code) from None
             return await self._decoded(data, source, what)
 
-    async def _decoded(self, data: str | bytes, source: ImageSource, what: str) -> Image:
-        work = partial(Image.of, data, what, self._settings.image_limits)
+    def _limits(self, source: MediaSource) -> Any:
+        return self._settings.image_limits if source.kind == "image" else self._settings.audio_limits
+
+    async def _decoded(self, data: str | bytes, source: MediaSource, what: str) -> Media:
+        work = partial(KINDS[source.kind].of, data, what, self._limits(source))
         try:
             return await asyncio.get_running_loop().run_in_executor(self._decoding, work)
         except TrellmError as error:
-            raise of_image(error, source.place) from None
+            raise of_media(error, source.place) from None
 
-    def take(self, size: int, before: int) -> None:
-        """Count bytes of a request's pixels. before: those it has already. Raises ApiError where there is no room."""
-        most = self._settings.image_bytes
-        if before + size > most:
-            said = f"the images of the request have more than {most // 3:,} pixels together; make them smaller"
-            raise ApiError(said, ("messages",), code="invalid_image")
-        if self.held + size > most:
-            raise busy("the images of requests on their way take the server's memory for them; try again")
-        self.held += size
+    def take(self, taken: Media, before: int) -> None:
+        """Count the bytes of one of a request. before: those it has already. Raises ApiError where there is no room."""
+        most = self._settings.media_bytes
+        if before + taken.nbytes > most:
+            said = f"the images and audio of the request take more than {most:,} bytes together; make them smaller"
+            raise ApiError(said, ("messages",), code="invalid_image" if taken.kind == "image" else "invalid_audio")
+        if self.held + taken.nbytes > most:
+            raise busy("the images and audio of requests on their way take the server's memory for them; try again")
+        self.held += taken.nbytes
 
 
-class RequestImages:
-    """The images of one request, counted until `release`. count: how many parts of its messages are images
+class RequestMedia:
+    """The images and audio of one request, counted until `release`.
 
-    is_read: whether its model reads any
+    counts: how many parts of its messages are of each kind; reads: kinds that its model reads
     """
 
-    def __init__(self, reader: ImageReader, *, is_read: bool) -> None:
-        self.count = 0
+    def __init__(self, reader: MediaReader, *, reads: Collection[str]) -> None:
+        self.counts: Counter[str] = Counter()
         self._reader = reader
-        self._is_read = is_read
+        self._reads = reads
         self._held = 0
 
-    def __enter__(self) -> RequestImages:
+    def __enter__(self) -> RequestMedia:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -107,20 +121,23 @@ class RequestImages:
         self._held = 0
 
     async def read(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The messages with an Image for each ImageSource; of equal URLs there is one. Raises ApiError."""
-        sources = [part["image"] for message in messages for part in _images(message)]
-        self.count = len(sources)
+        """The messages with an Image or Audio for each source; of equal URLs there is one. Raises ApiError."""
+        sources: list[MediaSource] = [part[part["type"]] for message in messages for part in _media(message)]
         if not sources:
             return messages
-        self._reader.check(sources, is_read=self._is_read)
-        several = {source.url: (source, number) for number, source in reversed([*enumerate(sources, 1)])}
-        found: dict[str, Image] = {}
+        numbered: list[tuple[MediaSource, int]] = []
+        for source in sources:
+            self.counts[source.kind] += 1
+            numbered.append((source, self.counts[source.kind]))
+        self._reader.check(sources, self._reads)
+        several = {(source.kind, source.url): (source, number) for source, number in reversed(numbered)}
+        found: dict[tuple[str, str], Media] = {}
 
-        async def add(source: ImageSource, number: int) -> None:
-            image = await self._reader.image(source, f"image {number} of the request")
-            self._reader.take(image.pixels.nbytes, self._held)
-            self._held += image.pixels.nbytes
-            found[source.url] = image
+        async def add(source: MediaSource, number: int) -> None:
+            read = await self._reader.read(source, f"{source.kind} {number} of the request")
+            self._reader.take(read, self._held)
+            self._held += read.nbytes
+            found[source.kind, source.url] = read
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -131,17 +148,19 @@ class RequestImages:
         return [_with(message, found) for message in messages]
 
 
-def _images(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _media(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     content = message["content"]
     for part in cast("list[dict[str, Any]]", content) if isinstance(content, list) else ():
-        if part["type"] == "image":
+        if part["type"] in KINDS:
             yield part
 
 
-def _with(message: dict[str, Any], found: dict[str, Image]) -> dict[str, Any]:
-    """A message with the images of its sources."""
-    if not any(_images(message)):
+def _with(message: dict[str, Any], found: dict[tuple[str, str], Media]) -> dict[str, Any]:
+    """A message with what its sources name."""
+    if not any(_media(message)):
         return message
-    several = cast("list[dict[str, Any]]", message["content"])
-    parts = [part | {"image": found[part["image"].url]} if part["type"] == "image" else part for part in several]
+    parts = [
+        part | {kind: found[kind, part[kind].url]} if (kind := part["type"]) in KINDS else part
+        for part in cast("list[dict[str, Any]]", message["content"])
+    ]
     return message | {"content": parts}

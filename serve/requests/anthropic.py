@@ -36,7 +36,7 @@ class DataSource(RequestBase, title="ImageData"):
 
 
 class UrlSource(RequestBase, title="ImageAddress"):
-    """The address of an image on the web, where the server fetches images."""
+    """The address of an image on the web, where the server fetches some."""
 
     type: Literal["url"]
     url: str

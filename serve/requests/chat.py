@@ -29,7 +29,7 @@ Detail = Literal["auto", "low", "high", "original"]
 
 
 class ImageUrl(RequestBase):
-    """A data URL of an image, or its address on the web, where the server fetches images."""
+    """A data URL of an image, or its address on the web, where the server fetches some."""
 
     url: str
     detail: Detail | None = None
@@ -45,25 +45,69 @@ class ImagePart(RequestBase):
         """The part as templates take it, of an image that is not read yet. place: its own"""
         is_short = isinstance(self.image_url, str)
         url = self.image_url if isinstance(self.image_url, str) else self.image_url.url
-        return {"type": "image", "image": ImageSource(url, (*place, "image_url", *([] if is_short else ["url"])))}
+        return MediaSource("image", url, (*place, "image_url", *([] if is_short else ["url"]))).part
+
+
+class AudioUrl(RequestBase):
+    """A data URL of audio, or its address on the web, where the server fetches some."""
+
+    url: str
+
+
+class AudioUrlPart(RequestBase, title="AudioUrlPart"):
+    """Audio in a message of a user or a tool, as vLLM has it."""
+
+    type: Literal["audio_url"]
+    audio_url: AudioUrl
+
+    def plain(self, place: Place) -> dict[str, Any]:
+        """As `ImagePart.plain`."""
+        return MediaSource("audio", self.audio_url.url, (*place, "audio_url", "url")).part
+
+
+class AudioData(RequestBase):
+    """A file of audio as base64, told by its beginning, whatever the format says."""
+
+    data: str
+    format: Annotated[str, Field(max_length=20)] | None = None
+
+
+class AudioPart(EchoBase, title="InputAudio"):
+    """Audio in a message of a user or a tool."""
+
+    type: Literal["input_audio"]
+    input_audio: AudioData
+
+    def plain(self, place: Place) -> dict[str, Any]:
+        """As `ImagePart.plain`."""
+        return MediaSource("audio", f"data:;base64,{self.input_audio.data}", (*place, "input_audio", "data")).part
 
 
 @dataclass(frozen=True)
-class ImageSource:
-    """An image that a request names: its URL, and the place of that in the request."""
+class MediaSource:
+    """An image or audio that a request names: its URL, and the place of that in the request."""
 
+    kind: Literal["image", "audio"]
     url: str = field(repr=False)
     place: Place
 
+    @property
+    def part(self) -> dict[str, Any]:
+        """The part of a message that it is, not read yet."""
+        return {"type": self.kind, self.kind: self}
+
 
 Part = Annotated[
-    Annotated[TextPart, Tag(tag_of("text"))] | Annotated[ImagePart, Tag(tag_of("image_url"))],
-    by_type("text", "image_url"),
+    Annotated[TextPart, Tag(tag_of("text"))]
+    | Annotated[ImagePart, Tag(tag_of("image_url"))]
+    | Annotated[AudioPart, Tag(tag_of("input_audio"))]
+    | Annotated[AudioUrlPart, Tag(tag_of("audio_url"))],
+    by_type("text", "image_url", "input_audio", "audio_url"),
 ]
 
 
 def content_of(parts: Sequence[str | dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """The content of a message: one text, or texts and images in their order where there are images."""
+    """The content of a message: one text, or texts, images and audio in their order where there are some."""
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) == len(parts):
         return "\n".join(texts)
@@ -135,24 +179,24 @@ class ChatMessage(EchoBase, title="Message"):
             raise ValueError("a message with the role function has name, that of the function that it is the result of")
         if self.role != "assistant" and self.function_call is not None:
             raise ValueError("only messages with the role assistant have function_call")
-        if self.role not in ("user", "tool") and self._has_images:
-            raise ValueError("images are for the roles user and tool")
+        if self.role not in ("user", "tool") and self._has_media:
+            raise ValueError("images and audio are for the roles user and tool")
         if self.content is None and self.role != "assistant":  # whose answer may have been empty, or thinking alone
             raise ValueError("a message has content")
         return self
 
     @property
-    def _has_images(self) -> bool:
-        return isinstance(self.content, list) and any(isinstance(part, ImagePart) for part in self.content)
+    def _has_media(self) -> bool:
+        return isinstance(self.content, list) and not all(isinstance(part, TextPart) for part in self.content)
 
     def _content(self, place: tuple[str | int, ...]) -> str | list[dict[str, Any]]:
-        """One text, or texts and images in their order where there are images."""
+        """One text, or texts, images and audio in their order where there are some."""
         content = self.content if self.content is not None else self.refusal or ""
         if isinstance(content, str):
             return content
         return content_of(
             [
-                part.plain((*place, "content", number)) if isinstance(part, ImagePart) else part.text
+                part.text if isinstance(part, TextPart) else part.plain((*place, "content", number))
                 for number, part in enumerate(content)
             ]
         )

@@ -9,7 +9,7 @@ from pydantic import Field, Tag, TypeAdapter
 
 from ..bodies import check_finite
 from ..errors import ApiError, Names
-from .chat import ChatRequest, Detail, Reasoning, content_of, image_part, translated
+from .chat import AudioPart, ChatRequest, Detail, Reasoning, content_of, image_part, translated
 from .fields import (
     CommonFields,
     EchoBase,
@@ -34,7 +34,7 @@ class InputPart(EchoBase, title="TextInput"):
 
 
 class InputImage(EchoBase):
-    """An image: a data URL, or its address on the web, where the server fetches images."""
+    """An image: a data URL, or its address on the web, where the server fetches some."""
 
     type: Literal["input_image"]
     image_url: str
@@ -45,8 +45,9 @@ class InputImage(EchoBase):
 Content = Annotated[
     Annotated[InputPart, Tag(tag_of("input_text"))]
     | Annotated[InputPart, Tag(tag_of("output_text"))]
-    | Annotated[InputImage, Tag(tag_of("input_image"))],
-    by_type("input_text", "output_text", "input_image"),
+    | Annotated[InputImage, Tag(tag_of("input_image"))]
+    | Annotated[AudioPart, Tag(tag_of("input_audio"))],
+    by_type("input_text", "output_text", "input_image", "input_audio"),
 ]
 
 
@@ -112,7 +113,7 @@ Item = Annotated[
 
 _ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
 _UNREAD = {"id", "status", "parsed_arguments", "phase"}
-_READ = {"type", "text", "image_url"}
+_READ = {"type", "text", "image_url", "input_audio"}
 
 
 def _kept(item: Item) -> dict[str, Any]:
@@ -247,11 +248,17 @@ class ResponsesRequest(CommonFields, title="Responses"):
         return {"type": "json_schema", "json_schema": {"name": asked.name, "schema": asked.schema_}}
 
 
-def _content(content: str | list[InputPart | InputImage]) -> str | list[dict[str, Any]]:
-    """One text, or the parts of a message in their order where there are images."""
+def _content(content: str | list[InputPart | InputImage | AudioPart]) -> str | list[dict[str, Any]]:
+    """One text, or the parts of a message in their order where there are images or audio."""
     if isinstance(content, str):
         return content
-    return content_of([image_part(part.image_url) if isinstance(part, InputImage) else part.text for part in content])
+    found: list[str | dict[str, Any]] = []
+    for part in content:
+        if isinstance(part, InputImage):
+            found.append(image_part(part.image_url))
+        else:
+            found.append(part.model_dump(exclude_none=True) if isinstance(part, AudioPart) else part.text)
+    return content_of(found)
 
 
 def _answer(found: list[dict[str, Any]], item: MessageItem | CallItem | ReasoningItem) -> None:

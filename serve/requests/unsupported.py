@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-_NO_SOUND = "the model neither hears nor speaks"
+_NO_SOUND = "the model does not speak"
 PARTS: dict[str, str] = {
-    **dict.fromkeys(("input_audio", "audio_url", "audio"), "sound is not read"),
-    **dict.fromkeys(("video_url", "input_video", "video"), "films are not read; send images"),
-    **dict.fromkeys(("file", "input_file", "document"), "files are not read; send texts and images"),
+    **dict.fromkeys(
+        ("input_audio", "audio_url", "audio"), "/v1/chat/completions takes audio as input_audio and as audio_url"
+    ),
+    **dict.fromkeys(("video_url", "input_video", "video"), "films are not read; send images or audio"),
+    **dict.fromkeys(("file", "input_file", "document"), "files are not read; send texts, images and audio"),
 }
 """Types of parts of messages that other servers know, and why there are none here."""
 KNOWN: dict[str, str] = {
@@ -20,7 +22,7 @@ KNOWN: dict[str, str] = {
     "early_stopping": 'beams are trellm: {"beams": {"width": 4, "early_stopping": true}}',
     "suffix": "the model continues texts, and fills no gaps",
     "chat_template": "the template is the model's own",
-    "mm_processor_kwargs": "images are prepared as the model's own files say",
+    "mm_processor_kwargs": "images and audio are prepared as the model's own files say",
     "guided_whitespace_pattern": 'white space is trellm: {"json": {"whitespace": "compact"}}',
     "no_stop_trim": "stop strings are no part of the output",
     "lora_path": "an adapter that the server has is named in model",

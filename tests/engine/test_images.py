@@ -90,7 +90,7 @@ def test_rows_of_a_batch_in_chunks_in_little_memory(name: str, both: tuple[Any, 
     with Engine(ours, memory=22 * ours.block_bytes, tokens=48, chunk=16) as engine:
         handle = engine.submit(generate.text(ours), [given(prompt) for prompt in several], max_tokens=TOKENS)
         while engine.step():
-            ours.vision.forget()
+            ours.media.forget()
         found = handle.result()
         assert [said(each) for each in found] == wanted
         engine._loop.check()  # pyright: ignore[reportPrivateUsage]
@@ -98,7 +98,7 @@ def test_rows_of_a_batch_in_chunks_in_little_memory(name: str, both: tuple[Any, 
 
 def test_images_of_equal_content_are_read_once(name: str, both: tuple[Any, Any, Any]) -> None:
     model, _, ours = both
-    ours.vision.forget()
+    ours.media.forget()
     data = io.BytesIO()
     WIDE.save(data, "PNG")
     kinds = [WIDE, data.getvalue(), Image.of(WIDE)]
@@ -236,7 +236,7 @@ def test_an_image_that_cannot_be_read_fails_its_prompts_alone() -> None:
             raise RuntimeError("no kernel for this image")
         return read(pixel_values, **options)
 
-    ours.vision.forget()
+    ours.media.forget()
     with patch.object(model.model, "get_image_features", reads), Engine(ours) as engine:
         handles = [engine.submit(text, given(prompt), max_tokens=TOKENS) for prompt in [*others, ["c", broken]]]
         for handle, expected_result in zip(handles, wanted, strict=False):
@@ -330,7 +330,9 @@ def test_what_is_not_run_is_refused_by_its_name(tmp_path: Any) -> None:
 
     transformers.Blip2Config().save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(OptionError, match="Blip2ForConditionalGeneration is an image-text architecture that is not"):
+    with pytest.raises(
+        OptionError, match="Blip2ForConditionalGeneration is an architecture for texts and more that is not"
+    ):
         models.transformers(tmp_path, tokenizer=object())
     model, processor = build("llava")
     with pytest.raises(OptionError, match="runs with a cache"):
@@ -390,7 +392,7 @@ def test_features_that_are_let_go_are_computed_again(llava: Any, monkeypatch: py
     text = generate.text(llava)
     several = [["a", WIDE], ["b", TALL], ["c", TALL, WIDE]]
     before = text(several, max_tokens=6)
-    thresholds(monkeypatch, bytes_of_images_kept=1)
+    thresholds(monkeypatch, bytes_of_media_kept=1)
     with Engine(llava, tokens=16) as engine:
         assert text(several, max_tokens=6) == before
         assert engine.kept_bytes < 1 << 20
@@ -407,6 +409,6 @@ def test_callers_in_several_threads(llava: Any) -> None:
     text = generate.text(llava)
     several = [[picture(30, 20 + number, number), "?"] for number in range(6)]
     alone = [text(prompt, max_tokens=4) for prompt in several]
-    llava.vision.forget()
+    llava.media.forget()
     with ThreadPoolExecutor(3) as threads:
         assert list(threads.map(lambda prompt: text(prompt, max_tokens=4), several)) == alone

@@ -18,7 +18,7 @@ from ..blocks.attention import Scoring, attend
 from ..blocks.reach import Reach, layer_kinds
 from ..blocks.step import DeviceStep, PackedStep
 from ..blocks.storage import BlockStorage, DeviceRows
-from ..images.vision import Vision
+from ..media.encoder import MediaEncoder
 from ..stock import entry_device
 from .decoder import DescribedDecoder
 from .lora import LoraAdapters
@@ -39,7 +39,7 @@ class PackedRunner:
         through the interface of transformers, for which there is ours
     described: what runs the body in place of its modules; these do once it is changed
     adapters: those that texts may have, whose number is then the source of their tables; the modules run beside them
-    vision: the part that reads the images of prompts, of a model that has one
+    media: the part that reads images and audio of prompts, of a model that has one
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class PackedRunner:
         run: Callable[..., Tensor],
         described: DescribedDecoder | None = None,
         adapters: LoraAdapters | None = None,
-        vision: Vision | None = None,
+        media: MediaEncoder | None = None,
     ) -> None:
         self.described = described
         self.adapters = adapters
-        self._vision = vision
+        self._media = media
         self._body = body
         self._config = config
         self._run = run
@@ -67,7 +67,7 @@ class PackedRunner:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is one of the copied model, with that one's configurations and a lock of its own."""
-        return type(self), (self._body, self._config, self._run, self.described, self.adapters, self._vision)
+        return type(self), (self._body, self._config, self._run, self.described, self.adapters, self._media)
 
     def read(self, chunks: Sequence[Chunk], storage: Any, ends: Sequence[int] | None = None) -> Tensor:
         """The states [chunks, size] of the last tokens; with ends [sum(ends), size], so many of each chunk."""
@@ -101,11 +101,11 @@ class PackedRunner:
     def _read_all(self, chunks: Sequence[Chunk], storage: Any) -> tuple[Tensor, PackedStep]:
         """The states [tokens, size] of all tokens, behind one another as the step has them."""
         step = self.step(chunks, storage)
-        if self._vision is None:
+        if self._media is None:
             ids, positions = torch.tensor([step.ids, step.positions], device=self._device)
             further: dict[str, Any] = {}
         else:
-            read = self._vision.inputs(chunks, step.ids, step.positions)
+            read = self._media.inputs(chunks, step.ids, step.positions)
             ids = torch.tensor(step.ids, device=self._device) if read.states is None else read.states
             positions, step.mutual, further = read.positions, read.mutual, read.further
         if self.adapters is not None and chunks[0].table.source is not None:

@@ -19,4 +19,4 @@ def seeing() -> Any:
 @pytest.fixture(scope="module")
 def seer() -> Iterator[Running]:
     limits = ImageLimits(file_bytes=1 << 18, pixels=1 << 16, side=1000)
-    yield from running(seeing(), replace(SETTINGS, images=4, image_limits=limits, image_bytes=1 << 18))
+    yield from running(seeing(), replace(SETTINGS, media=4, image_limits=limits, media_bytes=1 << 18))

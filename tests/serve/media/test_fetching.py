@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from trellm import OptionError
-from trellm.serve import ImageFetcher
+from trellm.serve import MediaFetcher
 
 from ..support import FetchError, is_public
 
@@ -84,12 +84,12 @@ def at_home(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
 
-HERE = ImageFetcher(seconds=60, allows=lambda address, port: address.is_loopback, resolve=at_home)
+HERE = MediaFetcher(seconds=60, allows=lambda address, port: address.is_loopback, resolve=at_home)
 
 
 def fetched(
     answers: dict[str, bytes],
-    fetcher: ImageFetcher = HERE,
+    fetcher: MediaFetcher = HERE,
     url: str = "http://images.test:PORT/a",
     context: ssl.SSLContext | None = None,
 ) -> tuple[bytes | str, Peer]:
@@ -99,7 +99,7 @@ def fetched(
         with ThreadPoolExecutor(2) as pool:
             async with serving(answers, context) as peer:
                 try:
-                    return await fetcher.fetch(url.replace("PORT", str(peer.port)), MOST, pool), peer
+                    return await fetcher.fetch(url.replace("PORT", str(peer.port)), "image", MOST, pool), peer
                 except FetchError as error:
                     return str(error), peer
 
@@ -217,19 +217,19 @@ http://127.0.0.1:PORT\@images.test/a http://999.1.1.1:PORT/a http://1.2.3.4.5:PO
 
 @pytest.mark.parametrize("url", SPELLINGS.split())
 def test_this_machine_is_not_asked_however_it_is_spelled(url: str) -> None:
-    found, peer = fetched({"/a": FILE}, ImageFetcher(seconds=60, resolve=at_home), url)
+    found, peer = fetched({"/a": FILE}, MediaFetcher(seconds=60, resolve=at_home), url)
     assert isinstance(found, str) and found.startswith("has an address") and peer.connections == 0
     assert "127" not in found
 
 
 def test_the_system_resolves_names() -> None:
     """By the real resolver, which knows localhost on every machine, and the real rule."""
-    found, peer = fetched({"/a": FILE}, ImageFetcher(seconds=60), "http://localhost:PORT/a")
+    found, peer = fetched({"/a": FILE}, MediaFetcher(seconds=60), "http://localhost:PORT/a")
     assert "within a network" in str(found) and peer.connections == 0
 
 
 def test_one_private_address_among_several_is_enough() -> None:
-    fetcher = ImageFetcher(seconds=60, resolve=lambda host, port: ["8.8.8.8", "10.0.0.1"])
+    fetcher = MediaFetcher(seconds=60, resolve=lambda host, port: ["8.8.8.8", "10.0.0.1"])
     found, _ = fetched({}, fetcher, "http://images.test/a")
     assert "within a network" in str(found)
 
@@ -276,7 +276,7 @@ def test_what_takes_too_long_is_given_up() -> None:
     async def run() -> str:
         with ThreadPoolExecutor(1) as pool:
             try:
-                await replace(HERE, seconds=0.2, resolve=resolved).fetch("http://images.test/", MOST, pool)
+                await replace(HERE, seconds=0.2, resolve=resolved).fetch("http://images.test/", "image", MOST, pool)
             except FetchError as error:
                 return str(error)
             finally:
@@ -309,4 +309,4 @@ def test_tls_checks_the_name_though_the_address_is_kept(safe: Any) -> None:
 @pytest.mark.parametrize("options", [{"seconds": 0}, {"seconds": "1"}, {"redirects": -1}, {"redirects": 1000}])
 def test_options(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
-        ImageFetcher(**options)
+        MediaFetcher(**options)

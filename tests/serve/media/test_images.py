@@ -16,13 +16,13 @@ import PIL.Image
 import pytest
 from starlette.testclient import TestClient
 from trellm import Image, generate, models
-from trellm.serve import ImageFetcher, Settings, application
+from trellm.serve import MediaFetcher, Settings, application
 
 from ..conftest import SETTINGS, Running, running, until
 from .conftest import seeing
 
 needs_engine = pytest.mark.skipif(
-    find_spec("trellm.engine.models.images") is None, reason="the engine has no image-text models"
+    find_spec("trellm.engine.models.media") is None, reason="the engine has no image-text models"
 )
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
@@ -190,21 +190,21 @@ def test_pixels_are_held_as_long_as_a_request(seer: Running) -> None:
     answered(seer, CHAT, {"messages": user(chat_parts([large, large, large, large])), "max_tokens": 1})  # read once
     several = [file_of(200, 200) for _ in range(3)]
     error = seer.error(CHAT, {"model": "small", "messages": user(chat_parts(several))})
-    assert error["code"] == "invalid_image" and "more than 87,381 pixels together" in error["message"]
-    until(lambda: seer.models.shared.images.held == 0)
-    held = seer.models.shared.images
+    assert error["code"] == "invalid_image" and "more than 262,144 bytes together" in error["message"]
+    until(lambda: seer.models.shared.media.held == 0)
+    held = seer.models.shared.media
     held.held = 250_000
     try:
         error = seer.error(CHAT, {"model": "small", "messages": user(chat_parts([large]))}, 429)
         assert error["code"] == "too_many_requests"
     finally:
         held.held -= 250_000
-    assert re.search(r"^trellm_image_bytes 0.0$", seer.http.get("/metrics").text, re.M)
+    assert re.search(r"^trellm_media_bytes 0.0$", seer.http.get("/metrics").text, re.M)
 
 
 REFUSED: list[tuple[str, str, str]] = [
     ("http://example.org/a.png", "unsupported_parameter", r"is an address, and the server fetches no images"),
-    ("HTTPS://example.org/a.png", "unsupported_parameter", r"\(--fetch-images\); send a data URL"),
+    ("HTTPS://example.org/a.png", "unsupported_parameter", r"\(--fetch-media\); send a data URL"),
     ("file:///etc/passwd", "invalid_image", "the server opens no files"),
     ("/etc/passwd", "invalid_image", "the server opens no files"),
     ("ftp://example.org/a.png", "invalid_image", "the server opens no files"),
@@ -234,7 +234,11 @@ def test_what_is_no_image_is_refused_without_its_data(seer: Running, url: str, c
 PLACES: list[tuple[str, dict[str, Any], str]] = [
     (CHAT, {"messages": user([{"type": "image_url"}])}, "messages[0].content[0].image_url is missing"),
     (CHAT, {"messages": user([{"type": "image_url", "image_url": {}}])}, "valid string"),
-    (CHAT, {"messages": user([{"type": "image", "image": url_of(FIRST)}])}, "type is 'text' or 'image_url'"),
+    (
+        CHAT,
+        {"messages": user([{"type": "image", "image": url_of(FIRST)}])},
+        "type is 'text', 'image_url', 'input_audio' or 'audio_url'",
+    ),
     (CHAT, {"messages": user([{"type": "image_url", "image_url": {"url": 3}}])}, "valid string"),
     (
         CHAT,
@@ -242,15 +246,15 @@ PLACES: list[tuple[str, dict[str, Any], str]] = [
         "unknown field",
     ),
     (CHAT, {"messages": user(url_of(FIRST).split(",")), "max_tokens": 1}, "object whose type is"),
-    (CHAT, {"messages": user([{"type": "input_audio", "input_audio": {"data": text_of(FIRST)}}])}, "sound is not read"),
+    (MESSAGES, {"messages": user([{"type": "input_audio"}]), "max_tokens": 1}, "takes audio as input_audio"),
     (CHAT, {"messages": user([{"type": "video_url", "video_url": {"url": "a"}}])}, "films are not read"),
     (CHAT, {"messages": user([{"type": "file", "file": {"file_data": text_of(FIRST)}}])}, "files are not read"),
     (
         CHAT,
         {"messages": [{"role": "system", "content": chat_parts([FIRST])}]},
-        "images are for the roles user and tool",
+        "images and audio are for the roles user and tool",
     ),
-    (CHAT, {"messages": user(chat_parts([FIRST] * 5))}, "a request may have 4 images, and this one has 5"),
+    (CHAT, {"messages": user(chat_parts([FIRST] * 5))}, "a request may have 4 images and audio, and this one has 5"),
     (MESSAGES, {"messages": user([{"type": "image"}]), "max_tokens": 1}, "source is missing"),
     (
         MESSAGES,
@@ -272,7 +276,7 @@ PLACES: list[tuple[str, dict[str, Any], str]] = [
     (
         RESPONSES,
         {"input": [*user("a"), {"role": "assistant", "content": inputs([FIRST])}]},
-        "images are for the roles user and tool",
+        "images and audio are for the roles user and tool",
     ),
     (OLLAMA, {"messages": [{"role": "user", "content": "a", "images": text_of(FIRST)}]}, "valid list"),
     (OLLAMA, {"messages": [{"role": "user", "content": "a", "images": ["http://a/b.png"]}]}, "is no base64"),
@@ -343,7 +347,7 @@ def files() -> Iterator[str]:
 
 
 def test_images_are_fetched_where_the_operator_says_so(files: str) -> None:
-    fetcher = ImageFetcher(allows=lambda address, port: address.is_loopback, resolve=lambda host, port: ["127.0.0.1"])
+    fetcher = MediaFetcher(allows=lambda address, port: address.is_loopback, resolve=lambda host, port: ["127.0.0.1"])
     for server in running(seeing(), replace(SETTINGS, fetcher=fetcher)):
         wanted = told(server.service.model, user(python_parts(PARTS)))
         parts = [*chat_parts(PARTS[:3]), {"type": "image_url", "image_url": {"url": f"{files}/second.jpg"}}]
@@ -362,7 +366,7 @@ def test_images_are_fetched_where_the_operator_says_so(files: str) -> None:
 
 
 def test_by_default_no_address_of_a_network_is_asked(files: str) -> None:
-    for server in running(seeing(), replace(SETTINGS, fetcher=ImageFetcher())):
+    for server in running(seeing(), replace(SETTINGS, fetcher=MediaFetcher())):
         for url in (f"{server.url}/second.jpg", files.replace("files.test", "localhost")):
             parts = [{"type": "image_url", "image_url": url}]
             error = server.error(CHAT, {"model": "small", "messages": user(parts)})

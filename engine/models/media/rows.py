@@ -1,12 +1,12 @@
-"""Ids of rows of features: what stands among a prompt's token ids in the places of images.
+"""Ids of rows of features: what stands among a prompt's token ids in the places of images and audio.
 
 They are below BEGIN, and say by themselves which content they are of: equal images have equal ids, in whatever prompt
-and process, so that blocks, prefix reuse, forks and preemption need to know nothing of images.
+and process, so that blocks, prefix reuse, forks and preemption need to know nothing of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -26,9 +26,15 @@ class RowRun(NamedTuple):
     length: int
 
 
-def key_of(*parts: str) -> int:
-    """The number of a content; of 128 bits, so that no two have the same one."""
-    return int.from_bytes(sha256("\n".join(parts).encode()).digest()[:_KEY_BYTES], "big")
+def key_of(*parts: str, is_audio: bool = False) -> int:
+    """The number of a content; of 128 bits, so that no two have the same one. It is odd for audio alone."""
+    return int.from_bytes(sha256("\n".join(parts).encode()).digest()[:_KEY_BYTES], "big") & ~1 | is_audio
+
+
+def counts_of(tokens: Iterable[int]) -> dict[str, int]:
+    """How many of some tokens are rows, by the kind of content, "image" or "audio"."""
+    rows = [(BEGIN - 1 - token) // MOST_ROWS & 1 for token in tokens if token < BEGIN]
+    return {"image": rows.count(0), "audio": rows.count(1)}
 
 
 def row_id(key: int, row: int) -> int:

@@ -1,4 +1,4 @@
-"""Images of `trellm generate`: --image, "images" of lines, and parts of messages, by paths."""
+"""Images and audio of `trellm generate`: --image, --audio, fields of lines, and parts of messages, by paths."""
 
 import json
 from collections.abc import Callable
@@ -7,10 +7,13 @@ from typing import Any
 
 import PIL.Image
 import pytest
-from trellm import Image, generate, models
+from trellm import Audio, Image, generate, models
 from trellm.cli import main
 
+from .engine.audio_models import RATE, sound
+from .engine.audio_models import build as build_hearing
 from .engine.image_models import build
+from .engine.media.test_audio import wav
 
 
 def seeing() -> Any:
@@ -81,10 +84,10 @@ def test_images_that_cannot_be_read_are_named(folder: Path, refused: Callable[..
     several: list[tuple[Any, str]] = [
         ({"prompt": "a", "images": ["red.png", "none.png"]}, "line 1: the image 'none.png' cannot be read"),
         ({"prompt": "a", "images": ["broken.png"]}, "line 1: the image 'broken.png' is none of the formats"),
-        ({"prompt": "a", "images": [3]}, "line 1: an image is 3; expected the path of its file"),
-        ({"prompt": "a", "images": {"a": 1}}, "an image is {'a': 1}; expected the path of its file"),
-        ({"prompt": [1, 2], "images": "red.png"}, "line 1 is no text; images stand before texts"),
-        ({"prompt": [{"role": "user", "content": [{"type": "image"}]}]}, "line 1: an image is None"),
+        ({"prompt": "a", "images": [3]}, "line 1: the image is 3; expected the path of its file"),
+        ({"prompt": "a", "images": {"a": 1}}, "the image is {'a': 1}; expected the path of its file"),
+        ({"prompt": [1, 2], "images": "red.png"}, "line 1 is no text, which images and audio stand before"),
+        ({"prompt": [{"role": "user", "content": [{"type": "image"}]}]}, "line 1: the image is None"),
     ]
     for line, message in several:
         assert message in refused("--prompts", lines_in(folder / "in.jsonl", line), "--out", str(folder / "out.jsonl"))
@@ -93,9 +96,45 @@ def test_images_that_cannot_be_read_are_named(folder: Path, refused: Callable[..
 def test_images_before_messages_are_refused(folder: Path, refused: Callable[..., str]) -> None:
     prompts = lines_in(folder / "in.jsonl", {"prompt": [{"role": "user", "content": "a"}]})
     said = refused("--image", str(folder / "red.png"), "--prompts", prompts)
-    assert "line 1 is no text; images stand before texts, or are parts of messages" in said
+    assert "line 1 is no text, which images and audio stand before; or make them parts of messages" in said
 
 
 def test_a_model_that_reads_texts_alone_refuses_images(folder: Path, refused: Callable[..., str]) -> None:
     (folder / "text.txt").write_text("a b c")
     assert refused("-m", f"ziplm:{folder / 'text.txt'}", "--image", str(folder / "red.png"), "-p", "a")
+
+
+@pytest.fixture
+def clips(tmp_path: Path) -> Path:
+    for seed, name in enumerate(("low", "high")):
+        (tmp_path / f"{name}.wav").write_bytes(wav(sound(0.5, seed).samples, RATE))
+    return tmp_path
+
+
+def test_audio_stands_before_the_text(
+    clips: Path, command_runs: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = models.transformers(*build_hearing("qwen2_audio"))
+    command_runs(model)
+    low, high = (Audio.of(clips / f"{name}.wav") for name in ("low", "high"))
+    wanted = generate.text(model)([low, high, "Which?"], max_tokens=9)
+    given = ["--audio", str(clips / "low.wav"), "--audio", str(clips / "high.wav"), "-p", "Which?"]
+    for more in ([], ["--chat"]):
+        assert main(["generate", *given, *more, "--max-tokens", "9"]) == 0
+        assert capsys.readouterr().out == f"{wanted}\n"
+    monkeypatch.chdir("/")
+    parts = [{"type": "text", "text": "Hear "}, {"type": "audio", "audio": "high.wav"}]
+    asked = [{"prompt": "Which?", "audio": ["low.wav"]}, {"prompt": [{"role": "user", "content": parts}]}]
+    out = clips / "out.jsonl"
+    lines = lines_in(clips / "in.jsonl", *asked)
+    assert main(["generate", "--prompts", lines, "--out", str(out), "--max-tokens", "9"]) == 0
+    found = [json.loads(line)["output"] for line in out.read_text().splitlines()]
+    assert found == [generate.text(model)(each, max_tokens=9) for each in ([low, "Which?"], ["Hear ", high])]
+
+
+def test_audio_that_cannot_be_read_is_named(clips: Path, refused: Callable[..., str]) -> None:
+    (clips / "broken.wav").write_bytes(b"RIFF\0\0\0\0WAVE")
+    said = refused("--audio", str(clips / "broken.wav"), "-p", "a")
+    assert said.startswith("trellm: --audio ") and "is a WAV file that is damaged or cut off" in said
+    lines = lines_in(clips / "in.jsonl", {"prompt": "a", "audio": "none.wav"})
+    assert "line 1: the audio 'none.wav' cannot be read" in refused("--prompts", lines, "--out", str(clips / "out"))

@@ -1,4 +1,4 @@
-"""Features of images: computed once for equal contents, those of several together, and kept within a bound."""
+"""Features of images and audio: computed once for equal ones, those of several together, and kept within a bound."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from torch import Tensor
 
 from ....errors import OptionError
 from ....guides.locks import new_lock
-from ...media.image import Image
+from ...media import Media
 from ..protocol import MEMORY_ERRORS
 from .rows import RowRun, key_of
 
 MOST_BYTES = 1 << 29
-"""Bytes of images and features that are kept; what running texts need is computed again where it was let go."""
+"""Bytes of images, audio and features that are kept; what running texts need is computed again where it was let go."""
 _TOGETHER = 8
-"""Images that are read at once where one is needed and others wait."""
+"""Contents that are read at once where one is needed and others wait."""
 
 
-VisionInputs = dict[str, Tensor]
-"""Arguments of a vision part by their names."""
+MediaInputs = dict[str, Tensor]
+"""Arguments of the part of a model that reads images, or audio, by their names."""
 
 
-class ImageContent:
-    """Content of rows of features: an image, or a whole prompt with images in it.
+class MediaContent:
+    """Content of rows of features: an image, audio, or a whole prompt with images in it.
 
-    text: what stands for the image in a prompt, before its rows are numbered; rows: how many there are
-    image: None for a prompt, whose `tokens` are rows of other contents and tokens
+    text: what stands for it in a prompt, before its rows are numbered; rows: how many there are
+    source: None for a prompt, whose `tokens` are rows of other contents and tokens
     of: the contents that a prompt holds
     features: [rows, size] for the input of the decoder and for some of its layers; None where they are not computed
     is_beside: whether an image is read as beside others
@@ -38,14 +38,14 @@ class ImageContent:
         the rows take
     """
 
-    def __init__(self, key: int, rows: int, image: Image | None = None) -> None:
+    def __init__(self, key: int, rows: int, source: Media | None = None) -> None:
         self.key = key
         self.rows = rows
-        self.image = image
+        self.source = source
         self.text = ""
         self.tokens: tuple[int, ...] = ()
-        self.of: tuple[ImageContent, ...] = ()
-        self.inputs: VisionInputs | None = None
+        self.of: tuple[MediaContent, ...] = ()
+        self.inputs: MediaInputs | None = None
         self.features: tuple[Tensor, ...] | None = None
         self.axes: Tensor | None = None
         self.extent = rows
@@ -53,34 +53,34 @@ class ImageContent:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its pixels, inputs and features."""
+        """Bytes of its pixels or samples, inputs and features."""
         tensors: Iterable[Tensor] = [*(self.inputs or {}).values(), *(self.features or ())]
-        return sum(tensor.nbytes for tensor in tensors) + (0 if self.image is None else self.image.pixels.nbytes)
+        return sum(tensor.nbytes for tensor in tensors) + (0 if self.source is None else self.source.nbytes)
 
 
-def image_key(image: Image, *, is_beside: bool) -> int:
-    """The key of an image's content."""
-    return key_of(image.digest, *(["beside"] if is_beside else []))
+def media_key(source: Media, *, is_beside: bool) -> int:
+    """The key of the content of an image or audio."""
+    return key_of(source.digest, *(["beside"] if is_beside else []), is_audio=source.kind == "audio")
 
 
 class FeatureStore:
     """The contents of a model's prompts: found by their keys for as long as somebody has them, or they are kept.
 
-    process: makes the content of an image; compute: the features of contents that are alike, in one pass
+    process: makes the content of an image or audio; compute: the features of contents that are alike, in one pass
     Contents are entered from any thread; features are computed by the one that takes the engine's steps.
     """
 
     def __init__(
         self,
-        process: Callable[[Image, bool], ImageContent],
-        compute: Callable[[Sequence[ImageContent], Sequence[VisionInputs]], list[tuple[Tensor, ...]]],
+        process: Callable[[Media, bool], MediaContent],
+        compute: Callable[[Sequence[MediaContent], Sequence[MediaInputs]], list[tuple[Tensor, ...]]],
         together: bool,
     ) -> None:
         self._process = process
         self._compute = compute
         self._most = _TOGETHER if together else 1
-        self._known: WeakValueDictionary[int, ImageContent] = WeakValueDictionary()
-        self._kept: OrderedDict[int, ImageContent] = OrderedDict()
+        self._known: WeakValueDictionary[int, MediaContent] = WeakValueDictionary()
+        self._kept: OrderedDict[int, MediaContent] = OrderedDict()
         self._sizes: dict[int, int] = {}
         self._bytes = 0
         self._lock = new_lock()
@@ -94,23 +94,23 @@ class FeatureStore:
         """Bytes of what is kept."""
         return self._bytes
 
-    def of_image(self, image: Image, *, is_beside: bool = False) -> ImageContent:
-        """The content of an image. Raises OptionError for one that the processor refuses."""
-        found = self._found(image_key(image, is_beside=is_beside))
-        return self.enter(self._process(image, is_beside)) if found is None else found
+    def of(self, source: Media, *, is_beside: bool = False) -> MediaContent:
+        """The content of an image or audio. Raises OptionError for one that the processor refuses."""
+        found = self._found(media_key(source, is_beside=is_beside))
+        return self.enter(self._process(source, is_beside)) if found is None else found
 
-    def enter(self, made: ImageContent) -> ImageContent:
+    def enter(self, made: MediaContent) -> MediaContent:
         """The content of this key, which is this one if there is none yet."""
         with self._lock:
             found = self._known.setdefault(made.key, made)
             self._keep(found)
         return found
 
-    def content(self, key: int) -> ImageContent:
+    def content(self, key: int) -> MediaContent:
         """The content of a key, which somebody has."""
         return self._known[key]
 
-    def contents(self, runs: Iterable[RowRun]) -> list[ImageContent]:
+    def contents(self, runs: Iterable[RowRun]) -> list[MediaContent]:
         """The contents of some rows. Raises OptionError for rows of one that nobody has, or no more, or has not got."""
         ends: dict[int, int] = {}
         for run in runs:
@@ -118,12 +118,12 @@ class FeatureStore:
         found = [content for content in map(self._known.get, ends) if content and ends[content.key] <= content.rows]
         if len(found) < len(ends):
             raise OptionError(
-                "a prompt has an id below 0 that is of no image, or of one that was given up meanwhile; make its ids "
-                "again, of the image"
+                "a prompt has an id below 0 that is of no image or audio, or of one that was given up meanwhile; "
+                "make its ids again, of the image or audio"
             )
         return found
 
-    def _found(self, key: int) -> ImageContent | None:
+    def _found(self, key: int) -> MediaContent | None:
         with self._lock:
             found = self._known.get(key)
             if found is not None:
@@ -150,10 +150,10 @@ class FeatureStore:
         for content in contents:
             content.features = None
 
-    def _filled(self, first: ImageContent) -> tuple[Tensor, ...]:
+    def _filled(self, first: MediaContent) -> tuple[Tensor, ...]:
         """The features of a content, computed with those of others that wait for theirs and are alike."""
         alike, inputs = [first], [self._inputs(first)]
-        if first.image is not None and self._most > 1:
+        if first.source is not None and self._most > 1:
             with self._lock:
                 waiting = [(each, each.inputs) for each in self._known.values() if each.features is None]
             for other, given in waiting:
@@ -172,14 +172,14 @@ class FeatureStore:
             content.features, content.inputs = features, None
         return found[0]
 
-    def _inputs(self, content: ImageContent) -> VisionInputs:
-        """Inputs of the vision part for a content, made again where they were let go; none for a prompt."""
+    def _inputs(self, content: MediaContent) -> MediaInputs:
+        """Inputs of the part that reads a content, made again where they were let go; none for a prompt."""
         found = content.inputs
-        if found is None and content.image is not None:
-            found = self._process(content.image, content.is_beside).inputs
+        if found is None and content.source is not None:
+            found = self._process(content.source, content.is_beside).inputs
         return found or {}
 
-    def _keep(self, used: ImageContent) -> None:
+    def _keep(self, used: MediaContent) -> None:
         """Keep a content that is used, and let those go that were used the longest ago, until the others fit.
 
         The lock is held.
@@ -194,5 +194,5 @@ class FeatureStore:
             content.features = content.inputs = None
 
 
-def _shapes(inputs: VisionInputs) -> dict[str, torch.Size]:
+def _shapes(inputs: MediaInputs) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in inputs.items()}

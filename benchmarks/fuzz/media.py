@@ -1,6 +1,6 @@
-"""Files of images that were damaged at random, or made to take long: each is read, or raises an ImageError.
+"""Files of images and audio, damaged at random or made to take long: each is read, or raises its own error.
 
-    python benchmarks/fuzz/images.py [--cases 10000] [--seed 0] [--workers 2] [--save]
+    python benchmarks/fuzz/media.py [--cases 10000] [--seed 0] [--workers 2] [--save]
 
 A case is a file of a random format and kind, most of them with random changes behind which its checksums and lengths
 are right again, or one of the hostile kinds: parts without end, bombs, claims of sizes. It is bad where anything else
@@ -18,6 +18,7 @@ import struct
 import sys
 import time
 import warnings
+import wave
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ from typing import Any
 
 import numpy as np
 import PIL.Image
-from trellm import Image, ImageError
+from trellm import Audio, AudioError, Image, ImageError
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
@@ -56,6 +57,15 @@ class Outcome:
         return self.said != "read" and (self.said != "refused" or self.seconds > seconds or self.bytes > BYTES)
 
 
+def sounding(channels: int, width: int, frames: int) -> bytes:
+    """A WAV file of noise."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((channels, width, 8000, frames, "NONE", ""))
+        writer.writeframes(np.random.default_rng(0).bytes(channels * width * frames))
+    return file.getvalue()
+
+
 def written(image: PIL.Image.Image, form: str, **options: Any) -> bytes:
     """The file of an image."""
     file = io.BytesIO()
@@ -66,7 +76,7 @@ def written(image: PIL.Image.Image, form: str, **options: Any) -> bytes:
 
 @cache
 def seeds() -> dict[str, list[bytes]]:
-    """Whole files of every format in its kinds, some of 4,096 x 4,096 pixels."""
+    """Whole files of every format in its kinds, some of 4,096 x 4,096 pixels, and audio of 500 seconds."""
     pick = np.random.default_rng(0)
     small = PIL.Image.fromarray(pick.integers(0, 256, (31, 45, 3), np.uint8))
     large = PIL.Image.fromarray(pick.integers(0, 256, (64, 64, 3), np.uint8)).resize((4096, 4096), 0)
@@ -97,7 +107,8 @@ def seeds() -> dict[str, list[bytes]]:
             *((large, {"compression": "tiff_lzw"}), (small, frames)),
         ],
     }
-    return {form: [written(image, form, **options) for image, options in several] for form, several in kinds.items()}
+    found = {form: [written(image, form, **options) for image, options in several] for form, several in kinds.items()}
+    return found | {"WAV": [*(sounding(2, width, 400) for width in (1, 2, 3, 4)), sounding(1, 1, 4_000_000)]}
 
 
 def damaged(data: bytes, random: Random) -> bytes:
@@ -126,7 +137,7 @@ def damaged(data: bytes, random: Random) -> bytes:
 
 def mended(data: bytes, form: str) -> bytes:
     """The same with checksums and lengths that are right, by which readers would tell at once."""
-    if form == "WEBP" and len(data) > 12:
+    if form in ("WEBP", "WAV") and len(data) > 12:
         return data[:4] + struct.pack("<I", len(data) - 8) + data[8:]
     if form != "PNG":
         return data
@@ -204,6 +215,17 @@ def _hostile_tiff(many: int, side: int) -> list[bytes]:
     ]
 
 
+def _hostile_wav(many: int, side: int) -> list[bytes]:
+    head, claimed = b"RIFF\xff\xff\xff\xffWAVE", struct.pack("<I", side & 0xFFFFFFFF)
+    shapes = [(1, 0, 8000, 2), (1, 1, 0, 2), (1, 1, 8000, 0), (1, 65_535, 8000, 1), (3, 1, 8000, 4), (1, 1, side, 1)]
+    forms = [struct.pack("<HHIIHH", form, count, rate, 0, 0, 8 * width) for form, count, rate, width in shapes]
+    return [
+        *(head + b"fmt " + struct.pack("<I", 16) + form + b"data" + claimed + bytes(many) for form in forms),
+        head + b"junk\0\0\0\0" * (many // 4),
+        head + b"LIST" + claimed + bytes(many),
+    ]
+
+
 def _hostile_others(many: int, side: int) -> list[bytes]:
     wide = (side - 1 & 0xFFFFFF).to_bytes(3, "little")
     runs = struct.pack("<2sIHHIIiiHHIIiiII", b"BM", 0, 0, 0, 54, 40, 4096, 4096, 1, 8, 1, 0, 0, 0, 0, 0)
@@ -220,7 +242,7 @@ def _hostile_others(many: int, side: int) -> list[bytes]:
 @cache
 def hostile() -> list[bytes]:
     """Files that a reader could be kept with for very long, or that claim to be very large."""
-    makers = (_hostile_png, _hostile_jpeg, _hostile_gif, _hostile_tiff, _hostile_others)
+    makers = (_hostile_png, _hostile_jpeg, _hostile_gif, _hostile_tiff, _hostile_wav, _hostile_others)
     sizes = ((1000, 4096), (100_000, 16_384), (1_000_000, 1 << 20), (4_000_000, (1 << 31) - 1))
     return [data for many, side in sizes for make in makers for data in make(many, side)]
 
@@ -244,9 +266,9 @@ def outcome_of(number: int, seed: int) -> Outcome:
     Path("/proc/self/clear_refs").write_text("5")  # by which the peak begins anew
     before, began = _status("VmRSS"), time.process_time()
     try:
-        Image.of(data)
+        (Audio if data[8:12] == b"WAVE" else Image).of(data)
         said = "read"
-    except ImageError:
+    except (AudioError, ImageError):
         said = "refused"
     except BaseException as error:  # what is looked for
         said = f"{type(error).__name__}: {error}"
@@ -303,7 +325,7 @@ def main() -> None:
     ]
     show(rows)
     if given.save:
-        save("fuzz_images", rows, ["trellm", "pillow", "numpy"])
+        save("fuzz_media", rows, ["trellm", "pillow", "numpy"])
     if any(each["bad"] for each in counts.values()):
         sys.exit(1)
 

@@ -1,4 +1,4 @@
-"""The part of an image-text model that reads images, and what the runner of its decoder asks of it."""
+"""The parts of a model that read images and audio, and what the runner of its decoder asks of them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import torch
 from torch import Tensor
 
 from ....errors import OptionError
-from ...media.image import Image
+from ...media import Media
 from ...memory.tables import Chunk
-from ..protocol import BEGIN, ReadImages
+from ..protocol import BEGIN, ReadMedia
 from ..stock import entry_device
 from .families import Family
-from .features import FeatureStore, ImageContent, VisionInputs, image_key
-from .processing import Processing
+from .features import FeatureStore, MediaContent, MediaInputs, media_key
+from .processing import Processing, described
 from .rows import RowRun, key_of, row_id, runs_in
 
 
 class DecoderInputs(NamedTuple):
     """Inputs of a decoder in a step.
 
-    states: [tokens, size] in place of ids, where some are rows of images; else None
+    states: [tokens, size] in place of ids, where some are rows of features; else None
     positions: int64 [tokens], or [axes, tokens]
     mutual: tokens of the step that look at one another, (from, to); None where none ever do
     further: arguments of the decoder besides
@@ -34,8 +34,8 @@ class DecoderInputs(NamedTuple):
     further: dict[str, Any]
 
 
-class Vision:
-    """The vision part of a model.
+class MediaEncoder:
+    """The parts of a model that read images and audio.
 
     model: of transformers, as a whole; body: its decoder; processor: that of the model
     Raises OptionError for a processor that is not the model's.
@@ -46,20 +46,15 @@ class Vision:
         self._family = family
         self._device = entry_device(model)
         self._part: Any = model.model
-        config = model.config
-        place: int | None = getattr(config, "image_token_id", None)
-        place = getattr(config, "image_token_index", None) if place is None else place
-        if not hasattr(processor, "get_text_with_replacements"):
-            raise OptionError("images need transformers 5.24 or newer: pip install -U transformers")
-        if place is None or getattr(processor, "image_token", None) is None:
-            raise OptionError(f"{type(processor).__name__} has no token for images; give the model's own processor")
-        self.processing = Processing(processor, place, arranges=self.joins_prompts)
+        self.processing = Processing(
+            processor, model.config, family.reads, arranges=self.joins_prompts, longest=family.longest
+        )
         self._store = FeatureStore(self._content, self._computed, family.together)
 
     @property
-    def mark(self) -> str:
-        """Placeholder of an image in a text."""
-        return self.processing.mark
+    def marks(self) -> dict[str, str]:
+        """Placeholders in a text, by the kinds of content that are read."""
+        return self.processing.marks
 
     @property
     def has_template(self) -> bool:
@@ -73,57 +68,62 @@ class Vision:
 
     @property
     def bytes(self) -> int:
-        """Bytes of images and their features."""
+        """Bytes of images, audio and their features."""
         return self._store.bytes
 
     def forget(self) -> None:
         """Let all features go, which are computed again where they are needed."""
         self._store.forget()
 
-    def read(self, text: str, images: Sequence[Image], what: str) -> ReadImages:
-        """See `VisionPart`."""
-        expanded, contents = self.expanded(text, images, what)
+    def read(self, text: str, media: Sequence[Media], what: str) -> ReadMedia:
+        """See `MediaPart`."""
+        expanded, contents = self.expanded(text, media, what)
         return self.placed(self.processing.encoded(expanded), contents, what)
 
-    def expanded(self, text: str, images: Sequence[Image], what: str) -> tuple[str, tuple[ImageContent, ...]]:
-        """See `VisionPart`."""
-        contents = tuple(self._contents(images))
-        return self.processing.expanded(text, images, [content.text for content in contents], what), contents
+    def expanded(self, text: str, media: Sequence[Media], what: str) -> tuple[str, tuple[MediaContent, ...]]:
+        """See `MediaPart`."""
+        contents = tuple(self._contents(media))
+        return self.processing.expanded(text, media, [content.text for content in contents], what), contents
 
     def beginning(self, text: str) -> list[int]:
-        """See `VisionPart`."""
+        """See `MediaPart`."""
         return self.processing.beginning(text)
 
-    def placed(self, ids: Sequence[int], held: Sequence[ImageContent], what: str) -> ReadImages:
-        """See `VisionPart`."""
+    def placed(self, ids: Sequence[int], held: Sequence[MediaContent], what: str) -> ReadMedia:
+        """See `MediaPart`."""
         if not held:
-            return ReadImages(tuple(ids), ())
-        rows = [row_id(content.key, row) for content in held for row in range(content.rows)]
-        count = sum(token == self.processing.place for token in ids)
-        if count != len(rows):
-            raise OptionError(
-                f"{what}: {type(self.processing.processor).__name__} made {count} places for {len(rows)} rows of "
-                "features; use the processor that belongs to the model"
+            return ReadMedia(tuple(ids), ())
+        rows: dict[int, list[int]] = {place: [] for place in self.processing.places.values()}
+        for content in held:
+            assert content.source is not None
+            rows[self.processing.places[content.source.kind]] += (
+                row_id(content.key, row) for row in range(content.rows)
             )
-        row = iter(rows)
-        found = tuple(next(row) if token == self.processing.place else token for token in ids)
-        return self.joined(found, held) if self.joins_prompts else ReadImages(found, tuple(held))
+        for place, several in rows.items():
+            if (count := sum(token == place for token in ids)) != len(several):
+                raise OptionError(
+                    f"{what}: {type(self.processing.processor).__name__} made {count} places for {len(several)} rows "
+                    "of features; use the processor that belongs to the model"
+                )
+        left = {place: iter(several) for place, several in rows.items()}
+        found = tuple(next(left[token]) if token in left else token for token in ids)
+        return self.joined(found, held) if self.joins_prompts else ReadMedia(found, tuple(held))
 
     @property
     def joins_prompts(self) -> bool:
         """True if all tokens of a prompt look at one another."""
         return self._family.mutual == "prompt"
 
-    def joined(self, ids: tuple[int, ...], held: Sequence[ImageContent]) -> ReadImages:
+    def joined(self, ids: tuple[int, ...], held: Sequence[MediaContent]) -> ReadMedia:
         """A prompt whose tokens look at one another, as rows of one content: another prompt has nothing of it."""
-        whole = ImageContent(key_of(*map(str, ids)), len(ids))
+        whole = MediaContent(key_of(*map(str, ids)), len(ids))
         whole.tokens, whole.of = ids, tuple(held)
         whole = self._store.enter(whole)
-        return ReadImages(tuple(row_id(whole.key, number) for number in range(whole.rows)), (whole,))
+        return ReadMedia(tuple(row_id(whole.key, number) for number in range(whole.rows)), (whole,))
 
-    def held(self, ids: Sequence[int], images: Sequence[Image]) -> tuple[ImageContent, ...]:
-        """See `VisionPart`."""
-        contents = self._contents(images)
+    def held(self, ids: Sequence[int], media: Sequence[Media]) -> tuple[MediaContent, ...]:
+        """See `MediaPart`."""
+        contents = self._contents(media)
         return (*contents, *self._store.contents(runs_in(ids)))
 
     def whole(self, pending: Sequence[int], count: int) -> int:
@@ -134,7 +134,7 @@ class Vision:
         return count if run.place >= count else run.place or run.length
 
     def prepare(self, ids: Sequence[int]) -> None:
-        """See `VisionPart`."""
+        """See `MediaPart`."""
         self._store.features_of(run.key for run in _runs(ids))
 
     def inputs(self, chunks: Sequence[Chunk], ids: Sequence[int], places: Sequence[int]) -> DecoderInputs:
@@ -200,42 +200,50 @@ class Vision:
             table.shifted = len(table.tokens), shift
         return shift
 
-    def _contents(self, images: Sequence[Image]) -> list[ImageContent]:
-        """The contents of a prompt's images. Raises OptionError."""
-        is_beside = self._family.alone and len(images) > 1
-        return [self._store.of_image(image, is_beside=is_beside) for image in images]
+    def _contents(self, media: Sequence[Media]) -> list[MediaContent]:
+        """The contents of a prompt's images and audio. Raises OptionError."""
+        is_beside = self._family.alone and len(media) > 1
+        return [self._store.of(source, is_beside=is_beside) for source in media]
 
-    def _content(self, image: Image, is_beside: bool) -> ImageContent:
-        """An image as the processor has it. Raises OptionError."""
-        text, rows, inputs = self.processing.of_image(image, is_beside=is_beside)
+    def _content(self, source: Media, is_beside: bool) -> MediaContent:
+        """An image or audio as the processor has it. Raises OptionError."""
+        text, rows, inputs = self.processing.of(source, is_beside=is_beside)
         if rows < self._family.least:
+            small, larger = ("too short", "give a longer one") if source.kind == "audio" else (
+                "too small", "make it larger"
+            )  # fmt: skip
             raise OptionError(
-                f"an image of {image.width} x {image.height} pixels is too small: it is {rows} of the model's "
-                f"tokens, and {self._family.least} are the fewest that its vision part reads; make it larger"
+                f"{described(source)} is {small}: it is {rows} of the model's tokens, and {self._family.least} are the "
+                f"fewest that the model reads; {larger}"
             )
-        made = ImageContent(image_key(image, is_beside=is_beside), rows, image)
+        made = MediaContent(media_key(source, is_beside=is_beside), rows, source)
         made.text, made.inputs, made.is_beside = text, inputs, is_beside
         if self._family.axes:
-            ids = torch.full((1, rows), self.processing.place)
+            ids = torch.full((1, rows), self.processing.places["image"])
             grid = inputs["image_grid_thw"]
             axes, _ = self._part.get_rope_index(ids, mm_token_type_ids=torch.ones_like(ids), image_grid_thw=grid)
             made.axes, made.extent = axes[:, 0], int(axes.max()) + 1
         return made
 
-    def _computed(self, contents: Sequence[ImageContent], several: Sequence[VisionInputs]) -> list[tuple[Tensor, ...]]:
-        """The features of contents: of one prompt, or of images whose inputs have the same shapes."""
-        if contents[0].image is None:
+    def _computed(self, contents: Sequence[MediaContent], several: Sequence[MediaInputs]) -> list[tuple[Tensor, ...]]:
+        """The features of contents: of one prompt, or of images or audio whose inputs have the same shapes."""
+        source = contents[0].source
+        if source is None:
             return [self._of_prompt(contents[0])]
         joined: dict[str, Tensor] = {}
         for name, value in several[0].items():
             inputs = torch.cat([each[name] for each in several], self._family.stacked if value.ndim > 3 else 0)
             joined[name] = inputs.to(self._device, self._body.dtype if inputs.is_floating_point() else None)
-        found = self._part.get_image_features(**joined, return_dict=True)
         counts = [each.rows for each in contents]
-        parts = [_rows(found.pooler_output), *map(_rows, getattr(found, "deepstack_features", ()))]
+        if source.kind == "audio" and self._family.hear is not None:
+            parts = [self._family.hear(self._part, **joined)]
+        else:
+            read = self._part.get_audio_features if source.kind == "audio" else self._part.get_image_features
+            found = read(**joined, return_dict=True)
+            parts = [_rows(found.pooler_output), *map(_rows, getattr(found, "deepstack_features", ()))]
         return list(zip(*(torch.split(part, counts) for part in parts), strict=True))
 
-    def _of_prompt(self, content: ImageContent) -> tuple[Tensor, ...]:
+    def _of_prompt(self, content: MediaContent) -> tuple[Tensor, ...]:
         """The rows of a prompt: embeddings of its tokens, and rows of its images."""
         return (self._states(content.tokens, list(runs_in(content.tokens)))[0],)
 
@@ -246,6 +254,6 @@ def _runs(tokens: Sequence[int]) -> list[RowRun]:
 
 
 def _rows(features: Any) -> Tensor:
-    """Features [rows, size] of all images, which may be several tensors."""
+    """Features [rows, size] of all contents, which may be several tensors."""
     parts: Iterable[Tensor] = [features] if isinstance(features, Tensor) else features
     return torch.cat([part.reshape(-1, part.shape[-1]) for part in parts])

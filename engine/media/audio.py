@@ -1,0 +1,263 @@
+"""Audio: samples of one channel and their digest, read from what callers give; lengths are looked at beforehand.
+
+Files come from strangers. A file is told by its first bytes. WAV of PCM is read by the standard library, other formats
+by soundfile, where that is installed. Several channels become their mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import wave
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from math import gcd
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...checks import shown, whole
+from ...errors import AudioError, OptionError
+from .files import CountedFile, FileLimits
+
+Samples = NDArray[np.float32]
+RATES = (1_000, 192_000)
+"""The least and the greatest number of samples a second."""
+_READERS = {rb"RIFF....WAVE": "WAV", rb"fLaC": "FLAC", rb"OggS": "OGG", rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]": "MP3"}
+"""Formats by the beginnings of their files."""
+SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
+_LOUDEST = 8.0
+"""Decoders go a little beyond 1; what goes beyond this is on another scale, such as that of 16 bits."""
+_USUAL = 48_000
+"""Samples a second, of which there may be as many as the seconds say; of more, fewer seconds are allowed."""
+_BLOCK = 1 << 16
+"""Frames that are read at a time where there may be many channels."""
+_MOST_CHANNELS = 32
+_SAMPLES = 1 << 16
+_LEAST_TURNS = 64
+"""So many samples are resampled at a time, or so many times as many as from where on the filter's phases repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class AudioLimits(FileLimits):
+    """Bounds of audio, looked at before it is read. Beyond any of these there is an AudioError.
+
+    file_bytes: of a file; seconds: how long it takes, of up to 48,000 samples each, and the less the more there are
+    Audio of the default 600 seconds takes up to 250 MiB while it is read. Raises OptionError for what is no positive
+    number.
+    """
+
+    kind = "audio"
+    formats = "WAV, FLAC, OGG or MP3"
+    given = "an Audio, such as Audio(samples, 16000), a pathlib.Path, the bytes of a file, or a data URL"
+    error = AudioError
+
+    seconds: int = 600
+
+    def check(self, samples: int, rate: int, what: str) -> None:
+        """Raise AudioError for audio of so many samples, so many a second."""
+        if not RATES[0] <= rate <= RATES[1]:
+            raise AudioError(f"{what} has {rate:,} samples a second; it may have {RATES[0]:,} to {RATES[1]:,}")
+        if samples < 1:
+            raise AudioError(f"{what} has no samples")
+        if samples > self.seconds * min(rate, _USUAL):
+            allowed = self.seconds * min(rate, _USUAL) / rate
+            raise AudioError(
+                f"{what} takes {samples / rate:,.1f} seconds, and {allowed:,g} are allowed at {rate:,} samples a "
+                "second; cut it, or raise AudioLimits(seconds=...)"
+            )
+
+
+class Audio:
+    """Audio that a prompt has: its samples as a read-only array, float32 [samples], 1 being full scale.
+
+    rate: samples a second; digest: SHA-256 of rate and samples, in hex; audio of equal digests is equal
+    """
+
+    kind = "audio"
+
+    __slots__ = ("__weakref__", "digest", "rate", "samples")
+
+    def __init__(self, samples: NDArray[np.floating[Any]], rate: int) -> None:
+        """samples: numbers of type float, of one channel; they are copied unless they are as the class has them
+
+        Raises OptionError for what is none, AudioError for samples that are no finite numbers, or beyond full scale.
+        """
+        self.rate = whole(rate, "rate", *RATES)
+        if not isinstance(samples, np.ndarray) or samples.dtype.kind != "f" or samples.ndim != 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(
+                f"samples={shown(samples)}: a NumPy array of one dimension and of floats, of which 1 is full scale; "
+                "the mean of several channels is samples.mean(axis=...), and of 16 bits it is samples / 32768"
+            )
+        if not len(samples):
+            raise AudioError("the audio has no samples")
+        with np.errstate(over="ignore"):  # of float64, which is refused as infinite
+            found: Samples = samples.astype(np.float32, copy=samples.flags.writeable)
+        loudest = max(-float(found.min()), float(found.max()))  # which is NaN where one is
+        if not loudest <= _LOUDEST:
+            raise AudioError(f"the audio has samples of up to {loudest:g}; they must be finite, and 1 is full scale")
+        found = np.ascontiguousarray(found)
+        found.flags.writeable = False
+        self.samples = found
+        digest = hashlib.sha256(f"{self.rate}:".encode())
+        digest.update(found.data)
+        self.digest = digest.hexdigest()
+
+    @classmethod
+    def of(cls, source: Any, what: str = "the audio", limits: AudioLimits | None = None) -> Audio:
+        """The audio that a caller gives: an Audio, a pathlib.Path, the bytes of a file, or a data URL.
+
+        what: names it, as the beginning of a sentence. Raises AudioError for a file that cannot be read, also where
+        soundfile is absent, or takes too long, OptionError for anything else.
+        """
+        chosen = AudioLimits.of(limits)
+        if isinstance(source, Audio):
+            return source
+        data = chosen.data_of(source, what)
+        if data is None:
+            raise OptionError(f"{what} is {shown(source)}; give {chosen.given}")
+        return _decoded(data, what, chosen)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the samples."""
+        return self.samples.nbytes
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes."""
+        return len(self.samples) / self.rate
+
+    def at(self, rate: int) -> Samples:
+        """The samples at another rate, by a polyphase filter: a sinc of 20 zeros, or as many more as samples are left
+        out for each that stays, in a Kaiser window of beta 5, as `scipy.signal.resample_poly` has it."""
+        return self.samples if rate == self.rate else _resampled(self.samples, self.rate, rate)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Audio) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"Audio({self.seconds:.2f} s, {self.rate:,} a second)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (self.samples, self.rate)
+
+
+def _received(samples: Samples, rate: int) -> Audio:
+    """Audio that was sent, whose samples nobody else has."""
+    samples.flags.writeable = False
+    return Audio(samples, rate)
+
+
+def is_audio(data: bytes) -> bool:
+    """Tell whether bytes are a file of audio, by its beginning."""
+    return any(re.match(begin, data, re.DOTALL) for begin in _READERS)
+
+
+def _decoded(data: bytes, what: str, limits: AudioLimits) -> Audio:
+    """The audio in a file. Raises AudioError."""
+    if not data:
+        raise AudioError(f"{what} is empty; an audio file is {limits.formats}")
+    name = next((name for begin, name in _READERS.items() if re.match(begin, data, re.DOTALL)), None)
+    if name is None:
+        raise AudioError(f"{what} is none of the formats that are read, {limits.formats}")
+    try:
+        made = _of_wave(data, what, limits) if name == "WAV" else None
+        return _of_soundfile(data, name, what, limits) if made is None else made
+    except (AudioError, MemoryError):
+        raise
+    except Exception as error:  # readers raise whatever a damaged file leads to
+        said = f"{what} is a {name} file that is damaged or cut off; save it again, or give another"
+        raise AudioError(said) from error
+
+
+def _of_wave(data: bytes, what: str, limits: AudioLimits) -> Audio | None:
+    """The audio in a WAV file; None where it is not of PCM. Raises AudioError, and what the reader raises."""
+    try:
+        with wave.open(CountedFile(data)) as file:
+            channels, width, rate, frames = file.getparams()[:4]
+            if width > 4:
+                return None
+            limits.check(frames, rate, what)
+            raw = file.readframes(frames)
+    except wave.Error as error:
+        if "unknown format" in str(error):
+            return None
+        raise
+    if len(raw) < frames * channels * width:
+        raise EOFError("the file has less than it says")
+    if width == 1:
+        samples: NDArray[Any] = np.frombuffer(raw, np.uint8).astype(np.float32) / 128 - 1
+    elif width == 3:
+        wide = np.zeros((frames * channels, 4), np.uint8)
+        wide[:, 1:] = np.frombuffer(raw, np.uint8).reshape(-1, 3)
+        samples = wide.view("<i4")[:, 0].astype(np.float32) / (1 << 31)
+    else:
+        samples = np.frombuffer(raw, f"<i{width}").astype(np.float32) / (1 << (8 * width - 1))
+    return _mixed([samples.reshape(-1, channels)], rate)
+
+
+def _of_soundfile(data: bytes, name: str, what: str, limits: AudioLimits) -> Audio:
+    """The audio in a file of another format, read some frames at a time. Raises as `_of_wave`."""
+    if find_spec("soundfile") is None:
+        form = "WAV file that is not of PCM" if name == "WAV" else f"{name} file"
+        raise AudioError(
+            f"{what} is a {form}, which the package soundfile reads, and that is not installed (pip install "
+            "'trellm[audio]'); give WAV of PCM"
+        )
+    file: Any = import_module("soundfile").SoundFile(io.BytesIO(data))
+    if file.channels > _MOST_CHANNELS:
+        raise AudioError(f"{what} has {file.channels:,} channels, and {_MOST_CHANNELS} are allowed; mix them")
+    limits.check(max(file.frames, 1), file.samplerate, what)
+
+    def blocks() -> Iterator[Samples]:
+        count = 0
+        while len(block := file.read(_BLOCK, "float32", always_2d=True)):
+            count += len(block)
+            limits.check(count, file.samplerate, what)  # which may be more than the file says
+            yield block
+        limits.check(count, file.samplerate, what)
+
+    return _mixed(blocks(), file.samplerate)
+
+
+def _mixed(blocks: Iterable[Samples], rate: int) -> Audio:
+    """Audio of frames [frames, channels]."""
+    means = [block[:, 0] if block.shape[1] == 1 else block.mean(1, dtype=np.float32) for block in blocks]
+    samples = means[0] if len(means) == 1 else np.concatenate(means)
+    samples.flags.writeable = False
+    return Audio(samples, rate)
+
+
+def _resampled(samples: Samples, rate: int, to: int) -> Samples:
+    common = gcd(rate, to)
+    up, down = to // common, rate // common
+    half = 10 * max(up, down)
+    # The filter at the rate of both, whose every up-th tap meets a sample; the others meet zeros.
+    at = np.arange(-half, half + 1)
+    taps = np.sinc(at / max(up, down)) * np.kaiser(2 * half + 1, 5.0)
+    width = 2 * half // up + 1
+    bank = np.zeros(width * up)
+    bank[: 2 * half + 1] = taps * (up / taps.sum())
+    phases = bank.reshape(width, up).T[:, ::-1].astype(np.float32)
+    count = -(-len(samples) * up // down)
+    last = ((count - 1) * down + half) // up
+    padded = np.zeros(max(last, len(samples)) + width, np.float32)
+    padded[width - 1 : width - 1 + len(samples)] = samples
+    windows = np.lib.stride_tricks.sliding_window_view(padded, width)
+    found = np.empty(count, np.float32)
+    turns = max(_LEAST_TURNS, _SAMPLES // down)
+    for start in range(0, count, turns * up):  # some turns of all phases, whose samples stay near
+        part = found[start : start + turns * up]
+        for phase in range(min(up, len(part))):
+            outputs = part[phase::up]
+            begin, row = divmod((start + phase) * down + half, up)
+            outputs[:] = windows[begin::down][: len(outputs)] @ phases[row]
+    return found

@@ -1,0 +1,138 @@
+"""Files of images and audio that callers give: as bytes, at a path, or in a data URL, within bounds."""
+
+from __future__ import annotations
+
+import binascii
+import io
+import os
+import re
+import stat
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+from ...checks import brief, whole
+from ...errors import AudioError, ImageError, OptionError
+
+_MOST_READS = 4096
+_BYTES_A_READ = 256
+"""A file is read in at most so many pieces, and one more for so many bytes: a reader in Python takes each apart."""
+_HEAD = 200
+"""Characters in which the comma of a data URL stands."""
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]*)*(;base64)?", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    """Bounds of a file.
+
+    kind: the type in data URLs; formats: those that are read; given: what callers may give; error: what is raised
+    """
+
+    kind: ClassVar[str]
+    formats: ClassVar[str]
+    given: ClassVar[str]
+    error: ClassVar[type[ImageError] | type[AudioError]]
+
+    file_bytes: int = 20 << 20
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            whole(getattr(self, each.name), f"{type(self).__name__}.{each.name}")
+
+    @classmethod
+    def of(cls, limits: Self | None) -> Self:
+        """The limits given, or the default ones. Raises OptionError for anything else."""
+        if limits is None:
+            return cls()
+        if not isinstance(limits, cls):  # pyright: ignore[reportUnnecessaryIsInstance]
+            name = cls.__name__
+            raise OptionError(f"limits={brief(limits)}: {_a(name)}, such as {name}(file_bytes=10**7)")
+        return limits
+
+    def check_bytes(self, size: int, what: str) -> None:
+        """Raise an error for a file of so many bytes."""
+        if size > self.file_bytes:
+            raise self.error(
+                f"{what} has more than {self.file_bytes:,} bytes; compress it, or raise "
+                f"{type(self).__name__}(file_bytes=...)"
+            )
+
+    def data_of(self, source: Any, what: str) -> bytes | None:
+        """The bytes of a file that is a pathlib.Path, bytes or a data URL; None for anything else.
+
+        what: names it, as the beginning of a sentence. Raises an error for what cannot be read or is too large,
+        OptionError for another text.
+        """
+        if isinstance(source, Path):
+            return self._file(source, what)
+        if isinstance(source, str):
+            return self._of_url(source, what)
+        if not isinstance(source, (bytes, bytearray, memoryview)):
+            return None
+        data = cast("bytes | bytearray | memoryview[int]", source)
+        self.check_bytes(memoryview(data).nbytes, what)
+        return bytes(data)
+
+    def _of_url(self, url: str, what: str) -> bytes:
+        """The file within a data URL."""
+        head, comma, _ = url[:_HEAD].partition(",")
+        read = _DATA_URL.fullmatch(head)
+        if url[:5].lower() != "data:":
+            raise OptionError(
+                f"{what} is a text that is no data URL; give {self.given}. A path is pathlib.Path(...), and what an "
+                "address of the web has is fetched by you"
+            )
+        if read is None or not comma:
+            raise self.error(f"{what} is a data URL that cannot be read; write data:{self.kind}/...;base64,...")
+        kind = (read[1] or "").lower()
+        if kind and not kind.startswith(f"{self.kind}/"):
+            raise self.error(f"{what} is a data URL of the type {kind[:40]}; {_a(self.kind)} file is {self.formats}")
+        if read[2] is None:
+            raise self.error(f"{what} is a data URL without ;base64, by which files are written")
+        return self._of_base64(url[len(head) + 1 :], what)
+
+    def _of_base64(self, text: str, what: str) -> bytes:
+        """The file that a text in base64 is."""
+        self.check_bytes(len(text) * 3 // 4 - 2, what)
+        try:
+            data = text.encode("ascii").translate(None, b" \t\r\n")
+            found = binascii.a2b_base64(data + b"=" * (-len(data) % 4), strict_mode=True)
+        except ValueError:
+            raise self.error(f"{what} is no base64, by which files are written in texts") from None
+        self.check_bytes(len(found), what)
+        return found
+
+    def _file(self, path: Path, what: str) -> bytes:
+        """The bytes of a file at a path."""
+        try:
+            is_file = stat.S_ISREG(os.stat(path).st_mode)  # and no pipe, which might never be written to
+            data = None
+            if is_file:
+                with path.open("rb") as file:
+                    data = file.read(self.file_bytes + 1)
+        except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise self.error(f"{what} cannot be read: {str(path)!r}: {reason}") from None
+        if data is None:
+            raise self.error(f"{what} is {str(path)!r}, which is no file")
+        self.check_bytes(len(data), what)
+        return data
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'AEIOUaeiou' else 'a'} {noun}"
+
+
+class CountedFile(io.BytesIO):
+    """A file in memory that is read in so many pieces at most."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._left = _MOST_READS + len(data) // _BYTES_A_READ
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("too many parts")
+        return super().read(size)

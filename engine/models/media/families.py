@@ -1,0 +1,104 @@
+"""The architectures of transformers that read images or audio and are run, and in what they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ....errors import OptionError
+
+
+@dataclass(frozen=True)
+class Family:
+    """Traits of an architecture, beside what its processor, `get_image_features` and `get_audio_features` say.
+
+    reads: kinds of content beside texts, "image" and "audio"
+    mutual: which tokens look at one another whatever their order: those of an "image", or all of the "prompt"
+    axes: whether rotary positions have several axes, along which rows of images lie
+    first: the position of a text's first token
+    stacked: the dimension of the processor's arrays along which images lie
+    alone: whether the only image of a prompt is read in another way than one beside others
+    together: whether the vision part reads several images at once in less time than one after the other
+    least: rows that a content has at least; the vision part of transformers fails on a smaller one
+    longest: seconds of audio that the processor does not cut, by the processor
+    hear: computes the features of audio, as rows, where the architecture has no `get_audio_features`
+    """
+
+    reads: tuple[str, ...] = ("image",)
+    mutual: Literal["", "image", "prompt"] = ""
+    axes: bool = False
+    first: int = 0
+    stacked: int = 0
+    alone: bool = False
+    together: bool = True
+    least: int = 1
+    longest: Callable[[Any], float] | None = None
+    hear: Callable[..., Tensor] | None = None
+
+
+def _windows(processor: Any) -> float:
+    """Seconds of the whole windows of audio that a processor reads."""
+    window: float = processor.feature_extractor.chunk_length
+    return processor.max_audio_len // window * window
+
+
+def _hear_qwen2(part: Any, input_features: Tensor, feature_attention_mask: Tensor) -> Tensor:
+    """Features of audio as the forward pass of Qwen2-Audio computes them between all else."""
+    masks: Any = import_module("transformers.masking_utils")
+    tower = part.audio_tower
+    heard = (feature_attention_mask.sum(-1) - 1) // 2 + 1
+    frames = input_features.shape[-1] // 2
+    seen = torch.arange(frames, device=heard.device) < heard[:, None]
+    empty = input_features.new_empty(len(heard), frames, 1)
+    mask = masks.create_bidirectional_mask(config=tower.config, inputs_embeds=empty, attention_mask=seen.long())
+    found = part.multi_modal_projector(tower(input_features, attention_mask=mask).last_hidden_state)
+    rows = (heard - 2) // 2 + 1
+    return found[torch.arange(found.shape[1], device=rows.device) < rows[:, None]]
+
+
+_PLAIN = Family()
+_AXES = Family(axes=True)
+_NESTED = Family(stacked=1)
+FAMILIES: Mapping[str, Family] = {
+    "llava": _PLAIN,
+    "llava_next": _PLAIN,
+    "llava_onevision": Family(alone=True),
+    "idefics3": _NESTED,
+    "smolvlm": _NESTED,
+    "qwen2_vl": _AXES,
+    "qwen2_5_vl": _AXES,
+    "qwen3_vl": _AXES,
+    "internvl": _PLAIN,
+    "mistral3": Family(together=False, least=2),
+    "gemma3": Family(mutual="image"),
+    "paligemma": Family(mutual="prompt", first=1),
+    "audioflamingo3": Family(reads=("audio",), longest=_windows),
+    "glmasr": Family(reads=("audio",), longest=_windows),
+    "qwen2_audio": Family(
+        reads=("audio",), longest=lambda processor: processor.feature_extractor.chunk_length, hear=_hear_qwen2
+    ),
+    "qwen3_asr": Family(reads=("audio",)),
+}
+"""By `model_type` of a configuration."""
+
+
+def family_of(config: Any) -> Family | None:
+    """The family of a configuration; None for a model of text alone."""
+    return FAMILIES.get(config.model_type)
+
+
+def check_family(config: Any) -> None:
+    """Raise OptionError for a model of texts and more that is not run, and is no decoder that transformers loads."""
+    known: Any = import_module("transformers.models.auto.modeling_auto")
+    names = {**known.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES, **known.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES}
+    is_known = config.model_type in FAMILIES or config.model_type in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    if config.model_type in names and not is_known:
+        raise OptionError(
+            f"{names[config.model_type]} is an architecture for texts and more that is not run here; those that are: "
+            f"{', '.join(sorted(FAMILIES))}"
+        )

@@ -1,0 +1,161 @@
+"""Audio in requests: what reaches the model, what is refused, and what is counted."""
+
+import base64
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from trellm import Audio, AudioLimits, generate, models
+from trellm.serve import MediaFetcher
+
+from ...engine.audio_models import RATE, build, sound
+from ...engine.media.test_audio import head, wav
+from ..conftest import SETTINGS, Running, running, until
+
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+FIRST, SECOND = wav(sound(0.6).samples, RATE), wav(sound(0.9, 1).samples, RATE, 1)
+TOKENS = 12
+
+
+class _Files(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "audio/x-wav" if self.path == "/second.wav" else "image/png")
+        self.send_header("Content-Length", str(len(SECOND)))
+        self.end_headers()
+        self.wfile.write(SECOND)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def files() -> Iterator[str]:
+    """The address of a server of files, on this machine."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Files) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://files.test:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def hearer() -> Iterator[Running]:
+    fetcher = MediaFetcher(allows=lambda address, port: address.is_loopback, resolve=lambda host, port: ["127.0.0.1"])
+    limits = AudioLimits(file_bytes=1 << 17, seconds=2)
+    settings = replace(SETTINGS, media=4, audio_limits=limits, media_bytes=1 << 18, fetcher=fetcher)
+    yield from running(models.transformers(*build("qwen2_audio")), settings)
+
+
+def text_of(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def heard(data: bytes) -> dict[str, Any]:
+    return {"type": "input_audio", "input_audio": {"data": text_of(data), "format": "wav"}}
+
+
+def named(url: str) -> dict[str, Any]:
+    return {"type": "audio_url", "audio_url": {"url": url}}
+
+
+def user(content: Any) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": content}]
+
+
+def words(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def told(server: Running, *parts: str | bytes) -> str:
+    """What the model answers in Python."""
+    plain = [words(part) if isinstance(part, str) else {"type": "audio", "audio": Audio.of(part)} for part in parts]
+    return generate.text(server.service.model)(user(plain), max_tokens=TOKENS)
+
+
+def answered(server: Running, path: str, body: dict[str, Any]) -> Any:
+    answer = server.post(path, {"model": "small", "temperature": 0, **body})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_both_shapes_and_both_apis(hearer: Running, files: str) -> None:
+    wanted = told(hearer, "What is ", FIRST, " beside ", SECOND)
+    assert wanted != told(hearer, "What is ", FIRST, " beside ", FIRST)
+    for second in (heard(SECOND), named(f"data:audio/wav;base64,{text_of(SECOND)}"), named(f"{files}/second.wav")):
+        content = [words("What is "), heard(FIRST), words(" beside "), second]
+        chat = answered(hearer, CHAT, {"messages": user(content), "max_tokens": TOKENS})
+        assert chat["choices"][0]["message"]["content"] == wanted
+    content = [{"type": "input_text", "text": "What is "}, heard(FIRST)]
+    content += [{"type": "input_text", "text": " beside "}, heard(SECOND)]
+    first = answered(hearer, RESPONSES, {"input": user(content), "max_output_tokens": TOKENS})
+    assert first["output"][0]["content"][0]["text"] == wanted
+    again = {"input": "And now?", "previous_response_id": first["id"], "max_output_tokens": 1}
+    assert answered(hearer, RESPONSES, again)["usage"]["input_tokens"] > first["usage"]["input_tokens"]
+
+
+def test_tokens_are_counted(hearer: Running) -> None:
+    messages = user([words("a"), heard(FIRST)])
+    usage = answered(hearer, CHAT, {"messages": messages, "max_tokens": 1, "n": 2})["usage"]
+    tokens = hearer.post("/tokenize", {"messages": messages, "return_token_strs": True}).json()
+    details = usage["prompt_tokens_details"]
+    assert details["audio_tokens"] == tokens["tokens"].count(-1) == 15 and "image_tokens" not in details
+    assert usage["prompt_tokens"] == tokens["count"]
+    assert hearer.http.get("/props").json()["modalities"] == {"vision": False, "audio": True}
+
+
+def test_samples_are_held_as_long_as_a_request(hearer: Running) -> None:
+    several = [heard(wav(sound(1.9, seed).samples, RATE)) for seed in range(3)]
+    error = hearer.error(CHAT, {"model": "small", "messages": user(several)})
+    assert error["code"] == "invalid_audio" and "take more than 262,144 bytes together" in error["message"]
+    until(lambda: hearer.models.shared.media.held == 0)
+
+
+LONG = wav(sound(3.0).samples, RATE, 1)
+URL = "messages[0].content[1].audio_url.url"
+REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
+    (named("/etc/passwd"), URL, "invalid_audio", "the server opens no files"),
+    (named("file:///etc/passwd"), URL, "invalid_audio", "the server opens no files"),
+    (named("data:image/png;base64,AAAA"), URL, "invalid_audio", "of the type image/png"),
+    (named("data:audio/wav;base64,AAAA!"), URL, "invalid_audio", "is no base64"),
+    (named("http://files.test/other"), URL, "audio_not_fetched", "its server does not answer"),
+    (heard(b"<svg/>"), "messages[0].content[1].input_audio.data", "invalid_audio", "none of the formats"),
+    (heard(FIRST[:-9]), "messages[0].content[1].input_audio.data", "invalid_audio", "damaged or cut off"),
+    (
+        heard(head(1, 16000, 2, 0xFFFFFFFF)), "messages[0].content[1].input_audio.data", "invalid_audio",
+        "and 2 are allowed at 16,000 samples a second; cut it, or raise --max-audio-seconds of the server",
+    ),
+    (
+        heard(LONG * 4), "messages[0].content[1].input_audio.data", "invalid_audio",
+        "more than 131,072 bytes; compress it, or raise --max-audio of the server",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "param", "code", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_what_is_no_audio_is_refused(hearer: Running, part: Any, param: str, code: str, message: str) -> None:
+    error = hearer.error(CHAT, {"model": "small", "messages": user([words("a"), part])})
+    assert (error["code"], error["param"]) == (code, param)
+    assert error["message"].startswith("audio 1 of the request ") and message in error["message"]
+    assert "AAAA" not in str(error)
+
+
+def test_what_is_fetched_must_be_called_audio(hearer: Running, files: str) -> None:
+    error = hearer.error(CHAT, {"model": "small", "messages": user([named(f"{files}/picture")])})
+    assert error["message"] == "audio 1 of the request is none: its server says so by Content-Type"
+    error = hearer.error(CHAT, {"model": "small", "messages": user([heard(FIRST)] * 5)})
+    assert error["message"] == "a request may have 4 images and audio, and this one has 5"
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    error = hearer.error(CHAT, {"model": "small", "messages": user([picture])})
+    assert error["message"] == "the model reads texts and audio alone; leave images out, or ask one that reads them"
+
+
+def test_a_model_that_reads_texts_alone_says_so(server: Running) -> None:
+    for path, body in ((CHAT, {"messages": user([heard(FIRST)])}), (RESPONSES, {"input": user([heard(FIRST)])})):
+        error = server.error(path, {"model": "small", **body})
+        assert error["code"] == "unsupported_parameter"
+        assert error["message"] == "the model reads texts alone; leave audio out, or ask one that reads it"
