@@ -133,26 +133,13 @@ class TokenSummaries:
         tokens = vocabulary.tokens
         self._words = (vocabulary.size + 31) // 32
         self._tokens = tokens
-        self.closers: dict[bytes, list[int]] = {}
-        # Most tokens have nothing of this, and regular expressions take ten times as long to find that out.
         texts = _Counts(VocabularyTables.of(vocabulary).bytes)
-        bounds, at_once = texts.of(_BOUNDS), texts.first(_BOUNDS)
-        self.enders: dict[bytes, list[int]] = {b"": np.flatnonzero(at_once).tolist()}
-        for token in np.flatnonzero((bounds > 0) & ~at_once).tolist():
-            ended = _WORD.match(tokens[token] or b"")
-            if ended:
-                self.enders.setdefault(ended.group(1), []).append(token)
+        at_once = texts.first(_BOUNDS)
+        self.enders = self._find_enders(texts, at_once)
         with_comma = np.flatnonzero(texts.of(b",")).tolist()
         quoted = np.flatnonzero(texts.of(b'"')).tolist()
-        spelt: set[bytes] = set()
-        for token in quoted:
-            text = tokens[token] or b""
-            ends = [at.start() for at in _QUOTE.finditer(text)]
-            for at in ends:
-                self.closers.setdefault(text[:at], []).append(token)
-            spelt.update(text[begin + 1 : end] for begin, end in combinations(ends, 2))
-        self.spelt = frozenset(spelt)
-        self.spelt_begins = frozenset(text[:end] for text in spelt for end in range(len(text) + 1))
+        self.closers, self.spelt = self._find_closers(quoted)
+        self.spelt_begins = frozenset(text[:end] for text in self.spelt for end in range(len(text) + 1))
         self._masks: dict[tuple[int, bytes], Mask] = {}
         ends, quotes = texts.of(b"]}") > 0, texts.of(b'"')
         closing = (ends, ends & (quotes > 0))
@@ -186,6 +173,28 @@ class TokenSummaries:
         }
         self._trie = vocabulary.trie
         self._spelling: dict[bytes, tuple[int, ...]] = {}
+
+    def _find_enders(self, texts: _Counts, at_once: NDArray[np.bool_]) -> dict[bytes, list[int]]:
+        """As `enders`; at_once: the tokens that end a word with their first byte."""
+        found: dict[bytes, list[int]] = {b"": np.flatnonzero(at_once).tolist()}
+        # Most tokens have nothing of this, and regular expressions take ten times as long to find that out.
+        for token in np.flatnonzero((texts.of(_BOUNDS) > 0) & ~at_once).tolist():
+            ended = _WORD.match(self.text(token))
+            if ended:
+                found.setdefault(ended.group(1), []).append(token)
+        return found
+
+    def _find_closers(self, quoted: list[int]) -> tuple[dict[bytes, list[int]], frozenset[bytes]]:
+        """As `closers` and `spelt`, of the tokens with a quote."""
+        found: dict[bytes, list[int]] = {}
+        spelt: set[bytes] = set()
+        for token in quoted:
+            text = self.text(token)
+            ends = [at.start() for at in _QUOTE.finditer(text)]
+            for at in ends:
+                found.setdefault(text[:at], []).append(token)
+            spelt.update(text[begin + 1 : end] for begin, end in combinations(ends, 2))
+        return found, frozenset(spelt)
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> TokenSummaries:

@@ -103,7 +103,7 @@ def _fewest_digits(natural: int) -> int:
 
 
 START, ZERO, ZERO_POINT, ZERO_FRACTION, MANTISSA, POINT, FRACTION = range(7)
-POINT_BYTE, ZERO_BYTE = b".0"
+POINT_BYTE = 0x2E
 GREATEST_DIGITS = "17976931348623157"
 """The digits of the greatest float."""
 MOST_PLACES = 16
