@@ -11,7 +11,10 @@ from .errors import OptionError
 
 @dataclass(frozen=True)
 class SampleOption:
-    """An option of `Sample`. is_open: the least is none of its values; is_whole: they are whole numbers"""
+    """An option of `Sample`. about: what it does; hint: what to do in place of other values
+
+    least, most: its bounds; is_open: the least itself is none of its values; is_whole: they are whole numbers
+    """
 
     about: str
     least: float

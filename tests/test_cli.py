@@ -515,12 +515,12 @@ class TestGenerate:
         assert capsys.readouterr().out == free[: free.index(stop)] + "\n"
 
     def test_the_output_for_one_prompt_goes_out_as_it_comes(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, command_runs: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
         printed: list[str] = []
         vocabulary = Vocabulary([b"x", b"t", None], eos_ids=[2])
         slow = models.from_function(lambda ids: printed.append(capsys.readouterr().out) or [0, 1, 0], vocabulary)
-        monkeypatch.setattr("trellm.cli.generate.load_model", lambda *_: slow)
+        command_runs(slow)
         assert main(["generate", "-m", "slow", "-p", "x", "--max-tokens", "4"]) == 0
         assert "".join(printed) == "ttt", "what was there before the model was asked for the last token"
 

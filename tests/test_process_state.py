@@ -3,8 +3,7 @@
 import gc
 import sys
 import threading
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -32,18 +31,32 @@ def grow(kind: str, vocabulary: Vocabulary, number: int) -> None:
     assert guide.is_accepting(state)
 
 
-def _note(called: list[str], name: str, *_: object) -> None:
-    called.append(name)
+OF_COLLECTOR: tuple[Any, ...] = (gc.enable, gc.disable, gc.freeze, gc.unfreeze, gc.set_threshold)
+SETTERS = frozenset((*OF_COLLECTOR, sys.setswitchinterval, sys.setrecursionlimit))
 
 
 @pytest.fixture
-def settings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of all functions called that change a setting of the process."""
+def settings() -> Iterator[list[str]]:
+    """Names of all functions called that change a setting of the process, in whichever thread."""
     called: list[str] = []
-    owners = [(gc, "enable"), (gc, "disable"), (gc, "freeze"), (gc, "unfreeze"), (gc, "set_threshold")]
-    for owner, name in [*owners, (sys, "setswitchinterval"), (sys, "setrecursionlimit")]:
-        monkeypatch.setattr(owner, name, partial(_note, called, name))
-    return called
+
+    def note(frame: Any, event: str, function: Any) -> None:
+        if event == "c_call" and function in SETTERS:
+            called.append(function.__name__)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    yield called
+    sys.setprofile(None)
+    threading.setprofile(None)
+
+
+def test_a_change_of_a_setting_is_seen(settings: list[str]) -> None:
+    thread = threading.Thread(target=gc.enable)
+    thread.start()
+    thread.join()
+    sys.setswitchinterval(sys.getswitchinterval())
+    assert settings == ["enable", "setswitchinterval"]
 
 
 @pytest.mark.parametrize("kind", GUIDES)

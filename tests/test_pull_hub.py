@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 from trellm import ModelError, generate, models
-from trellm.engine.downloads.hub import cached_models
 
 from .engine.models.gguf_files.tiny import network_of, write_model
 
@@ -123,9 +122,10 @@ def test_what_a_model_needs_is_fetched_and_listed(hub: Hub) -> None:
     done = hub.run("pull", "owner/repo:some.gguf")
     assert (done.returncode, done.stdout) == (0, f"owner/repo:some.gguf is there: {folder / 'some.gguf'}\n")
     assert hub.fetched() == {*wanted, "some.gguf"}
-    assert [(model.name, model.revision, model.size, model.path) for model in cached_models()] == [
-        ("owner/repo", None, 1005, folder),
-        ("owner/repo:some.gguf", None, 70, folder / "some.gguf"),
+    listed = [list(model.values()) for model in json.loads(hub.run("models", "--json").stdout)[1:]]
+    assert listed == [
+        ["owner/repo", "hub", None, 1005, str(folder)],
+        ["owner/repo:some.gguf", "hub", None, 70, str(folder / "some.gguf")],
     ]
 
 

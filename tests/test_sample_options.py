@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from trellm import SMC, Exact, Greedy, Importance, Sample, generate, models
 from trellm.cli import main
-from trellm.sampling import SAMPLE_OPTIONS
 
 from .engine.device.support import greedily, tell
+from .serve.support import SAMPLE_OPTIONS
 
 TRIED: dict[str, Any] = {"temperature": 0.7, "top_k": 3, "top_p": 0.9, "min_p": 0.05}
 LIKELIEST: dict[str, Any] = {"top_k": {"top_k": 1}, "top_p": {"top_p": 1e-9}, "min_p": {"min_p": 1.0}}

@@ -10,7 +10,7 @@ from pydantic import Field, Tag, model_validator
 
 from ..errors import ApiError, Names, param_of
 from .chat import ChatRequest, check_alone, content_of, image_part, translated
-from .fields import ConstraintFields, EchoBase, RequestBase, SampleFields, Schema, Tokens, by_type, tag_of
+from .fields import ConstraintFields, EchoBase, RandomFields, RequestBase, Schema, Tokens, by_type, tag_of
 
 Cached = dict[str, Any] | None
 """Where a client asks for a prompt to be kept: prompts that begin alike share their memory anyway."""
@@ -205,7 +205,7 @@ class OutputConfig(RequestBase):
     format: MessagesFormat | None = None
 
 
-class MessagesRequest(SampleFields, ConstraintFields, title="Messages"):
+class MessagesRequest(RandomFields, ConstraintFields, title="Messages"):
     """The body of /v1/messages; its fields of constraints are those of chats."""
 
     model: str

@@ -143,7 +143,7 @@ Salt = Annotated[str, Field(min_length=1, max_length=1024)]
 Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
 
 
-class SampleFields(RequestBase):
+class RandomFields(RequestBase):
     """The options of `Sample`, as all APIs have them: temperature 0 for the likeliest tokens, top_k 0 or -1 for all."""
 
     temperature: Annotated[float, Field(ge=0, le=_TEMPERATURE.most)] | None = None
@@ -157,7 +157,7 @@ class SampleFields(RequestBase):
         return {name: value for name in SAMPLE_OPTIONS if (value := getattr(self, name)) is not None}
 
 
-class PenaltyFields(SampleFields):
+class PenaltyFields(RandomFields):
     """These, and what is against tokens that have come before."""
 
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
@@ -167,7 +167,7 @@ class PenaltyFields(SampleFields):
 RepetitionPenalty = Annotated[float, Field(gt=0, le=100)]
 
 
-class CommonFields(SampleFields):
+class CommonFields(RandomFields):
     """The fields that requests for texts and for responses share."""
 
     model: str

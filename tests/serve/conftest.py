@@ -28,9 +28,10 @@ SETTINGS = Settings(aliases=("gpt-4o",), body_bytes=1 << 20, texts=64, choices=1
 
 @dataclass
 class Running:
-    """A server that runs in a thread. models: what it works with; service: of the first"""
+    """A server that runs in a thread, on an event loop. models: what it works with; service: of the first"""
 
     url: str
+    loop: asyncio.AbstractEventLoop
     models: ModelManager
     client: openai.OpenAI
     http: httpx.Client
@@ -102,14 +103,20 @@ def running(model: Any, settings: Settings, **options: Any) -> Iterator[Running]
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     server = Server(app, settings)
     # Signals are the main thread's, which is pytest's here.
-    thread = threading.Thread(target=lambda: asyncio.run(server._serve(sockets=[listening])))
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
+        await server._serve(sockets=[listening])
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
         with httpx.Client(base_url=url, timeout=300) as http:
             assert http.get("/health/ready").json()["status"] == "ok"
             client = openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, timeout=300)
             with client:
-                yield Running(url, app.state.models, client, http)
+                yield Running(url, loops[0], app.state.models, client, http)
     finally:
         server.should_exit = True
         thread.join(HANGS)

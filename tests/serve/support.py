@@ -7,6 +7,8 @@ from trellm import Limits
 from trellm.cli.serve import tuned_process
 from trellm.engine.options import Options
 from trellm.guides.limits import Meter, spend
+from trellm.sampling import SAMPLE_OPTIONS
+from trellm.serve import bodies
 from trellm.serve.bodies import MOST_MISTAKES, parse, place_in, whole
 from trellm.serve.cluster import router
 from trellm.serve.cluster.loading import described, loaded
@@ -28,11 +30,13 @@ from trellm.serve.constraints.compiler import (
 from trellm.serve.constraints.constraint import ConstraintSpec
 from trellm.serve.constraints.structural_tags import FormatError, structural_guide
 from trellm.serve.dispatcher import AT_ONCE, Arrivals
-from trellm.serve.endpoints.answers import ITEMS, refused, while_connected, written
+from trellm.serve.endpoints import chat, other
+from trellm.serve.endpoints.answers import ITEMS, LARGE, refused, while_connected, written
 from trellm.serve.endpoints.responses import ResponseItems
 from trellm.serve.errors import ApiError, of_any
 from trellm.serve.guard import HEADER_BYTES, Guard
 from trellm.serve.hosting.manager import ModelManager
+from trellm.serve.hosting.shared import LARGE as LARGE_CHAT
 from trellm.serve.hosting.shared import is_large
 from trellm.serve.kept import KeptResponses
 from trellm.serve.media.fetching import FetchError, is_public
@@ -54,9 +58,12 @@ __all__ = [
     "HEADER_BYTES",
     "ITEMS",
     "KNOWN",
+    "LARGE",
+    "LARGE_CHAT",
     "LONGER",
     "MOST_MISTAKES",
     "PREFIX",
+    "SAMPLE_OPTIONS",
     "SPARE",
     "AnswerStart",
     "ApiError",
@@ -85,6 +92,8 @@ __all__ = [
     "Server",
     "Service",
     "Turns",
+    "bodies",
+    "chat",
     "compiler",
     "described",
     "is_large",
@@ -95,6 +104,7 @@ __all__ = [
     "loaded",
     "make_guides_by",
     "of_any",
+    "other",
     "parse",
     "place_in",
     "prefix_of",

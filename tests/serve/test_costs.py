@@ -1,6 +1,7 @@
 """What a request takes on its way: how often it is made tokens of, sent, and handed from thread to thread."""
 
 import asyncio
+import sys
 import threading
 from asyncio.selector_events import _SelectorSocketTransport  # type: ignore[attr-defined]
 from types import SimpleNamespace
@@ -137,14 +138,23 @@ def test_short_chats_enter_without_another_thread(server: Running, monkeypatch: 
     assert [name.startswith("trellm entering") for name in threads] == [False, True, False, True]
 
 
-def test_no_thread_is_begun_to_watch_a_compilation(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    start, begun = threading.Thread.start, list[threading.Thread]()
-    monkeypatch.setattr(threading.Thread, "start", lambda self: (begun.append(self), start(self))[1])
+def test_no_thread_is_begun_to_watch_a_compilation(server: Running) -> None:
+    begun: list[str] = []
+
+    def note(*_: Any) -> None:
+        """Called in each thread that begins, and not again there."""
+        sys.setprofile(None)
+        begun.append(threading.current_thread().name)
+
     before = server.service.compiler.begun
-    for length in (3, 4, 5):
-        server.text("Write a word.", regex=f"[a-y]{{{length}}}", max_tokens=9)
+    threading.setprofile(note)
+    try:
+        for length in (3, 4, 5):
+            server.text("Write a word.", regex=f"[a-y]{{{length}}}", max_tokens=9)
+    finally:
+        threading.setprofile(None)
     assert server.service.compiler.begun == before + 3
-    assert all(each.name.startswith(("trellm compiler", "trellm entering")) for each in begun)
+    assert all(name.startswith(("trellm compiler", "trellm entering")) for name in begun)
 
 
 @pytest.mark.parametrize("body", [{}, {"regex": "[a-z ]{40}"}], ids=["free", "regex"])
@@ -207,16 +217,17 @@ def test_what_is_waited_for_ends_where_the_client_goes_away() -> None:
     assert told[:2] == ["cancelled", "cancelled"]
 
 
-def test_an_answer_takes_few_tasks(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_takes_few_tasks(server: Running) -> None:
     made = list[str]()
-    create = asyncio.BaseEventLoop.create_task
 
-    def counted(self: Any, work: Any, **named: Any) -> Any:
+    def counted(loop: asyncio.AbstractEventLoop, work: Any, **named: Any) -> Any:
         made.append(getattr(work, "__qualname__", ""))
-        return create(self, work, **named)
+        return asyncio.Task(work, loop=loop, **named)
 
-    monkeypatch.setattr(asyncio.BaseEventLoop, "create_task", counted)
+    server.loop.call_soon_threadsafe(server.loop.set_task_factory, counted)
     server.text("Write.", **PLAIN)
+    server.loop.call_soon_threadsafe(server.loop.set_task_factory, None)
+    assert made
     # A connection that was idle for long has ended, and another one is accepted: that is no cost of an answer.
     made = [name for name in made if "_accept_connection" not in name]
     assert len(made) <= 2, "one that answers, and one that looks whether the client is there"

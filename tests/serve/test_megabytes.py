@@ -10,14 +10,10 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trellm.serve import bodies
-from trellm.serve.endpoints import chat, other
-from trellm.serve.endpoints.answers import LARGE
-from trellm.serve.hosting.shared import LARGE as LARGE_CHAT
 
 from ..thresholds import thresholds
 from .conftest import HANGS, Running, until
-from .support import ITEMS, ConstraintFields, is_large, parse, written
+from .support import ITEMS, LARGE, LARGE_CHAT, ConstraintFields, bodies, chat, is_large, other, parse, written
 
 CHAT = {"model": "small", "messages": [{"role": "user", "content": "Hello."}], "seed": 3}
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()

@@ -2,12 +2,14 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
 import pytest
+from trellm import models
 
-from ..conftest import PASSAGE, Running
+from ..conftest import PASSAGE, SETTINGS, Running, running
 
 DATE = "Write July 20, 1969 as YYYY-MM-DD.\nAnswer:\n"
 SCHEMA: dict[str, Any] = {
@@ -191,14 +193,21 @@ def test_a_sentence_that_names_the_answer(server: Running, is_streamed: bool) ->
     assert "is for choices" in server.error("/v1/chat/completions", schema)["message"]
 
 
+@pytest.fixture(scope="module")
+def wordy() -> Iterator[Running]:
+    """A server of a model that puts words around its answers, as large ones do."""
+    model: Any = models.small()
+    model.answers_bare = False
+    yield from running(model, SETTINGS)
+
+
 @pytest.mark.parametrize("is_streamed", [False, True])
-def test_json_stands_in_a_block_of_code(server: Running, monkeypatch: pytest.MonkeyPatch, *, is_streamed: bool) -> None:
+def test_json_stands_in_a_block_of_code(wordy: Running, *, is_streamed: bool) -> None:
     """The model reads its first line among the prompt's tokens, and the content is JSON alone."""
-    monkeypatch.setattr(server.service.model, "answers_bare", False)
-    schema = SCHEMA | {"title": f"Streamed: {is_streamed}"}  # compiled while the model is no bare one
-    body: dict[str, Any] = {"model": "small", "messages": CHAT, "temperature": 0, "response_format": _format(schema)}
+    server = wordy
+    body: dict[str, Any] = {"model": "small", "messages": CHAT, "temperature": 0, "response_format": _format(SCHEMA)}
     for _ in range(2):
-        jsonschema.validate(json.loads(_said(server, body, is_streamed)), schema)
+        jsonschema.validate(json.loads(_said(server, body, is_streamed)), SCHEMA)
     answers = [server.post("/v1/chat/completions", body | {"trellm": ours}).json() for ours in ({}, {"frame": None})]
     framed, alone = (answer["usage"]["prompt_tokens"] for answer in answers)
     assert framed > alone
