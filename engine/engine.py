@@ -269,7 +269,7 @@ class Engine:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy of a model has no engine yet."""
-        return _none, ()
+        return type(None), ()
 
     @property
     def _is_stepping(self) -> bool:
@@ -332,7 +332,7 @@ class Engine:
         try:
             try:
                 with self._news:
-                    self._news.wait_for(lambda: has_news() or call.to_prepare() or self._acquire_step())
+                    self._news.wait_for(lambda: has_news() or call.to_prepare() or self._lock.acquire(blocking=False))
                 if is_held(self._lock) and not self._is_over(call):
                     self._step(AHEAD if seen is None else 1)
             finally:
@@ -343,10 +343,6 @@ class Engine:
         preparation = call.to_prepare()
         if preparation is not None:
             preparation.run()
-
-    def _acquire_step(self) -> bool:
-        """Take the lock of steps, if nobody has it."""
-        return self._lock.acquire(blocking=False)
 
     def _release_step(self) -> None:
         """Give the lock of steps back, if this thread has it, and let others look."""
@@ -397,10 +393,6 @@ class Engine:
                 for group in call.groups.values():
                     group.work.error = cause
                 call.refuse(cause)
-
-
-def _none() -> None:
-    return None
 
 
 def _conditions() -> tuple[threading.Condition, threading.Condition]:
