@@ -198,7 +198,7 @@ def _listed(tokens: Any) -> list[Any]:
 
 def _named(added: Any, size: int) -> dict[str, int]:
     """Tokens by how they are written. Raises OptionError, VocabularyError."""
-    found = {} if added is None else added
+    found: Any = {} if added is None else added
     if not isinstance(found, Mapping) or not all(isinstance(text, str) for text in cast("Mapping[Any, Any]", found)):
         raise OptionError(f"added_tokens={brief(added)}: token ids by texts, such as {{'<|im_end|>': 2}}")
     named = dict(cast("Mapping[str, int]", found))
