@@ -109,9 +109,9 @@ class CFGGuide(LiftedGuide, Drawable):
     def spans(self, text: str | bytes) -> Mapping[str, Span]:
         """The places of the quotations in a text of this guide: "/name/0" is the first from the context `name`.
 
+        text: where the grammar names special tokens, the bytes of its tokens, `guide.vocabulary.decode(token_ids)`
         Where the text can be read in several ways, quotations and captures begin as early and are as long as they can
         be. Empty for what is no text of the grammar, as one that was cut short. Raises LimitError.
-        text: where the grammar names special tokens, the bytes of its tokens, `guide.vocabulary.decode(token_ids)`
         """
         return self.findings(text).spans
 

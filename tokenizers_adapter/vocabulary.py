@@ -63,8 +63,7 @@ class Vocabulary:
             raise VocabularyError(
                 "a vocabulary needs a token that ends the text; pass its ids as eos_ids=, e.g. eos_ids=[2]"
             )
-        self.added_tokens = dict(added_tokens or {})
-        _token_ids("added_tokens", self.added_tokens.values(), self.size)
+        self.added_tokens = _named(added_tokens, self.size)
         self.tokens = texts
         for token in self.special_ids:
             self.tokens[token] = None
@@ -167,13 +166,13 @@ class Vocabulary:
         return f"Vocabulary(size={self.size}, tokens with text={with_text}, eos_ids={self.eos_ids})"
 
 
-_Key = tuple[str, frozenset[int], frozenset[tuple[str, int]]]
+_Key = tuple[str, frozenset[int], tuple[tuple[str, int], ...]]
 # Those that were sent or received, so that what comes with equal vocabularies has one, with all that is known of it
 _known: WeakValueDictionary[_Key, Vocabulary] = WeakValueDictionary()
 
 
 def _key(vocabulary: Vocabulary) -> _Key:
-    return vocabulary.fingerprint, vocabulary.special_ids, frozenset(vocabulary.added_tokens.items())
+    return vocabulary.fingerprint, vocabulary.special_ids, tuple(vocabulary.added_tokens.items())
 
 
 def _one_of(key: _Key, tokens: list[bytes | None], eos_ids: tuple[int, ...]) -> Vocabulary:
@@ -195,6 +194,16 @@ def _listed(tokens: Any) -> list[Any]:
             "tokenizer there is Vocabulary.from_tokenizer(tokenizer)"
         )
     return listed
+
+
+def _named(added: Any, size: int) -> dict[str, int]:
+    """Tokens by how they are written. Raises OptionError, VocabularyError."""
+    found: Any = {} if added is None else added
+    if not isinstance(found, Mapping) or not all(isinstance(text, str) for text in cast("Mapping[Any, Any]", found)):
+        raise OptionError(f"added_tokens={brief(added)}: token ids by texts, such as {{'<|im_end|>': 2}}")
+    named = dict(cast("Mapping[str, int]", found))
+    _token_ids("added_tokens", named.values(), size)
+    return named
 
 
 def _token_bytes(token: int, text: Any) -> bytes | None:

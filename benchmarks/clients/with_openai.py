@@ -25,12 +25,10 @@ def several() -> None:
 
 @check
 def numbers() -> None:
-    """encoding_format float and base64 are the same numbers"""
-    vectors = [
-        client.embeddings.create(model=MODEL, input=DOCUMENTS[0], encoding_format=form).data[0].embedding
-        for form in ("float", "base64")
-    ]
-    same(all(math.isclose(a, b, abs_tol=1e-6) for a, b in zip(*vectors, strict=True)), True)
+    """encoding_format float, and base64, which it asks for by itself, are the same numbers"""
+    plain = client.embeddings.create(model=MODEL, input=DOCUMENTS[0], encoding_format="float").data[0].embedding
+    usual = client.embeddings.create(model=MODEL, input=DOCUMENTS[0]).data[0].embedding
+    same(all(math.isclose(a, b, abs_tol=1e-6) for a, b in zip(plain, usual, strict=True)), True)
 
 
 @check

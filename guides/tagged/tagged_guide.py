@@ -11,7 +11,7 @@ from ...checks import MOST, brief, items_of, shown, text_of, whole
 from ...errors import OptionError
 from ...kernels.chart.layout import CALL, EPSILON
 from ...tokenizers_adapter import Vocabulary
-from ...tokenizers_adapter.marked import MarkedVocabulary, with_markers, without_markers
+from ...tokenizers_adapter.marked import MarkedVocabulary, unmarked_text, with_markers, without_markers
 from ..chart.automaton import ChartAutomaton
 from ..given import states_of, vocabulary_of
 from ..graph.graph import Graph
@@ -122,10 +122,13 @@ class TaggedGuide(LiftedGuide, Drawable):
             read = self._read_part(data, at, self._markers.numbers[begun])
             if read is not None:
                 tag, end, behind = read
-                found += [_part(None, data[begin : at - len(begun)]), _part(tag, data[at:end])]
+                found += [self._read(None, data[begin : at - len(begun)]), self._read(tag, data[at:end])]
                 begin = at = behind
             begun = b""
-        return [part for part in [*found, _part(None, data[begin:])] if part.text or part.tag is not None]
+        return [part for part in [*found, self._read(None, data[begin:])] if part.text or part.tag is not None]
+
+    def _read(self, tag: int | None, data: bytes) -> Part:
+        return Part(tag, unmarked_text(self.vocabulary, data).decode(errors="replace"))
 
     def _read_part(self, data: bytes, begin: int, tags: Sequence[int]) -> tuple[int, int, int] | None:
         """The tag whose part begins there and ends first, where it ends, and where its marker does."""
@@ -199,10 +202,6 @@ class TaggedGuide(LiftedGuide, Drawable):
             if without_markers(inner) is not base and without_markers(inner).fingerprint != base.fingerprint:
                 raise OptionError(f"tag {number}: the guide was made for another vocabulary; make it with this one")
         return found
-
-
-def _part(tag: int | None, data: bytes) -> Part:
-    return Part(tag, data.decode(errors="replace"))
 
 
 def _tags(tags: Any) -> tuple[Tag, ...]:

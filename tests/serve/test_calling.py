@@ -158,7 +158,7 @@ def test_quoted_strings_beside_tools_have_their_places(server: Running) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_captures_are_in_the_answer(server: Running, stream: bool) -> None:
-    grammar = 'start: "size " number " mm"\nnumber[capture]: /[0-9]{1,3}/'
+    grammar = 'start: "size " number <|im_start|> " mm"\nnumber[capture]: /[0-9]{1,3}/'
     body = {"model": "small", "prompt": "How large? ", "guided_grammar": grammar}
     if stream:
         choices = [each["choices"][0] for each in server.events("/v1/completions", body)]

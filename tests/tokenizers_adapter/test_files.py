@@ -65,6 +65,7 @@ def test_gguf_with_byte_level_tokens(tmp_path: Path, version: int) -> None:
     vocabulary = Vocabulary.from_tokenizer(path)
     assert vocabulary.tokens == [*(bytes([b]) for b in range(256)), b" the", b"<|x|>", None, None, None]
     assert vocabulary.eos_ids == (258, 259) and vocabulary.special_ids == {258, 259, 260}
+    assert vocabulary.added_tokens == {"<|x|>": 257, "<|end|>": 258, "<|eot|>": 259, "unused": 260}
     assert Vocabulary.from_tokenizer(str(path), size=300).size == 300
 
 
@@ -221,6 +222,10 @@ def test_mistral_common(make: str, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = tokenizer.instruct_tokenizer.tokenizer
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     assert vocabulary.size == inner.n_words and vocabulary.eos_ids == (inner.eos_id,)
+    assert (
+        vocabulary.added_tokens["</s>"] == inner.eos_id
+        and set(vocabulary.added_tokens.values()) == vocabulary.special_ids
+    )
     assert Vocabulary.from_tokenizer(inner).fingerprint == vocabulary.fingerprint
     for words in ("The date is 2024, é世界!", '{"a": [1, null]}'):
         ids = inner.encode(words, bos=False, eos=False)

@@ -83,6 +83,7 @@ def test_real_vocabularies_can_spell_every_byte(shared_data: Path, name: str) ->
     assert {t for t, text in enumerate(vocabulary.tokens) if text is None} == special == vocabulary.special_ids
     assert vocabulary.size == len(tokenizer)
     assert vocabulary.eos_ids == (tokenizer.eos_token_id,)
+    assert special <= set(tokenizer.convert_tokens_to_ids(list(vocabulary.added_tokens)))
 
 
 @pytest.mark.parametrize("name", ["llama3", "gpt2", "mistral-v1"])
@@ -189,7 +190,7 @@ def test_tiktoken_special_tokens_and_holes() -> None:
     assert vocabulary.size == 272
     assert vocabulary.tokens[264:] == [None] * 8
     assert vocabulary.eos_ids == (270,)
-    assert vocabulary.special_ids == {270, 271}
+    assert vocabulary.special_ids == set(vocabulary.added_tokens.values()) == {270, 271}
     assert vocabulary.tokens[260:264] == ["é".encode(), b"\xf0\x9f", b"\x99\x82", "🙂".encode()]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +24,14 @@ def test_empty_special_and_end_tokens_have_no_bytes() -> None:
     assert vocabulary.size == 6
     assert vocabulary.decode([0, 3, 5, 1, 4]) == b"aa"
     assert vocabulary.trie.ids.tolist() == [0, 5]
+
+
+@pytest.mark.parametrize("added", [["<a>"], {5: 1}, {"<a>": "b"}, {"<a>": 2}])
+def test_added_tokens_are_ids_by_texts(added: Any) -> None:
+    with pytest.raises((OptionError, VocabularyError), match="added_tokens"):
+        Vocabulary([b"a", None], [1], added_tokens=added)
+    vocabulary = Vocabulary([b"a", None, None], [1], [2], {"<a>": 2})
+    assert pickle.loads(pickle.dumps(vocabulary)) is vocabulary and vocabulary.added_tokens == {"<a>": 2}
 
 
 @pytest.mark.parametrize(

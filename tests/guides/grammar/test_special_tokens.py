@@ -144,10 +144,12 @@ def test_it_is_sent_and_is_a_part_of_others() -> None:
     again = pickle.loads(pickle.dumps(guide))
     assert again == guide and again.vocabulary.markers == {START, END, CALL, THINK}
     tagged = TaggedGuide([("c", CFGGuide('start: <call> "a"', VOCABULARY), END)], VOCABULARY, least=1)
+    tokens = [IDS["b"], IDS["c"], CALL, IDS["a"], END]
     state = tagged.start
-    for token in (IDS["b"], IDS["c"], CALL, IDS["a"], END):
+    for token in tokens:
         state = tagged.advance(state, token)
     assert tagged.is_accepting(state)
+    assert [tuple(part) for part in tagged.parts(tokens)] == [(None, "b"), (0, "a")]
 
 
 SAID = """
