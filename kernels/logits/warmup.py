@@ -106,8 +106,8 @@ def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
     weights = np.frombuffer(bytes(8 * 34), np.uint8).reshape(8, 34)  # that cannot be written to, as those of files
     matrix = products.QuantizedMatrix("Q8_0", 32, weights)
     states, out, ids = np.zeros((1, 32), np.float32), np.zeros((1, 8), np.float32), np.zeros(8, np.int64)
-    rounded = products.RoundedStates.of(1, 32)
-    given = matrix.number, matrix.data, matrix.blocks, *rounded.arrays, 1
+    rounded = products.RoundedStates.of(1, 32, states)
+    given = matrix.number, matrix.data, matrix.blocks, *rounded.arrays, states, 1
     none, one, heads, zero = states[0, :0], np.ones(1, np.int32), states[None], np.zeros(1, np.int32)
     nothing, whole = np.zeros((0, 5), np.int64), np.zeros(7, np.int64)
     stack = layers.QuantizedStack(nothing, whole, nothing, nothing, np.zeros((0, 3)))
