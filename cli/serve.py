@@ -256,6 +256,8 @@ class Replicas:
 )
 @click.option(
     "--fetch-media",
+    "--fetch-images",
+    "fetch_media",
     is_flag=True,
     help="Requests may name images and audio by http:// and https:// addresses of the internet.",
 )
