@@ -445,7 +445,7 @@ class Generator(Described, Generic[T]):
             return None
         tokens = sequence.tokens[sequence.inside :]
         if self._after is not None:
-            data = self._after.split(tokens).data
+            data = self._after.behind(tokens)
         else:
             data = vocabulary.decode(tokens)[sequence.overlap(self.model.vocabulary) :]
         if not isinstance(self._frame, Frame):

@@ -25,15 +25,11 @@ STEPS_PER_TOKEN = 20
 
 
 class Thought(NamedTuple):
-    """A text in its two parts: `free` before the marker, `said` behind it; is_cut: whether the budget ended `free`.
-
-    data: of what is said, with the bytes of special tokens
-    """
+    """A text in its two parts: `free` before the marker, `said` behind it; is_cut: whether the budget ended `free`."""
 
     free: str
     said: str
     is_cut: bool
-    data: bytes
 
 
 class MarkerMoves(NamedTuple):
@@ -183,7 +179,11 @@ class AfterGuide(StateTableGuide, Drawable):
             state = self.advance(state, token)
         free, _, said = self._vocabulary.decode(tokens).partition(self._text)
         text = unmarked_text(self._vocabulary, said).decode(errors="replace")
-        return Thought(free.decode(errors="replace"), text, is_cut, said)
+        return Thought(free.decode(errors="replace"), text, is_cut)
+
+    def behind(self, tokens: list[int]) -> bytes:
+        """The bytes behind the marker of a text given by its tokens, with those that stand for special tokens."""
+        return self._vocabulary.decode(tokens).partition(self._text)[2]
 
     def _check(self, state: int) -> int:
         state = state_of(state, MOST_LEFT)
