@@ -218,7 +218,10 @@ def _hostile_tiff(many: int, side: int) -> list[bytes]:
 def _hostile_wav(many: int, side: int) -> list[bytes]:
     head, claimed = b"RIFF\xff\xff\xff\xffWAVE", struct.pack("<I", side & 0xFFFFFFFF)
     shapes = [(1, 0, 8000, 2), (1, 1, 0, 2), (1, 1, 8000, 0), (1, 65_535, 8000, 1), (3, 1, 8000, 4), (1, 1, side, 1)]
-    forms = [struct.pack("<HHIIHH", form, count, rate, 0, 0, 8 * width) for form, count, rate, width in shapes]
+    forms = [
+        struct.pack("<HHIIHH", form, count, rate, 0, count * width & 0xFFFF, 8 * width)
+        for form, count, rate, width in shapes
+    ]
     return [
         *(head + b"fmt " + struct.pack("<I", 16) + form + b"data" + claimed + bytes(many) for form in forms),
         head + b"junk\0\0\0\0" * (many // 4),

@@ -1,7 +1,8 @@
 """Audio: samples of one channel and their digest, read from what callers give; lengths are looked at beforehand.
 
-Files come from strangers. A file is told by its first bytes. WAV of PCM is read by the standard library, other formats
-by soundfile, where that is installed. Several channels become their mean.
+Files come from strangers. A file is told by its first bytes. WAV of PCM is read here, since the standard library's
+reader knows neither its extensible form, before Python 3.12, nor files that do not say how long they are; other formats
+are read by soundfile, where that is installed. Several channels become their mean.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import wave
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,13 +23,15 @@ from numpy.typing import NDArray
 
 from ...checks import shown, whole
 from ...errors import AudioError, OptionError
-from .files import CountedFile, FileLimits
+from .files import FileLimits
 
 Samples = NDArray[np.float32]
 RATES = (1_000, 192_000)
 """The least and the greatest number of samples a second."""
-_READERS = {rb"RIFF....WAVE": "WAV", rb"fLaC": "FLAC", rb"OggS": "OGG", rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]": "MP3"}
-"""Formats by the beginnings of their files."""
+_READERS = {
+    rb"RIFF....WAVE": "a WAV", rb"fLaC": "a FLAC", rb"OggS": "an OGG", rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]": "an MP3"
+}  # fmt: skip
+"""Formats, with their articles, by the beginnings of their files."""
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
 _LOUDEST = 8.0
 """Decoders go a little beyond 1; what goes beyond this is on another scale, such as that of 16 bits."""
@@ -37,6 +40,12 @@ _USUAL = 48_000
 _BLOCK = 1 << 16
 """Frames that are read at a time where there may be many channels."""
 _MOST_CHANNELS = 32
+_PCM, _EXTENSIBLE = 1, 0xFFFE
+"""Formats of WAV; the second has another behind it, and `_KIND` behind that."""
+_KIND = bytes.fromhex("000000001000800000aa00389b71")
+_MOST_PARTS = 4096
+_UNKNOWN = 0x7FFF_F000
+"""So many bytes, or more, are what WAV says that was written as a stream, before its end was known."""
 _SAMPLES = 1 << 16
 _LEAST_TURNS = 64
 """So many samples are resampled at a time, or so many times as many as from where on the filter's phases repeat."""
@@ -67,7 +76,7 @@ class AudioLimits(FileLimits):
         if samples > self.seconds * min(rate, _USUAL):
             allowed = self.seconds * min(rate, _USUAL) / rate
             raise AudioError(
-                f"{what} takes {samples / rate:,.1f} seconds, and {allowed:,g} are allowed at {rate:,} samples a "
+                f"{what} takes {samples / rate:,.7g} seconds, and {allowed:,g} are allowed at {rate:,} samples a "
                 "second; cut it, or raise AudioLimits(seconds=...)"
             )
 
@@ -169,30 +178,31 @@ def _decoded(data: bytes, what: str, limits: AudioLimits) -> Audio:
     if name is None:
         raise AudioError(f"{what} is none of the formats that are read, {limits.formats}")
     try:
-        made = _of_wave(data, what, limits) if name == "WAV" else None
+        made = _of_wave(data, what, limits) if name == "a WAV" else None
         return _of_soundfile(data, name, what, limits) if made is None else made
     except (AudioError, MemoryError):
         raise
     except Exception as error:  # readers raise whatever a damaged file leads to
-        said = f"{what} is a {name} file that is damaged or cut off; save it again, or give another"
+        said = f"{what} is {name} file that is damaged or cut off; save it again, or give another"
         raise AudioError(said) from error
 
 
 def _of_wave(data: bytes, what: str, limits: AudioLimits) -> Audio | None:
-    """The audio in a WAV file; None where it is not of PCM. Raises AudioError, and what the reader raises."""
-    try:
-        with wave.open(CountedFile(data)) as file:
-            channels, width, rate, frames = file.getparams()[:4]
-            if width > 4:
-                return None
-            limits.check(frames, rate, what)
-            raw = file.readframes(frames)
-    except wave.Error as error:
-        if "unknown format" in str(error):
-            return None
-        raise
-    if len(raw) < frames * channels * width:
+    """The audio in a WAV file; None where it is not of PCM. Raises AudioError, and others for a damaged file."""
+    form, begin, size = _parts_of_wave(data)
+    kind, channels, rate, _, frame, bits = struct.unpack_from("<HHIIHH", form)
+    if kind == _EXTENSIBLE and form[26:40] == _KIND:
+        kind = int.from_bytes(form[24:26], "little")
+    width = frame // channels
+    if kind != _PCM or width > 4:
+        return None
+    if frame != channels * width or not 0 < bits <= 8 * width:
+        raise ValueError("a frame is no sample of each channel")
+    frames = size // frame
+    limits.check(frames, rate, what)
+    if begin + size > len(data):
         raise EOFError("the file has less than it says")
+    raw = memoryview(data)[begin : begin + frames * frame]
     if width == 1:
         samples: NDArray[Any] = np.frombuffer(raw, np.uint8).astype(np.float32) / 128 - 1
     elif width == 3:
@@ -204,12 +214,26 @@ def _of_wave(data: bytes, what: str, limits: AudioLimits) -> Audio | None:
     return _mixed([samples.reshape(-1, channels)], rate)
 
 
+def _parts_of_wave(data: bytes) -> tuple[bytes, int, int]:
+    """The format in a WAV file, and where its samples begin, with how many bytes they are by its own account."""
+    form, place = b"", 12
+    for _ in range(_MOST_PARTS):
+        name, size = struct.unpack_from("<4sI", data, place)
+        place += 8
+        if name == b"data":
+            return form, place, len(data) - place if size >= _UNKNOWN else size
+        if name == b"fmt ":
+            form = data[place : place + size]
+        place += size + size % 2
+    raise ValueError("too many parts")
+
+
 def _of_soundfile(data: bytes, name: str, what: str, limits: AudioLimits) -> Audio:
     """The audio in a file of another format, read some frames at a time. Raises as `_of_wave`."""
     if find_spec("soundfile") is None:
-        form = "WAV file that is not of PCM" if name == "WAV" else f"{name} file"
+        form = "a WAV file that is not of PCM" if name == "a WAV" else f"{name} file"
         raise AudioError(
-            f"{what} is a {form}, which the package soundfile reads, and that is not installed (pip install "
+            f"{what} is {form}, which the package soundfile reads, and that is not installed (pip install "
             "'trellm[audio]'); give WAV of PCM"
         )
     file: Any = import_module("soundfile").SoundFile(io.BytesIO(data))

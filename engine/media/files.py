@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import binascii
-import io
 import os
 import re
 import stat
@@ -14,9 +13,6 @@ from typing import Any, ClassVar, Self, cast
 from ...checks import brief, whole
 from ...errors import AudioError, ImageError, OptionError
 
-_MOST_READS = 4096
-_BYTES_A_READ = 256
-"""A file is read in at most so many pieces, and one more for so many bytes: a reader in Python takes each apart."""
 _HEAD = 200
 """Characters in which the comma of a data URL stands."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]*)*(;base64)?", re.ASCII | re.IGNORECASE)
@@ -122,17 +118,3 @@ class FileLimits:
 
 def _a(noun: str) -> str:
     return f"{'an' if noun[0] in 'AEIOUaeiou' else 'a'} {noun}"
-
-
-class CountedFile(io.BytesIO):
-    """A file in memory that is read in so many pieces at most."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self._left = _MOST_READS + len(data) // _BYTES_A_READ
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        self._left -= 1
-        if self._left < 0:
-            raise ValueError("too many parts")
-        return super().read(size)

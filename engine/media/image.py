@@ -7,6 +7,7 @@ could take long although it has few pixels is refused: files of very many parts,
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,12 +20,15 @@ from numpy.typing import NDArray
 
 from ...checks import shown
 from ...errors import ImageError, OptionError
-from .files import CountedFile, FileLimits
+from .files import FileLimits
 
 if TYPE_CHECKING:
     import PIL.Image
 
 FORMATS = "PNG, JPEG, WebP, GIF, BMP or TIFF"
+_MOST_READS = 4096
+_BYTES_A_READ = 256
+"""A file is read in at most so many pieces, and one more for so many bytes: a reader in Python takes each apart."""
 _ROWS = 256
 """Rows of pixels that are taken from Pillow at a time, so that they are there several times for these alone."""
 _MOST_SCANS = 64
@@ -149,6 +153,20 @@ class Image:
         return _received, (self.pixels,)
 
 
+class _CountedFile(io.BytesIO):
+    """A file in memory that is read in so many pieces at most."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._left = _MOST_READS + len(data) // _BYTES_A_READ
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("too many parts")
+        return super().read(size)
+
+
 def _received(pixels: NDArray[np.uint8]) -> Image:
     """An image that was sent, whose pixels nobody else has."""
     pixels.flags.writeable = False
@@ -167,7 +185,7 @@ def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
     try:
         if check is not None:
             check(data, what, limits)
-        opened = getattr(import_module(f"PIL.{module}"), reader)(CountedFile(data), "")
+        opened = getattr(import_module(f"PIL.{module}"), reader)(_CountedFile(data), "")
         limits.check(opened.size, what)
         if opened.info.get("compression") in _SLOW:
             raise ImageError(f"{what} is {named} with run-length compression, which is not read; save it without")

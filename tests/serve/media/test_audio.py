@@ -126,7 +126,7 @@ REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
     (heard(b"<svg/>"), "messages[0].content[1].input_audio.data", "invalid_audio", "none of the formats"),
     (heard(FIRST[:-9]), "messages[0].content[1].input_audio.data", "invalid_audio", "damaged or cut off"),
     (
-        heard(head(1, 16000, 2, 0xFFFFFFFF)), "messages[0].content[1].input_audio.data", "invalid_audio",
+        heard(head(1, 16000, 2, 2_000_000_000)), "messages[0].content[1].input_audio.data", "invalid_audio",
         "and 2 are allowed at 16,000 samples a second; cut it, or raise --max-audio-seconds of the server",
     ),
     (
