@@ -32,6 +32,7 @@ from ..kernels.chart.layout import (
     RULE,
     SELF,
 )
+from ..tokenizers_adapter.marked import MARK
 from .automata.charsets import CharacterRows, intersect, negate, normalise
 from .chart.automaton import DEAD, ChartAutomaton
 from .graph.utf8 import CONTINUATION
@@ -252,7 +253,13 @@ def _next_text(automaton: TableAutomaton, state: int) -> str | None:
     if len(forced) > 1:
         return quoted(forced)
     ranges = next_characters(automaton, state)
-    return describe(ranges) if ranges else None
+    said = [describe(ranges)] if ranges else []
+    return " or ".join([*said, "a special token"] if _takes_marker(automaton, state) else said) or None
+
+
+def _takes_marker(automaton: TableAutomaton, state: int) -> bool:
+    """True if a special token may follow, which no character shows."""
+    return bool(automaton.transitions(state)[MARK] != DEAD)
 
 
 def next_characters(automaton: TableAutomaton, state: int) -> Ranges:
@@ -264,7 +271,7 @@ def next_characters(automaton: TableAutomaton, state: int) -> Ranges:
 def _forced(automaton: TableAutomaton, state: int) -> str:
     """The characters that must follow because there is no other way on, up to MAX_FORCED."""
     forced = ""
-    while len(forced) < MAX_FORCED:
+    while len(forced) < MAX_FORCED and not _takes_marker(automaton, state):
         ranges = next_characters(automaton, state)
         if len(ranges) != 1 or ranges[0][0] != ranges[0][1]:
             break

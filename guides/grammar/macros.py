@@ -96,7 +96,7 @@ def _dispatched(call: MacroCall, free: Node, parts: Sequence[Node]) -> Node:
 
 
 def _token_tag_dispatch(call: MacroCall) -> Node:
-    """Text in which tokens begin rules; what is excluded is no text, so that it is in none."""
+    """Text in which tokens begin rules; what is excluded is a special token too, so that it is in none."""
     call.only("loop_after_dispatch", "excludes")
     parts: list[Node] = []
     for pair in call.values:
@@ -105,7 +105,8 @@ def _token_tag_dispatch(call: MacroCall) -> Node:
         parts.append(InOrder((ANY_TEXT, call.special(call.tokens(pair[:1], "triggers")), call.refer(pair[1]))))
     given = call.named.get("excludes", ())
     if given != ():
-        call.tokens(given if isinstance(given, tuple) else (given,), "what TokenTagDispatch excludes")
+        excluded = call.tokens(given if isinstance(given, tuple) else (given,), "what TokenTagDispatch excludes")
+        call.special(excluded)  # which looks them up, and takes them out of texts
     return _dispatched(call, ANY_TEXT, parts)
 
 

@@ -139,6 +139,22 @@ def test_gbnf_and_xgrammars_macros() -> None:
     assert takes(often, [a, CALL, b, c, THINK, c, a]) and not takes(once, [a, CALL, b, c])
 
 
+def test_excluded_tokens_are_in_no_text() -> None:
+    """One with a text of its own would be, as a piece of that."""
+    for excluded, is_text in (("", True), (", excludes=(258)", True), (", excludes=(258, 260)", False)):
+        guide = CFGGuide(f'root ::= TokenTagDispatch((259, tool){excluded})\ntool ::= "b"', VOCABULARY)
+        assert takes(guide, [IDS["a"], THINK, CALL, IDS["b"]]) == is_text and not takes(guide, [END])
+    spelt = [token for letter in "<think>" for token in TOKENIZER.encode(letter, add_special_tokens=False).ids]
+    assert takes(guide, spelt)
+
+
+def test_descriptions_have_special_tokens() -> None:
+    guide = CFGGuide('start: "a" <|im_end|> x\nx: <[257,259]> | "bc"', VOCABULARY)
+    before = guide.advance(guide.start, IDS["a"])
+    assert guide.describe(before) == "a special token in <|im_end|>"
+    assert guide.describe(guide.advance(before, END)) == '"b" or a special token in x'
+
+
 def test_it_is_sent_and_is_a_part_of_others() -> None:
     guide = CFGGuide(GRAMMAR, VOCABULARY)
     again = pickle.loads(pickle.dumps(guide))
@@ -210,6 +226,8 @@ ERRORS = [
     ("root ::= Token()", 1, 10, "the arguments of Token are ids of tokens"),
     ("root ::= TokenTagDispatch(257)", 1, 10, "each argument of TokenTagDispatch is a token with its rule"),
     ('root ::= TokenTagDispatch(("a", root))', 1, 10, "triggers are ids of tokens"),
+    ("root ::= TokenTagDispatch((257, root), excludes=(64))", 1, 10, "the token 64 has the text 'a'"),
+    ("root ::= TokenTagDispatch((257, root), excludes=(999))", 1, 10, "there is no token 999"),
     ("root ::= TokenTagDispatch((257, root), excludes=(a))", 1, 10, "what TokenTagDispatch excludes are ids of tokens"),
 ]
 
