@@ -348,8 +348,7 @@ class GenerationRequest:
             if self.media.counts:
                 self.media_tokens.update(counts_of(read))
             options = self.options if job.pools else self.options.within(self._budget(size, job.needed))
-            made = requests_of(self.service.model, [job], options)
-            found += [replace(each, number=number) for each in made] if number else made
+            found += requests_of(self.service.model, [job], options, number)
         return found, sizes
 
     def _budget(self, prompt: int, needed: int) -> int | None:

@@ -85,8 +85,8 @@ class Job:
         return ReadMedia((*ids, *continued(model, self.lead, number)) if self.lead else ids, held)
 
 
-def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Request]:
-    """All samples of all jobs, in order. Raises OptionError and BudgetError."""
+def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int = 0) -> list[Request]:
+    """All samples of all jobs, in order. first: number of the first job. Raises OptionError and BudgetError."""
     found: list[Request] = []
     check_draft(model, options.draft)
     stops = StopStrings(options.stop)
@@ -98,7 +98,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options) -> list[Req
     spelt = suppressed.of(model.vocabulary)
     forces_end: bool = getattr(model, "forces_end", False)
     is_listed, adapter = not isinstance(options.prompt_logprobs, bool), _adapter(model, options.adapter)
-    for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True)):
+    for number, (job, seed) in enumerate(zip(jobs, options.seeds(len(jobs)), strict=True), first):
         _check(model, job, options)
         start, budget = _start(model, job, options, number)
         if options.min_tokens > budget:

@@ -74,6 +74,8 @@ def test_a_prompt_that_is_cut(server: Running) -> None:
         ("/v1/embeddings", {"input": "a", "max_tokens": 1}, "max_tokens", "unknown field"),
         ("/v1/embeddings", {"input": [9999]}, "input", "9999"),
         ("/v1/embeddings", {"input": ["word " * 2000]}, "input", "maximum context length is 1024"),
+        ("/v1/embeddings", {"input": ["a", "word " * 2000]}, "input", "input 1 takes 2001 tokens"),
+        ("/v1/embeddings", {"input": ["a", "b", ""]}, "input", "input 2 is empty"),
         ("/v1/embeddings", {"input": ["a"] * 65}, "input", "exceed the capacity"),
         ("/v1/rerank", {"query": "a"}, "documents", "missing"),
         ("/v1/rerank", {"query": "a", "documents": []}, "documents", "at least 1"),
