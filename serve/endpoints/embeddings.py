@@ -13,7 +13,7 @@ from ...engine.generator import Embedder, Embedding
 from ...engine.results import Generation
 from ...errors import TrellmError
 from ..bodies import derived
-from ..errors import of_request
+from ..errors import ApiError, of_request
 from ..generation import Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
 from ..requests.embeddings import EmbeddingRequest, RerankRequest
@@ -43,7 +43,10 @@ async def rerank(request: Request, service: Service, asked: RerankRequest) -> Re
     def vector(begun: GenerationRequest, index: int, result: Generation[Embedding]) -> Embedding:
         return result.value
 
-    begun, (*documents, query) = await whole(request, _begin(request, text, None), vector)
+    try:
+        begun, (*documents, query) = await whole(request, _begin(request, text, None), vector)
+    except ApiError as error:
+        raise asked.told(error) from None
     scores = [float(document @ query) for document in documents]
     order = sorted(range(len(scores)), key=lambda index: -scores[index])[: asked.top_n]
     texts = {} if asked.return_documents is False else dict(enumerate(asked.document_texts))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ..errors import Names
+from ..errors import ApiError, Names
 from .chat import CompletionRequest, translated
 from .fields import MOST_TOKENS, Ids, Priority, RequestBase, Salt
 
@@ -76,3 +76,11 @@ class RerankRequest(ReadingBase, title="Rerank"):
     def names(self) -> Names:
         """Prompts are documents, but for the last."""
         return (("/prompt", "/documents"),)
+
+    def told(self, error: ApiError) -> ApiError:
+        """An error of the prompts, where it is about the last one as one of the query."""
+        number, message = f"prompt {len(self.documents)} ", str(error.error["message"])
+        if message.startswith(number):
+            said = "the query " + message.removeprefix(number).replace("the prompt", "it")
+            error.error |= {"message": said, "param": "query", "pointer": "/query"}
+        return error

@@ -82,6 +82,10 @@ def test_a_prompt_that_is_cut(server: Running) -> None:
         ("/v1/rerank", {"query": "a", "documents": ["a", {"title": "b"}]}, "documents[1]", ""),
         ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, "top_n", "greater than or equal to 1"),
         ("/v1/rerank", {"query": "a", "documents": ["word " * 2000]}, "documents", "maximum context length"),
+        ("/v1/rerank", {"query": "a", "documents": ["a", ""]}, "documents", "documents 1 is empty"),
+        ("/v1/rerank", {"query": "", "documents": ["a", "b"]}, "query", "the query is empty"),
+        ("/v2/rerank", {"query": "word " * 2000, "documents": ["a"]}, "query", "the query takes 2001 tokens"),
+        ("/v2/rerank", {"query": "word " * 9000, "documents": ["a"]}, "query", "the query has 45,000 characters"),
     ],
 )  # fmt: skip
 def test_mistakes(server: Running, path: str, body: dict[str, Any], param: str, said: str) -> None:
