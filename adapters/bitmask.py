@@ -125,7 +125,7 @@ class BitmaskBuffer(Bits):
         super().__init__(bitmask)
         self.bitmask = bitmask
         self._table: MaskTable | None = None
-        # Of each row the version of the mask in it, and its words, as `kernels.logits.bitmask` has them
+        # Of each row the version of the mask in it, and its words, as `kernels.logits.mask` has them
         self._lies: Longs = np.zeros(self.rows, np.int64)
         self._held: Ints = np.full((self.rows, LISTED), MANY, np.int32)
 

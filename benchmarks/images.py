@@ -8,6 +8,7 @@ this process, the best of several rounds that take turns, so that what else runs
 
 from __future__ import annotations
 
+import argparse
 import warnings
 from collections.abc import Callable
 from time import process_time
@@ -138,6 +139,7 @@ def seconds(work: Callable[[Any], Any], given: Any) -> float:
 
 def main() -> None:
     """Measure, show and save."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     pin_to_one_core()
     warnings.simplefilter("ignore")
     bench = Bench()

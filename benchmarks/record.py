@@ -9,6 +9,7 @@ is behind are listed at the end of the page, whichever they are.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import re
 import subprocess
@@ -129,4 +130,5 @@ def _published(table: dict[str, Any]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     PAGE.write_text(page(), encoding="utf-8")

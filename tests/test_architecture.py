@@ -213,6 +213,7 @@ def test_every_benchmark_is_listed_with_its_arguments() -> None:
     }
     scripts = [file for file in (PACKAGE / "benchmarks").rglob("*.py") if "__main__" in file.read_text("utf-8")]
     assert listed == {file.relative_to(PACKAGE).as_posix(): arguments_of(file) for file in scripts}
+    assert not [file.name for file in scripts if "ArgumentParser(" not in file.read_text("utf-8")]
 
 
 def test_steps_of_a_constraint_name_what_there_is() -> None:

@@ -1,6 +1,7 @@
 """Imports run one way: cli -> serve -> engine -> guides -> {tokenizers_adapter, kernels}, without a cycle."""
 
 import ast
+import re
 from collections.abc import Collection
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -175,9 +176,29 @@ def is_ours(name: str) -> bool:
     return name.split(".")[0] == "trellm"
 
 
-def test_every_module_is_in_a_listed_package() -> None:
+def test_every_module_is_shipped_and_its_types_are_checked() -> None:
     import tomllib
 
-    listed = tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    tools = tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     folders = {".".join(["trellm", *file.parent.relative_to(PACKAGE).parts]) for file in KNOWN.values()}
-    assert folders == set(listed)
+    assert folders == set(tools["setuptools"]["packages"])
+    included = [place for pattern in tools["pyright"]["include"] for place in PACKAGE.glob(pattern)]
+    assert set(KNOWN.values()) <= {file for place in included for file in (place, *place.rglob("*.py"))}
+
+
+NAMED = re.compile(rf"`((?:{'|'.join(FOLDERS)})(?:\.\w+)+)`")
+"""A name by its path, as texts have it: `guides.tagged.closed_guide.ClosedGuide`."""
+
+
+@pytest.mark.parametrize("folder", [*FOLDERS, "docs"])
+def test_names_by_their_paths_are_there(folder: str) -> None:
+    """In comments, docstrings and pages: a module, or a name that stands in it."""
+    files = [file for file in (PACKAGE / folder).rglob("*") if file.suffix in (".py", ".md")]
+    named = {(name, file) for file in files for name in NAMED.findall(file.read_text(encoding="utf-8"))}
+    assert not {(name, str(file.relative_to(PACKAGE))) for name, file in named if not stands(tuple(name.split(".")))}
+
+
+def stands(name: Module) -> bool:
+    home = next(name[:size] for size in range(len(name), 0, -1) if name[:size] in KNOWN)
+    rest = name[len(home) :][:1]
+    return all(re.search(rf"\b{word}\b", KNOWN[home].read_text(encoding="utf-8")) for word in rest)

@@ -93,7 +93,6 @@ _WHOLE = """\
 :root { color-scheme: light dark; }
 .trellm th { position: sticky; top: 0; background: Canvas; }
 """
-_LEFT = ("token", "leading_token", "expected")
 # Whatever a browser makes of a page, it fetches nothing and runs nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -163,7 +162,7 @@ def _row(step: Step) -> str:
 
 
 def _side(column: str) -> str:
-    return ' class="left"' if column in _LEFT else ""
+    return ' class="left"' if column in _TEXTS else ""
 
 
 def _legend() -> str:

@@ -23,7 +23,7 @@ class MaskTable:
     A guide keeps its rows in a cache (signature -> row) and adds one with `store(cache, key, mask)`; when the
     row is given away, its key is taken out of that cache. A row just used is safe for the next `max_rows` - 1
     uses of others. `version` counts stored rows and `written` says which version each row is of, so that a mirror on
-    a device knows what it lacks. `few` lists the words of rows that have few, see `kernels.logits.bitmask`; rows that
+    a device knows what it lacks. `few` lists the words of rows that have few, see `kernels.logits.mask`; rows that
     are short have no lists. `evictions` counts rows given away, before they are written to: who reads rows without
     a lock has read what they were if it is the same afterwards.
     """

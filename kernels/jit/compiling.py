@@ -1,10 +1,8 @@
 """Numba's `njit` for these kernels: kept on disk, never stale, and not silent while it compiles.
 
-Calls of compiled kernels without Numba's look at the types of their arguments.
-
-The dispatcher derives the type of every array, and of every array in a tuple, at every call; with the
-chart's arrays that takes longer than most walks. The kernels behind `call` are always called with arguments
-of the same types, so what the first call found out holds for all.
+`call` calls a compiled kernel without Numba's look at the types of its arguments. The dispatcher derives the type of
+every array, and of every array in a tuple, at every call; with the chart's arrays that takes longer than most walks.
+Kernels behind `call` always get arguments of the same types, so what the first call found out holds for all.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Packed token masks on the CPU: bit t % 32 of word t // 32 says whether token t is allowed.
 
-Rows of packed masks, written into bitmasks of others.
-
-Most masks have a bit in very few of their words: after most bytes of JSON three or four of 128,000 tokens may follow.
-So for each row of a table of masks it is listed which words are not 0, where they are few; such a row is written by
-clearing, which takes half as long as copying. A place that holds such a mask is cleared by its words alone.
+Rows of a table of masks are written into bitmasks of hosts. Most masks have a bit in very few of their words: after
+most bytes of JSON three or four of 128,000 tokens may follow. So for each row of the table it is listed which words are
+not 0, where they are few; such a row is written by clearing, which takes half as long as copying. A place that holds
+such a mask is cleared by its words alone.
 
     few         int32 [rows, LISTED]: FEW_COUNT, how many words are not 0, or MANY; from FEW_PLACES on where they are,
                 ascending, and from FEW_WORDS on the words. A table without lists has few[0, LISTED]

@@ -1,7 +1,4 @@
-"""Shortcuts to the mask of a state.
-
-Kernels answer as kernels/answers.py says.
-"""
+"""Shortcuts to the mask of a state; kernels answer as kernels/answers.py says."""
 
 from __future__ import annotations
 

@@ -143,7 +143,9 @@ def _tensor(data: mmap.mmap, first: int, alignment: int, head: TensorHead) -> GG
         said = _OTHERS.get(head.kind, f"of number {head.kind}")
         raise _fault(head, f"has the type {said}; read are {', '.join(KINDS.values())}")
     form, width, rows = FORMATS[kind], head.shape[-1], prod(head.shape[:-1])
-    if not all(head.shape) or width % form.weights:
+    if not all(head.shape):
+        raise _fault(head, f"has the shape {head.shape}; all sizes are to be above 0")
+    if width % form.weights:
         raise _fault(head, f"has the shape {head.shape}; {kind} packs {form.weights} in a row")
     row = form.row_bytes(width)
     begin = first + head.offset

@@ -133,7 +133,7 @@ DAMAGED = {
     "a tensor twice": (header(b"", 2 * tensor(), counts=(2, 0)) + bytes(99), "the tensor 'x' a second time"),
     "no dimension": (header(b"", tensor(shape=()) + bytes(8), counts=(1, 0)), "has 0 dimensions"),
     "many dimensions": (header(b"", tensor(shape=(1,) * 5), counts=(1, 0)), "has 5 dimensions"),
-    "a size of 0": (header(b"", tensor(shape=(4, 0)), counts=(1, 0)), "has the shape (0, 4)"),
+    "a size of 0": (header(b"", tensor(shape=(4, 0)), counts=(1, 0)), "(0, 4); all sizes are to be above 0"),
     "half a block": (header(b"", tensor(shape=(40,), kind=2), counts=(1, 0)), "Q4_0 packs 32 in a row"),
     "a huge shape": (header(b"", tensor(shape=(HUGE,) * 4), counts=(1, 0)) + bytes(99), "is not within the file"),
     "a far offset": (header(b"", tensor(offset=HUGE), counts=(1, 0)) + bytes(99), "is not within the file"),
