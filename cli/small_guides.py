@@ -82,9 +82,9 @@ def quoting_thunks() -> Thunks:
 
 
 def _vocabulary() -> Vocabulary:
-    """Bytes, and a longer token, so that a way to the end by single bytes may not be the shortest."""
+    """Bytes and two longer tokens: by single bytes a way to the end may be longer, and one of them begins an item."""
     single = Vocabulary.from_bytes()
-    return Vocabulary([*single.tokens, b"aa"], single.eos_ids)
+    return Vocabulary([*single.tokens, b"aa", b'","'], single.eos_ids)
 
 
 def _align(guide: RegexGuide, pairs: Vocabulary) -> None:

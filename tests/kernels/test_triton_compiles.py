@@ -146,7 +146,7 @@ def test_attention_compiles(
     merged = shape | {"PARTS": 33, "PART_LANES": 64, "WITH_SINKS": True}
     compiled("attention.triton_paged", "merge_parts", types, merged, steps=STEPS)
     for portion in ({"HEADS": 8}, {"HEADS": 1, "heads": 1}):
-        compiled("attention.triton_write", "write_tokens", types, shape | keys | portion, steps=STEPS)
+        compiled("attention.triton_paged", "write_tokens", types, shape | keys | portion, steps=STEPS)
 
 
 @pytest.mark.parametrize("whole", ["any", "ones", "sixteens"])

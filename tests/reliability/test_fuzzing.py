@@ -22,8 +22,8 @@ def test_nothing_random_brings_the_process_down(
     assert f"{cases:,} cases" in said
 
 
-def test_no_file_brings_the_reader_of_images_down(instrument: Callable[..., str]) -> None:
-    instrument("images.py", "--cases", "400", "--workers", "1", "--seconds", "9")
+def test_no_file_brings_the_readers_of_media_down(instrument: Callable[..., str]) -> None:
+    instrument("media.py", "--cases", "400", "--workers", "1", "--seconds", "9")
 
 
 def test_a_run_goes_on_behind_what_its_log_has(instrument: Callable[..., str], tmp_path: Path) -> None:
