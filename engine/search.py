@@ -389,7 +389,7 @@ class FinishedBeams:
 
 
 def round_robin(progress: Sequence[int], count: int) -> list[int]:
-    """Which candidates to keep: the places of up to `count` of them, in the order in which they are picked.
+    """Places of up to `count` candidates to be kept, in the order in which they are picked.
 
     progress: how far each candidate is with its goals, the likeliest candidate first
     Candidates of equal progress make up a bank. The first of each bank is picked, from the fullest bank down, then

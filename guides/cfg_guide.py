@@ -124,7 +124,7 @@ class CFGGuide(LiftedGuide, Drawable):
         return self.findings(text).captures
 
     def findings(self, text: str | bytes) -> Findings:
-        """What `spans` and `captures` give, by one reading of the text. Raises LimitError."""
+        """Results of `spans` and of `captures`, by one reading of the text. Raises LimitError."""
         quotes, names, stops = _quotes_of(self.grammar), self.grammar.captures, self.grammar.stops
         counts: Counter[str] = Counter()
         spans: dict[str, Span] = {}

@@ -199,7 +199,7 @@ class Controls:
         return self.repetition_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
 
     def broken(self, ids: Sequence[int], made: int, token: int, ends: bool) -> frozenset[str]:
-        """Which controls a token breaks after `ids`, prompt included, of which `made` are output."""
+        """Controls that a token breaks after `ids`, prompt included, of which `made` are output."""
         early = ends and made < self.min_tokens
         again = not ends and token in repeated(ids, self.no_repeat_ngram_size)
         names = (("min_tokens", early), ("no_repeat_ngram_size", again))

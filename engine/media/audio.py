@@ -138,7 +138,7 @@ class Audio:
 
     @property
     def seconds(self) -> float:
-        """How long it takes."""
+        """Duration in seconds."""
         return len(self.samples) / self.rate
 
     def at(self, rate: int) -> Samples:

@@ -14,7 +14,7 @@ from .tables import BLOCK, FREED, NO_SLOT, BlockTable
 
 
 class Slots:
-    """Which text has its state in which slot.
+    """Assignment of slots for states to texts.
 
     count: how many there are. The lowest is taken first, so that those in use lie side by side.
     copies: states that are to be copied, (from, to), before the next step is read

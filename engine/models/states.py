@@ -389,7 +389,7 @@ class StatesRunner:
         return in_passes(chunks, groups, partial(self._group, storage), ends)
 
     def _groups(self, chunks: Sequence[Chunk]) -> list[list[int]]:
-        """Which chunks to run together, in the order of their slots."""
+        """Groups of chunks to be run together, in the order of their slots."""
         if self._alone:
             return [[row] for row in range(len(chunks))]
         alike: dict[tuple[int, int], list[int]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from transformers.models.smolvlm import processing_smolvlm
 from transformers.processing_utils import ProcessorMixin
+from trellm import models
 
 MARKS = ["<image>", "<begin>", "<end>", "<break>", "<video>", "<fake_token_around_image>", "<global-img>"]
 CELLS = [f"<row_{row}_col_{column}>" for row in (1, 2, 3, 4) for column in (1, 2, 3, 4)]
@@ -273,3 +275,18 @@ def expected(model: Any, processor: Any, chat: Any, tokens: int, beams: int = 1)
         )
     made = model.generate(**read, max_new_tokens=tokens, do_sample=False, num_beams=beams)
     return made[0, read["input_ids"].shape[1] :].tolist()
+
+
+Loaded = Callable[[str], tuple[Any, Any, Any]]
+"""A model and processor of transformers, and the model in our hands, by name."""
+
+
+def loaded(build_one: Callable[[str], tuple[Any, Any]]) -> Loaded:
+    """Models that are built when they are first asked for, and kept as long as this is."""
+
+    @cache
+    def load(name: str) -> tuple[Any, Any, Any]:
+        model, processor = build_one(name)
+        return model, processor, models.transformers(model, processor)
+
+    return load

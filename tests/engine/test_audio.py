@@ -12,7 +12,7 @@ from trellm import Audio, AudioError, Beam, Engine, OptionError, Sample, generat
 
 from ..thresholds import thresholds
 from .audio_models import MODELS, RATE, build, expected, sound
-from .image_models import PARTS, TEXTS, picture
+from .image_models import PARTS, TEXTS, Loaded, loaded, picture
 from .image_models import build as build_seeing
 from .media.test_audio import wav
 from .support import Verbatim, read
@@ -22,8 +22,8 @@ LONG, SHORT = sound(1.713), sound(0.237, 1)
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, tuple[Any, Any, Any]]:
-    return {}
+def made() -> Loaded:
+    return loaded(build)
 
 
 @pytest.fixture(params=MODELS)
@@ -32,20 +32,13 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def both(name: str, made: dict[str, tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
-    """A model and processor of transformers, and the model in our hands."""
-    if name not in made:
-        model, processor = build(name)
-        made[name] = model, processor, models.transformers(model, processor)
-    return made[name]
+def both(name: str, made: Loaded) -> tuple[Any, Any, Any]:
+    return made(name)
 
 
 @pytest.fixture
-def qwen(made: dict[str, tuple[Any, Any, Any]]) -> Any:
-    if "qwen2_audio" not in made:
-        model, processor = build("qwen2_audio")
-        made["qwen2_audio"] = model, processor, models.transformers(model, processor)
-    return made["qwen2_audio"][2]
+def qwen(made: Loaded) -> Any:
+    return made("qwen2_audio")[2]
 
 
 PROMPTS: list[list[Any]] = [

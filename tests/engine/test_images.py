@@ -16,7 +16,7 @@ import torch
 from trellm import Beam, Engine, Image, OptionError, Sample, generate, models
 
 from ..thresholds import thresholds
-from .image_models import MODELS, PARTS, TEMPLATE, TEXTS, build, expected, picture
+from .image_models import MODELS, PARTS, TEMPLATE, TEXTS, Loaded, build, expected, loaded, picture
 from .support import Verbatim, read
 
 TOKENS = 10
@@ -24,8 +24,8 @@ WIDE, TALL = picture(41, 23), picture(17, 50, 1)
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, tuple[Any, Any, Any]]:
-    return {}
+def made() -> Loaded:
+    return loaded(build)
 
 
 @pytest.fixture(params=MODELS)
@@ -34,12 +34,8 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def both(name: str, made: dict[str, tuple[Any, Any, Any]]) -> tuple[Any, Any, Any]:
-    """A model and processor of transformers, and the model in our hands."""
-    if name not in made:
-        model, processor = build(name)
-        made[name] = model, processor, models.transformers(model, processor)
-    return made[name]
+def both(name: str, made: Loaded) -> tuple[Any, Any, Any]:
+    return made(name)
 
 
 def prompts(name: str) -> list[list[Any]]:
@@ -141,11 +137,8 @@ def test_subclasses_of_images_are_images(llava: Any) -> None:
 
 
 @pytest.fixture
-def llava(made: dict[str, tuple[Any, Any, Any]]) -> Any:
-    if "llava" not in made:
-        model, processor = build("llava")
-        made["llava"] = model, processor, models.transformers(model, processor)
-    return made["llava"][2]
+def llava(made: Loaded) -> Any:
+    return made("llava")[2]
 
 
 @pytest.mark.parametrize("name", ["llava", "qwen2_5_vl", "gemma3"])

@@ -55,7 +55,7 @@ class Processed(NamedTuple):
 
 
 def described(source: Media) -> str:
-    """What messages call an image or audio."""
+    """Name of an image or audio in messages."""
     if isinstance(source, Audio):
         return f"audio of {source.seconds:.2f} seconds"
     return f"an image of {source.width} x {source.height} pixels"

@@ -32,7 +32,7 @@ def key_of(*parts: str, is_audio: bool = False) -> int:
 
 
 def counts_of(tokens: Iterable[int]) -> dict[str, int]:
-    """How many of some tokens are rows, by the kind of content, "image" or "audio"."""
+    """Numbers of tokens that are rows, by the kind of content, "image" or "audio"."""
     rows = [(BEGIN - 1 - token) // MOST_ROWS & 1 for token in tokens if token < BEGIN]
     return {"image": rows.count(0), "audio": rows.count(1)}
 

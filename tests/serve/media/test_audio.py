@@ -1,51 +1,32 @@
 """Audio in requests: what reaches the model, what is refused, and what is counted."""
 
 import base64
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from trellm import Audio, AudioLimits, generate, models
-from trellm.serve import MediaFetcher
 
 from ...engine.audio_models import RATE, build, sound
 from ...engine.media.test_audio import head, wav
 from ..conftest import SETTINGS, Running, running, until
+from .conftest import nearby, serving
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 FIRST, SECOND = wav(sound(0.6).samples, RATE), wav(sound(0.9, 1).samples, RATE, 1)
 TOKENS = 12
 
 
-class _Files(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "audio/x-wav" if self.path == "/second.wav" else "image/png")
-        self.send_header("Content-Length", str(len(SECOND)))
-        self.end_headers()
-        self.wfile.write(SECOND)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
 def files() -> Iterator[str]:
-    """The address of a server of files, on this machine."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Files) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://files.test:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with serving(lambda path: ("audio/x-wav" if path == "/second.wav" else "image/png", SECOND)) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
 def hearer() -> Iterator[Running]:
-    fetcher = MediaFetcher(allows=lambda address, port: address.is_loopback, resolve=lambda host, port: ["127.0.0.1"])
+    fetcher = nearby()
     limits = AudioLimits(file_bytes=1 << 17, seconds=2)
     settings = replace(SETTINGS, media=4, audio_limits=limits, media_bytes=1 << 18, fetcher=fetcher)
     yield from running(models.transformers(*build("qwen2_audio")), settings)

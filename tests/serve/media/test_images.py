@@ -4,10 +4,8 @@ import base64
 import io
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,7 +17,7 @@ from trellm import Image, generate, models
 from trellm.serve import MediaFetcher, Settings, application
 
 from ..conftest import SETTINGS, Running, running, until
-from .conftest import seeing
+from .conftest import nearby, seeing, serving
 
 needs_engine = pytest.mark.skipif(
     find_spec("trellm.engine.models.media") is None, reason="the engine has no image-text models"
@@ -322,32 +320,15 @@ def test_bodies_have_room_for_images_where_they_are_read() -> None:
             assert answer.status_code == 413 and f"{most:,} bytes" in answer.text
 
 
-class _Files(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        data = SECOND if self.path == "/second.jpg" else b"<html>"
-        self.send_response(200)
-        self.send_header("Content-Type", "image/jpeg" if data is SECOND else "text/html")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
 def files() -> Iterator[str]:
-    """The address of a server of files, on this machine."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Files) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://files.test:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    page = "text/html", b"<html>"
+    with serving(lambda path: ("image/jpeg", SECOND) if path == "/second.jpg" else page) as address:
+        yield address
 
 
 def test_images_are_fetched_where_the_operator_says_so(files: str) -> None:
-    fetcher = MediaFetcher(allows=lambda address, port: address.is_loopback, resolve=lambda host, port: ["127.0.0.1"])
+    fetcher = nearby()
     for server in running(seeing(), replace(SETTINGS, fetcher=fetcher)):
         wanted = told(server.service.model, user(python_parts(PARTS)))
         parts = [*chat_parts(PARTS[:3]), {"type": "image_url", "image_url": {"url": f"{files}/second.jpg"}}]
