@@ -3,7 +3,7 @@
     python benchmarks/architectures.py [--only llama gpt2 ...] [--rounds 3] [--save]
 
 Hidden size 32, two layers or one of each kind, float64 where the architecture computes in it, so that rounding decides
-nothing; two prompts of different lengths together. docs/models.md has the table, which docs/models.py makes.
+nothing; two prompts of different lengths together. docs/architectures.py makes the table of docs/supported-models.md.
 
 greedy, beams: whether 12 tokens are those of transformers' `generate` with its cache, greedy and with 3 beams; "no
     cache": they are those of `generate(use_cache=False)`, from which its own cached ones differ

@@ -1,11 +1,11 @@
-"""Writes the table in docs/models.md out of benchmarks/results/architectures.csv: `python docs/architectures.py`."""
+"""Write the table of docs/supported-models.md from benchmarks/results/architectures.csv: `python docs/architectures.py`."""
 
 import csv
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "benchmarks" / "results" / "architectures.csv"
-PAGE = HERE / "models.md"
+PAGE = HERE / "supported-models.md"
 BEGIN = "<!-- made by docs/architectures.py -->"
 END = "<!-- end -->"
 HEAD = [

@@ -141,7 +141,7 @@ def test_the_pictures_are_what_the_guides_say() -> None:
 
 
 def test_the_table_of_architectures_is_what_was_measured() -> None:
-    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "supported-models.md").read_text(encoding="utf-8")
     assert load("architectures").page() == page, "run python docs/architectures.py"
 
 

@@ -52,7 +52,7 @@ def transformers(
     """A model of the transformers library: its name or path, or the loaded model and tokenizer; or a path in `.gguf`.
 
     Decoder-only models continue the prompt; encoder-decoder models (T5, BART, Marian) read it apart. Models that read
-    images or audio (LLaVA, Qwen-VL, Gemma 3, Qwen2-Audio) have a processor in place of a tokenizer: docs/models.md
+    images or audio (LLaVA, Qwen-VL, Gemma 3, Qwen2-Audio) have a processor in place of a tokenizer: docs/media.md
     says which are run.
     cache: False computes every step from the whole text; slow, but for any decoder-only architecture.
     A text may be as long as the model's positions go; with rotary embeddings that are scaled anew for long texts
@@ -72,7 +72,7 @@ def transformers(
         the one that its option adapter= names, or none, all in one batch. Of decoders of attention over blocks
     weights: "q8" or "q4" quantizes linear layers, embedding and head as GGUF files have them, for kernels of ours on a
         CPU, and saves them in the user's cache, from where they are mapped the next time. Of a loaded model, too, of
-        which nothing is saved. docs/models.md has more. Needs the package gguf
+        which nothing is saved. docs/quantised.md has more. Needs the package gguf
     kv_cache_dtype: "float16" or "int8" keeps keys and values so where a model runs in float32 on a CPU: a text takes
         half or about a quarter of the memory. "auto" keeps them in the type of the model. Of a loaded model, too
 
@@ -125,7 +125,7 @@ def gguf(path: Any, tokenizer: Any = None, **options: Unpack[FileOptions]) -> De
     """The model in a GGUF file, whose weights stay as they are in it, and mapped: on a CPU, without a network.
 
     `models.transformers` takes such a path too, and `pulled` the name of a file that was pulled. Needs the package
-    gguf; docs/models.md says which files are read.
+    gguf; docs/quantised.md says which files are read.
     path: of the file
     tokenizer: another one than that of the file
     cache, kv_cache_dtype: as for `models.transformers`
