@@ -1,4 +1,4 @@
-"""Write the table of docs/supported-models.md from benchmarks/results/architectures.csv: `python docs/architectures.py`."""
+"""Write the table of docs/supported-models.md from results/architectures.csv: `python docs/architectures.py`."""
 
 import csv
 from pathlib import Path

@@ -80,7 +80,7 @@ WAYS: Mapping[str, Way] = {
     "rwkv": Way("states", alone=True),
 }
 """By `model_type`. Not here are those whose cached logits depend on more than options, Nemotron-H and Zamba2 (see
-docs/supported-models.md), and those that are decoders only if their configuration says so, such as BERT and RoFormer."""
+docs/supported-models.md), and those that are decoders only if their configuration says so, as BERT and RoFormer."""
 
 
 def way_of(model: Any) -> Way | None:
