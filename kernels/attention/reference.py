@@ -29,8 +29,7 @@ def attention(
     query: [query heads, size of keys]
     keys, values: [all blocks, heads, BLOCK, size]; token i of the sequence lies in blocks[i // BLOCK]
     window: number of tokens that it attends to, including itself; chunk: it attends to none before its own chunk of
-        this
-        many tokens; 0 for no limit
+        this many tokens; 0 for no limit
     cap: scores become cap * tanh(score / cap), unless 0
     sinks: [query heads], an extra score in the softmax, with a value of zero
     """

@@ -76,8 +76,7 @@ def attend_tiles(
     """Compute one part of one tile for one key head. Grid: sequences x tiles, key heads, parts.
 
     With one part the results go to `out`. Else the undivided float32 results go to `partial` [tokens, query heads,
-    parts,
-    size], and the largest scores and sums of weights to `peaks` and `sums`.
+    parts, size], and the largest scores and sums of weights to `peaks` and `sums`.
     """
     text = tl.program_id(0) // tiles
     tile = tiles - 1 - tl.program_id(0) % tiles  # the last tiles of a chunk have the most keys, so they start first

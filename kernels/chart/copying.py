@@ -123,8 +123,7 @@ def copy_bytes(
     ends: int32 [nodes], the end of each node's edges; written: int32 [n, 3], the edges, a target below 0 is the exit;
     exits: int32, the nodes of this range with an epsilon link to the exit
     first: number of the fragment's node 0 in the graph; target: the exit; rule, counter: of the new nodes; edge: place
-        of
-    the fragment's first edge; link: place of the links of `exits`
+    of the fragment's first edge; link: place of the links of `exits`
     """
     at = ends[begin - 1] if begin else 0
     for node in range(begin, end):
@@ -164,13 +163,11 @@ def lay_names(
     """Lay out many texts after a node, each with a guard before it and a call after it that returns to `after`.
 
     All texts begin with the byte `begin`, which is read before the guards. So preceding white space leads to one node,
-    not
-    to one for each text. data, ends: further bytes of all texts, and the end of each text; rules: the rule called after
-    each text; guard: the first text's guard
+    not to one for each text. data, ends: further bytes of all texts, and the end of each text; rules: the rule called
+    after each text; guard: the first text's guard
     first, edge, link: free places, for a node and an edge for each byte and one more, two more nodes and three links
-        for
-    each text, and `more` links after the guards' links, which the caller writes. The links of `node` come last, and are
-    empty so far. All nodes take the rule and counter of `node`.
+    for each text, and `more` links after the guards' links, which the caller writes. The links of `node` come last, and
+    are empty so far. All nodes take the rule and counter of `node`.
     """
     count = len(ends)
     guarded = link + 2 * count
@@ -250,8 +247,7 @@ def lay_trie(
     A guard before each branch requires that some text below it has its bit, in a large set, missing. A guard after each
     text adds its bit. texts: uint8 [n, length], sorted; bit: the first text's bit, followed by the others'
     first, edge, link, guard: free places, as `measure_trie` counts, for a node (the root), and a node and an edge for
-        each
-    byte; a node, a link and a guard for each branch; two more nodes, three links and a guard for each text.
+    each byte; a node, a link and a guard for each branch; two more nodes, three links and a guard for each text.
     All nodes take the rule and counter of `node`.
     """
     count, length = texts.shape

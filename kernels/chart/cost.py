@@ -218,8 +218,7 @@ def settle_nodes(graph: GraphArrays, chart: Chart, costs: Costs, first: Int, las
     """Compute the costs of the nodes first ... last - 1 to a fixed point. Return 0 or EXHAUSTED.
 
     The first two rounds run forwards and backwards, which is enough for most graphs: chains of nodes run either way.
-        Later
-    rounds use post-order, so that only cycles need more than one.
+    Later rounds use post-order, so that only cycles need more than one.
     """
     changed = True
     begin, end, stride = first, last, 1
@@ -422,8 +421,7 @@ def find_onward(graph: GraphArrays, chart: Chart, costs: Costs, state: Int) -> I
     Most states have many bytes that lead elsewhere, so the search stops at a byte with the least possible cost.
 
     If a promise was too low, all bytes lead farther from the end than expected. White space that leads back to a state
-    of
-    the text then looks as short as progress, so loops get a penalty.
+    of the text then looks as short as progress, so loops get a penalty.
     """
     row = open_row(graph, chart, state)
     if row < 0:
@@ -461,8 +459,7 @@ def spell(graph: GraphArrays, chart: Chart, costs: Costs, trie: TokenTrie, state
 
     Returns DEAD if way (int32 [n]) fills up with states before one whose number is known. The caller then calls for the
     state after the last of them, and again for this one. Results for the states on the way go to Costs.shortest, so
-    texts
-    through the same state share the rest.
+    texts through the same state share the rest.
     """
     shortest = costs.shortest
     length = 0
@@ -512,8 +509,7 @@ def nearest_within(
     """`nearest` over the tokens that begin a text at most `detour` bytes longer than a shortest one.
 
     TOO_MANY if that takes more than `patience` nodes of the trie. Known transitions are read from the arrays inline, as
-    in
-    `walk`.
+    in `walk`.
     """
     row = open_row(graph, chart, state)
     if row < 0:
@@ -572,8 +568,7 @@ def nearest(graph: GraphArrays, chart: Chart, costs: Costs, trie: TokenTrie, sta
     """Return the state nearest to the end after one token, nearer than `state`; DEAD if there is none, or a code.
 
     Of several, the first in the order of the trie. If very many tokens are allowed, only those count that begin a text
-    at
-    most `detour` bytes longer than a shortest one.
+    at most `detour` bytes longer than a shortest one.
     """
     found = nearest_within(graph, chart, costs, trie, state, NEVER, PATIENCE)
     if found == TOO_MANY:

@@ -63,16 +63,12 @@ class GraphArrays(Arrays):
     EPSILON: a counter that must be below its greatest count, or 0; GUARD: a row of guards)
     counters: int32 [n, 2], least and greatest count; counter 0 means none. A greatest count below 0 marks a *set*: the
     count of an item is a set of bits then, and the greatest count is -1 - its row in Costs.weights. The least count is
-    the
-    bits that must be set at the end. In a *large set*, whose count is the number of a set in Chart.sets, it is -1 - n
-    if
-    the first n bits must be set
+    the bits that must be set at the end. In a *large set*, whose count is the number of a set in Chart.sets, the least
+    count is -1 - n if the first n bits must be set
     guards: int32 [n, 4], for links between nodes of a set: bits that must be set, bits of which one must be missing (0
-        for
-    no such condition), bits that are kept, bits that are added; for large sets see interning.py
+    for no such condition), bits that are kept, bits that are added; for large sets see interning.py
     spans: uint64 [n, 3], sets of characters (ASCII in two words, then lead bytes as in Chart.loops): from a node with
-        span
-    k > 0 every text of these characters can be read and continued; span 0 promises nothing
+    span k > 0 every text of these characters can be read and continued; span 0 promises nothing
     """
 
     nodes: Table[np.int32]

@@ -303,8 +303,7 @@ def find_loop(graph: GraphArrays, chart: Chart, state: Int, row: Int) -> Int:
     """Record in chart.loops[row] which ASCII bytes lead from `state` back to it, or to it with counts one higher.
 
     It tries bytes of edges with several bytes, then single bytes that are counted, as in an indentation. Other loops of
-    one
-    byte are not worth the search. Return 0 or a code.
+    one byte are not worth the search. Return 0 or a code.
     """
     loops, rows = chart.loops, chart.rows
     lo, hi = chart.states[state, LO], chart.states[state, HI]

@@ -96,8 +96,7 @@ def end_layer(
     residual: [n, hidden], changed
     mixed: [n, heads * size], output of attention
     out, up, down and their biases, or empty: weights of the products. The MLP is SwiGLU if `up` has more rows (gates,
-        then
-        the numbers that they scale) than `down` has columns; else it has GELU between its products
+        then the numbers that they scale) than `down` has columns; else it has GELU between its products
     The rest is as in `begin_layer`; `product` has room for the output of `up`.
     """
     lanes = across.shape[1]

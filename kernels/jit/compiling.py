@@ -60,8 +60,7 @@ def njit(function: Any = None, *, wide: bool = False, kind: str = "entry", cache
 
     wide: for kernels that compute the same for int32, int64 and constant integers. Numba compiles a kernel for each
     combination of argument types in its calls, so these kernels take integers as int64. Unless they allocate arrays,
-    they
-    are also compiled without reference counting, since the caller owns all arrays.
+    they are also compiled without reference counting, since the caller owns all arrays.
     kind: "entry" for a call from Python, "inner" and "shared" see below
     cache: whether to keep compiled code on disk; inner kernels have none
     """

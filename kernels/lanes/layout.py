@@ -110,8 +110,7 @@ def begin(rows: Ints, width: int, room: int, known: StateTables, kept: SlotState
     """Return the inputs of a launch from rows int32 [B, HEADER + room_of(width) + most]; room: tokens of a block.
 
     A lane that resumes reads its last token, and forced or guessed tokens after it while their records are known, up to
-    its
-    WIDTH. Without a record of its own it reads nothing.
+    its WIDTH. Without a record of its own it reads nothing.
     """
     count = len(rows)
     tables = rows[:, HEADER + room_of(width) :].copy()

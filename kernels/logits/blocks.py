@@ -65,8 +65,7 @@ def load(row: Ints, mask: Ints, word: Int, values: Ints, bases: Ints) -> tuple[I
 
     `mask` is int32 [W], or [0] if everything is allowed. Fills `values` int32 [BLOCK] and `bases` int32
     [WORDS_PER_BLOCK]: value j belongs to token bases[j // 32] + j % 32. Returns the number of values, a multiple of 32,
-    and
-    the next word to read.
+    and the next word to read.
     """
     words = (row.size + 31) >> 5
     if mask.size == 0:

@@ -61,8 +61,7 @@ def apply_mask(logits: Any, masks: Any = None, rows: Any = None, size: int | Non
     """Set the logits of disallowed tokens, and of those beyond the vocabulary, to -inf, in place.
 
     `logits` float32, float16 or bfloat16 [B, V] with any stride between rows; `masks` uint32 [R, W]; `rows` int32 [B],
-    the
-    mask of each row, -1 for none; None for mask b of row b. Raises TypeError and ValueError.
+    the mask of each row, -1 for none; None for mask b of row b. Raises TypeError and ValueError.
     """
     contract = check(logits, masks, rows, size)
     if contract.device != "cpu":
@@ -187,8 +186,7 @@ def keep_row(words: Ints, few: Ints, row: int, mask: NDArray[np.uint32]) -> None
     """Write a mask uint32 [W] to a row of masks, viewed as int32 [R, W], and list its words in the same row of `few`.
 
     `few` must describe the previous contents of the row; zeros describe a row of zeros. Raises ValueError for a row
-    outside
-    the table, and for a mask of another length.
+    outside the table, and for a mask of another length.
     """
     if call(keep_kernel, words, few, row, mask) < 0:
         raise ValueError(f"a mask of {mask.size} words cannot be row {row} of {words.shape}")
@@ -200,8 +198,7 @@ def copy_rows(
     """Copy rows of masks uint32 [R, W] into memory viewed as int32 [n]: row p is the `span` words from p * `stride`.
 
     `few` lists the words of the masks; `rows` int32 [k] are the masks' numbers, `places` int32 [k] the rows to write;
-    words
-    from W to `span` are cleared. Raises ValueError, before writing, for numbers out of range. Releases the GIL.
+    words from W to `span` are cleared. Raises ValueError, before writing, for numbers out of range. Releases the GIL.
     """
     wrong = call(copy_kernel, masks.view(np.int32), few, rows, bits, places, stride, span)
     if wrong >= 0:
@@ -223,8 +220,7 @@ def renew_rows(
     """`copy_rows` into memory with known contents: rows that are already there are not written again.
 
     `versions` int64 [R] number the contents of masks, from 1 on; `lies` int64 [P] and `held` int32 [P, LISTED] are, for
-    each
-    place, the version last written there, 0 for unknown, and its listed words; both are updated.
+    each place, the version last written there, 0 for unknown, and its listed words; both are updated.
     """
     words = masks.view(np.int32)
     wrong = call(renew_kernel, words, few, versions, rows, bits, places, stride, span, lies, held)

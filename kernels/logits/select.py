@@ -122,9 +122,8 @@ def topk_kernel(
     """Find the best k of each group of rows by added[row] + logit - normaliser[row].
 
     `added` float64 [B]; rows with -inf are not read. `best` float64, `rows` and `tokens` int32 [groups, k]: best first,
-    ties
-    by lower row and then token; padded with -inf, -1 and -1. `normaliser` float64 [B], 0 if much == ARGMAX. Returns the
-    index of the first bad row number, or -1.
+    ties by lower row and then token; padded with -inf, -1 and -1. `normaliser` float64 [B], 0 if much == ARGMAX.
+    Returns the index of the first bad row number, or -1.
     """
     wrong = bad_number(words, numbers)
     if wrong >= 0:
@@ -455,9 +454,8 @@ def masked_sample(
     `uniforms` float64 [B] in [0, 1): the result is the first token, by id, at which the cumulative distribution exceeds
     it. Filters are numbers, or one for each row: `temperature` > 0; `top_k`, 0 = off, keeps ties with the k-th logit;
     `top_p` keeps the fewest best tokens with at least that mass, ties by lower id; `min_p` keeps tokens with at least
-    that
-    share of the best one's probability. Tokens below 2 ** -125 of the best one's probability are never drawn. Raises
-    TypeError and ValueError.
+    that share of the best one's probability. Tokens below 2 ** -125 of the best one's probability are never drawn.
+    Raises TypeError and ValueError.
     """
     contract = check(logits, masks, rows, size)
     uniforms, settings = _sampling(contract, uniforms, temperature, top_k, top_p, min_p)

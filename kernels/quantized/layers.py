@@ -35,8 +35,7 @@ class QuantizedStack(Arrays):
     """The weights of equally shaped layers.
 
     products: [layers * 7, 5], for each product: address of the weights, number of the format, bytes of a row, blocks of
-        a
-        row, address of the order of rows or 0
+        a row, address of the order of rows or 0
     rows: [7] of each product, 0 for none
     biases: [layers, 7] addresses, 0 for none
     norms: [layers, 8] addresses of weights and biases of the four norms, 0 for none

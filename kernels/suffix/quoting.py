@@ -28,10 +28,8 @@ class Quotable(Arrays):
     text: uint8 [n], END where no quotation continues; ends: uint8 [n], 1 if one may end before this byte
     starts ... child: see `tree.SuffixTree`
     least, reach: int32 [m], fewest and most bytes of a quotation that begins there (it may end at the most), reach -1
-        where
-    none begins; furthest: int32 [I], the greatest reach below a node. All three are empty if quotations have no limits
-    of
-    length: they may continue to the next END, and end wherever `ends` allows.
+    where none begins; furthest: int32 [I], the greatest reach below a node. All three are empty if lengths have no
+    limits: quotations may continue to the next END, and end wherever `ends` allows.
     """
 
     text: Vector[np.uint8]

@@ -41,15 +41,13 @@ class Branches(Arrays):
     """The same trie by levels, for walks: the children of a node are adjacent, in the order of their bytes.
 
     A walk reads all children of the nodes that it visits, and little else. The trie exceeds the caches, so the columns
-    of a
-    node lie together.
+    of a node lie together.
 
     first: int32 [n + 1], the first child of each node; its children end where those of the next node begin
     byte: uint8 [n]; ids: int32 [tokens], as in `TokenTrie`
     tokens: int32 [n, 3], begin and end in ids of the node's tokens, and end of its subtree's tokens
     below: uint64 [n, 4], the ASCII bytes below the node in two words; the most characters begun below the node on a
-        path,
-    or ILL_FORMED; the lead bytes below the node, as in Chart.loops
+    path, or ILL_FORMED; the lead bytes below the node, as in Chart.loops
     deepest: length of the longest token
     """
 

@@ -54,8 +54,7 @@ def divide(trie: TokenTrie, loop: Bits, stay_chars: Ints, exit_chars: Ints) -> N
     """Write for each node the characters begun, to stay_chars or to exit_chars (int32 [n]); -1 for neither.
 
     loop: uint64 [3], the looping ASCII bytes in two words, and the looping lead bytes, as in Chart.loops. A node stays
-        if
-    all its bytes stay in the loop. It is an exit if only its last byte leaves, at a character boundary.
+    if all its bytes stay in the loop. It is an exit if only its last byte leaves, at a character boundary.
     """
     stay_chars[:] = -1
     exit_chars[:] = -1
@@ -157,8 +156,7 @@ def merge_tails(
     """Merge the subtrees of exits with the same byte into a trie by levels, whose root has a child for each byte.
 
     exits: int32 [m], nodes of Branches, those of byte b from start[b] to start[b + 1]; merged: uint8 [256], 1 for
-        wanted
-    bytes; tails: output arrays, `first` one longer. Returns the number of nodes
+    wanted bytes; tails: output arrays, `first` one longer. Returns the number of nodes
     members: int32 [n], bounds: int32 [n + 1], scratch: the nodes of Branches that each node merges
     """
     places = np.zeros(257, np.int32)
@@ -269,17 +267,13 @@ class LoopSlice(Arrays):
     loop: uint64 [3], the ASCII characters in two words, and the lead bytes, as in Chart.loops
     row: uint32 [words], mask of the tokens that stay; ids, chars: int32 [n], these by the number of characters begun
     exit_node, exit_chars: int32 [m], nodes of Branches at which tokens leave, and the characters before, ordered by
-        byte and
-    then characters; exit_reach: int32 [m], length of the longest token there; exit_start: int32 [257], the first exit
-    of
-    each byte
+    byte and then characters; exit_reach: int32 [m], length of the longest token there; exit_start: int32 [257], the
+    first exit of each byte
     way: int32 [k, 5], the nodes on paths to exits, in preorder: node of Branches, index in `way` after its subtree,
-        whether
-    it is an exit, its byte and its depth (copied here, since the trie exceeds the caches). Empty if there are too many
-    exits
+    whether it is an exit, its byte and its depth (copied here, since the trie exceeds the caches). Empty if there are
+    too many exits
     tails: trie of the tokens' remainders from the leaving byte on; tail_root: int32 [256], its node for each byte, -1
-        if
-    there is none, or if too many tokens leave by it
+    if there is none, or if too many tokens leave by it
     """
 
     loop: Vector[np.uint64]

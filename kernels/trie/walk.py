@@ -2,8 +2,7 @@
 
 A walk visits the trie in preorder and leaves a subtree when its bytes lead nowhere. Two shortcuts reduce the visits. A
 subtree all of whose bytes stay in a *loop* of the state (as inside a JSON string) is allowed whole. A state that is
-such
-a loop takes its mask from the vocabulary's tables for that loop (`LoopSlice`), and only tokens that leave it are
+such a loop takes its mask from the vocabulary's tables for that loop (`LoopSlice`), and only tokens that leave it are
 walked.
 
 A *bundle* is a list of items that a walk advances without making a state (`follow_bundle`). At nodes with edges and
@@ -185,8 +184,7 @@ def read_on(
     """Advance bundle[lo:hi], or its state, by a byte whose transition is PENDING in the row, or without a row (-1).
 
     Returns the number of items of the next bundle, if there is one; or 0, the next state, DEAD or a code, and the last
-    byte
-    with this result, -1 if it does not matter. whole: whether a state is required
+    byte with this result, -1 if it does not matter. whole: whether a state is required
     """
     count, last = (CLOSURE, -1) if whole else follow_bundle(graph, bundle, lo, hi, byte)
     if count > 0:
@@ -356,8 +354,7 @@ def walk_beside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, us
     """Turn the mask of the state `usual` in `out` into that of `state`. Return 0 or a code.
 
     The walk advances both states, and stops where they meet. It is fast for states that most bytes lead back to the
-    usual
-    one, as in the names of an object that allows other names as well.
+    usual one, as in the names of an object that allows other names as well.
     """
     at: Int
     end: Int

@@ -257,14 +257,11 @@ def find_mask(graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, fo
     """Find the mask of a state: set found[KIND] to the way to it. Return the state's signature, UNREADY, or a code.
 
     MADE: it is in out[0]; BOTH: the usual state's is in out[1] too; MET: look it up by the signature; BESIDE: look the
-        usual
-    state's up; LOOP or SPANNED: call again with the slice of found[LOW], found[HIGH] and found[OF_LEADS]; INSIDE:
-    compute
-    it from that of the inner state found[USUAL], whose signature is found[OF_USUAL], or call again with
+    usual state's up; LOOP or SPANNED: call again with the slice of found[LOW], found[HIGH] and found[OF_LEADS]; INSIDE:
+    compute it from that of the inner state found[USUAL], whose signature is found[OF_USUAL], or call again with
     found[WITHOUT_INNER]
     found: uint64 [FOUND]; IS_NEW and USUAL_IS_NEW are 0, or 1 if the mask is known to be missing, as for states from
-        this
-    kernel's answers; out: uint32 [2, words]
+    this kernel's answers; out: uint32 [2, words]
     """
     states = chart.states
     is_given = found[IS_NEW] == 0
