@@ -1,11 +1,11 @@
-"""trellm: text generation with a decode loop of its own, and outputs that are what was asked for.
+"""trellm: text generation by language models, with an own decode loop and outputs that satisfy constraints.
 
     from trellm import generate, models
 
     model = models.transformers("Qwen/Qwen3-0.6B")
     generate.regex(model, r"[0-9]{4}-[0-9]{2}-[0-9]{2}")("The moon landing was on ")
 
-Names are imported when first used, so that `import trellm` costs next to nothing.
+Names are imported on first use, so `import trellm` is fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What callers pass, looked at before it is used: texts, numbers, switches. Each check raises OptionError."""
+"""Checks of arguments: texts, numbers, switches. Each check raises OptionError."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from .errors import OptionError
 
 T = TypeVar("T")
 MOST = 2**31 - 1
-"""The largest whole number that an option may be: what kernels count with has 32 bits."""
+"""The largest value of integer options: counters of kernels have 32 bits."""
 _SHOWN = 80
 
 
 def brief(value: Any) -> str:
-    """A value as a message shows it: not too long."""
+    """Return a short representation of a value, for messages."""
     if isinstance(value, (str, bytes)) and len(value) > _SHOWN:
         return f"{value[: _SHOWN // 2]!r}... ({len(value):,} long)"
     try:
         text = repr(value)
-    except Exception:  # whatever an object of somebody else's does
+    except Exception:  # `repr` of foreign objects may raise anything
         return f"an object of type {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def shown(value: Any) -> str:
-    """A value with its type, where that is not plain to see."""
+    """Return a representation of a value, with its type if this is not obvious."""
     text, name = brief(value), type(value).__name__
     plain = value is None or isinstance(value, (str, int, float, bytes, list, tuple, dict)) or name in text
     return text if plain else f"{text} ({name})"
 
 
 def text_of(value: Any, what: str) -> str:
-    """A text that UTF-8 can encode. what: names it, as the beginning of a sentence."""
+    """Return a text that UTF-8 can encode. what: its name, as the beginning of a sentence."""
     text = any_text_of(value, what)
     at = lone_surrogate(text)
     if at >= 0:
@@ -52,20 +52,20 @@ def text_of(value: Any, what: str) -> str:
 
 
 def any_text_of(value: Any, what: str, example: str = "") -> str:
-    """A text, as far as its type goes. what: as for `text_of`; example: what may be given"""
+    """Return a text, with lone surrogates allowed. what: see `text_of`; example: of a valid text"""
     if isinstance(value, str):
-        return value if type(value) is str else str.__str__(value)  # whatever a class of the caller's says of itself
+        return value if type(value) is str else str.__str__(value)  # regardless of `__str__` of a subclass
     raise OptionError(f"{what} must be a text, not {shown(value)}{_instead(value)}{example and f': {example}'}")
 
 
 def twice_named(members: Sequence[tuple[str, Any]]) -> str | None:
-    """The first name that stands twice among the members of a JSON object; None where there is none."""
+    """Return the first repeated name among the members of a JSON object; None if there is none."""
     seen: set[str] = set()
     return next((name for name, _ in members if name in seen or seen.add(name)), None)
 
 
 def lone_surrogate(text: str) -> int:
-    """Where the first lone surrogate of a text is, which no UTF-8 can have; -1 if there is none."""
+    """Return the index of the first lone surrogate, which UTF-8 cannot encode; -1 if there is none."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -74,9 +74,9 @@ def lone_surrogate(text: str) -> int:
 
 
 def texts_of(values: Any, what: str, each: str) -> list[str]:
-    """Several texts, in order: of a list or anything else that is iterated over in one order.
+    """Return several texts as a list, from a list or another ordered iterable.
 
-    what: names them, and each: one of them, whose number follows
+    what: their name; each: the name of one, followed by its number
     """
     several = None if isinstance(values, (str, os.PathLike)) else items_of(values)
     if several is None:
@@ -85,7 +85,7 @@ def texts_of(values: Any, what: str, each: str) -> list[str]:
 
 
 def text_in_file(path: Path, what: str) -> str:
-    """The text of a file in UTF-8. what: names it. Raises OptionError."""
+    """Return the text of a UTF-8 file. what: its name. Raises OptionError."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -95,9 +95,9 @@ def text_in_file(path: Path, what: str) -> str:
 
 
 def items_of(values: Any) -> list[Any] | None:
-    """What is iterated over in one order; None for texts, mappings and sets, and for what is not iterated over.
+    """Return the items of an ordered iterable; None for texts, mappings, sets and other objects.
 
-    The keys of a dict, which are a set besides, have the dict's order.
+    Dict keys are a set, but have the dict's order.
     """
     has_order = isinstance(values, KeysView) or not isinstance(values, (str, bytes, bytearray, Mapping, AbstractSet))
     if not has_order or not isinstance(values, Iterable):
@@ -115,7 +115,7 @@ def one_of(value: Any, what: str, possible: Sequence[str]) -> None:
 
 
 def mapping_of(value: Any, what: str, meaning: str) -> Mapping[str, Any] | None:
-    """A mapping from texts, or None. meaning: what it maps to what, for the message."""
+    """Return a mapping from texts, or None. meaning: of keys and values, for the message."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -127,7 +127,7 @@ def mapping_of(value: Any, what: str, meaning: str) -> Mapping[str, Any] | None:
 
 
 def whole(value: Any, what: str, least: int = 1, most: int = MOST) -> int:
-    """A whole number within bounds, as an int; NumPy's whole numbers are some too."""
+    """Return a whole number within bounds, as an int; also one of NumPy's."""
     try:
         found = None if isinstance(value, bool) else index(value)
     except TypeError:
@@ -139,7 +139,7 @@ def whole(value: Any, what: str, least: int = 1, most: int = MOST) -> int:
 
 
 def number(value: Any, what: str, meaning: str) -> float:
-    """A finite number. meaning: what would be one that fits, for the message."""
+    """Return a finite number. meaning: description of valid numbers, for the message."""
     try:
         found = float(value) if not isinstance(value, bool) and isinstance(value, Real) else math.nan
     except OverflowError:
@@ -150,7 +150,7 @@ def number(value: Any, what: str, meaning: str) -> float:
 
 
 def positive(value: Any, what: str, unit: str) -> float:
-    """A finite number above 0. unit: of what it is so many, for the message."""
+    """Return a finite number above 0. unit: of the number, for the message."""
     meaning = f"a number of {unit} above 0"
     found = number(value, what, meaning)
     if found <= 0:
@@ -159,14 +159,14 @@ def positive(value: Any, what: str, unit: str) -> float:
 
 
 def switch(value: Any, what: str, meaning: str = "True or False") -> bool:
-    """True or False."""
+    """Return True or False."""
     if not isinstance(value, bool):
         raise OptionError(f"{what}={brief(value)}: {meaning}")
     return value
 
 
 def _instead(value: Any) -> str:
-    """What to do about a value that should have been a text."""
+    """Return a hint about a value that should have been a text."""
     if isinstance(value, (bytes, bytearray)):
         return "; decode it first, for example by .decode('utf-8')"
     if isinstance(value, os.PathLike):
@@ -177,10 +177,10 @@ def _instead(value: Any) -> str:
 
 
 def conforms(value: object, protocol: type[T]) -> TypeGuard[T]:
-    """As `isinstance(value, protocol)`, for a protocol that can be asked so.
+    """Test `isinstance(value, protocol)`, faster, for a runtime-checkable protocol.
 
-    Python looks up every member of the value, each time; what classes have is remembered, and one that is absent is
-    enough.
+    Python looks up every member at every test. Here the members of classes are cached, and the first missing member
+    decides.
     """
     if _has_members(type(value), protocol):
         return True

@@ -1,4 +1,4 @@
-"""Names that other libraries have for what is here: what a mistaken attribute or argument is answered with."""
+"""Hints for names of other libraries, in errors for unknown attributes and arguments."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GENERATORS: Mapping[str, str] = {
     "date": "generate.format(model, datetime.date)",
     "beam": "search=Beam(4), an option of calls",
 }
-"""Of Outlines, guidance, lm-format-enforcer, Instructor, vLLM and SGLang, for `generate`."""
+"""Hints for `generate`: names of Outlines, guidance, lm-format-enforcer, Instructor, vLLM and SGLang."""
 _HOSTS = "trellm runs models itself; guides run within other engines too, see docs/adapters.md"
 _API = "trellm runs models itself and asks no server; `trellm serve` is one that OpenAI's clients ask"
 MODELS: Mapping[str, str] = {
@@ -83,11 +83,11 @@ LOADING: Mapping[str, str] = {
     "n_ctx": "a context is as long as the model's positions go",
     "n_gpu_layers": 'device="cuda" runs all of a model there',
 }
-"""Arguments of `from_pretrained` and others, for `models.transformers`."""
+"""Hints for `models.transformers`: arguments of `from_pretrained` and others."""
 
 
 def missing(module: str, name: str, hints: Mapping[str, str], possible: list[str]) -> AttributeError:
-    """The error of an attribute that a module does not have, with what is there instead."""
+    """Return the error for an unknown attribute of a module, with a hint."""
     if name in hints:
         return AttributeError(f"{module} has no {name!r}: {hints[name]}")
     near = get_close_matches(name, possible, 1)
@@ -96,7 +96,7 @@ def missing(module: str, name: str, hints: Mapping[str, str], possible: list[str
 
 
 def unknown_argument(name: str, hints: Mapping[str, str], possible: list[str]) -> OptionError:
-    """The error of an argument that there is not, with what is there instead."""
+    """Return the error for an unknown argument, with a hint."""
     if name in hints:
         return OptionError(f"{name}= is no argument here: {hints[name]}")
     near = get_close_matches(name, possible, 1)

@@ -1,21 +1,21 @@
-"""Every error that trellm raises on purpose.
+"""All exceptions that trellm raises deliberately.
 
-TrellmError                     catch this for all of them
+TrellmError                     base class of all
 ├── OptionError                 an argument or option that cannot be used
 │   └── BudgetError             max_tokens is smaller than the shortest complete output
-├── TextSyntaxError             a constraint whose text cannot be read; has the offset, draws a caret
+├── TextSyntaxError             a constraint whose text cannot be parsed; has the offset, draws a caret
 │   ├── PatternError            a regular expression
 │   └── GrammarError            a grammar
 ├── SchemaError                 a JSON Schema; has the JSON pointer
 ├── LimitError                  a constraint larger than a limit; names the option that raises it, has a pointer
 ├── Cancelled                   a call that another thread stopped
-├── StateError                  a number that names no state of the guide it was given to
-├── LanguageError               a language that has no text, or none that the vocabulary can spell
+├── StateError                  a number that is not a state of the guide
+├── LanguageError               a language without any text, or without one that the vocabulary can spell
 ├── VocabularyError             a tokenizer whose tokens cannot be turned into bytes, or that lacks EOS
-├── GuideFileError              a saved guide that is damaged or was made for something else
+├── GuideFileError              a saved guide that is damaged, or belongs to something else
 ├── ConversionError             an output that its type refuses; has the results of all prompts
 ├── SamplingError               a search that found no text of the right distribution; has the estimate of their mass
-└── ModelError                  a model that returned something unusable (NaN, wrong shape), is damaged, or is not there
+└── ModelError                  a model that returned something unusable (NaN, wrong shape), is damaged, or is missing
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import Any
 
 
 class TrellmError(Exception):
-    """Base of all errors raised on purpose: a user's mistake, or a model's."""
+    """Base of all errors raised deliberately: a user's mistake, or a model's."""
 
 
 class TrellmWarning(UserWarning):
-    """A likely mistake of the user's that can be run nevertheless."""
+    """A likely mistake of the user that does not prevent the call."""
 
 
 class OptionError(TrellmError, ValueError):
@@ -37,7 +37,7 @@ class OptionError(TrellmError, ValueError):
 
 
 class BudgetError(OptionError):
-    """`max_tokens` is smaller than the shortest complete output. `needed` tokens would do."""
+    """`max_tokens` is smaller than the shortest complete output, which has `needed` tokens."""
 
     def __init__(self, message: str, needed: int) -> None:
         super().__init__(message)
@@ -48,9 +48,9 @@ class BudgetError(OptionError):
 
 
 class TextSyntaxError(TrellmError, ValueError):
-    """A constraint whose text cannot be read.
+    """A constraint whose text cannot be parsed.
 
-    `text` is the whole source, `offset` the index of the character at fault (`len(text)` at its end);
+    `text` is the whole source, `offset` the index of the character at fault (`len(text)` at the end);
     the message ends with the line at fault and a caret under that character.
     """
 
@@ -85,7 +85,7 @@ class GrammarError(TextSyntaxError):
 
 
 class SchemaError(TrellmError, ValueError):
-    """A JSON Schema that is not one, has no instance, or asks for what cannot be enforced exactly.
+    """A JSON Schema that is invalid, has no instance, or has keywords that cannot be enforced exactly.
 
     `pointer` is the JSON pointer of the keyword at fault, as a fragment (`#/properties/a/minimum`).
     """
@@ -100,19 +100,19 @@ class SchemaError(TrellmError, ValueError):
 
 
 class AudioError(TrellmError, ValueError):
-    """Audio that cannot be read: damaged, of a format that is not known, or longer than a limit allows."""
+    """Audio that cannot be read: damaged, of an unknown format, or longer than a limit allows."""
 
 
 class ImageError(TrellmError, ValueError):
-    """An image that cannot be read: damaged, of a format that is not known, or larger than a limit allows."""
+    """An image that cannot be read: damaged, of an unknown format, or larger than a limit allows."""
 
 
 class LimitError(TrellmError):
     """A constraint larger than a limit allows; the message names the limit and the option that raises it.
 
-    `pointer` is the JSON pointer of the part of a JSON Schema that is too large, as a fragment (`#/properties/a`): of
-    what the schema takes in all, such as its work, the part that was looked at when it was too much. None where that
-    is not known, and of other constraints.
+    `pointer` is the JSON pointer of the part of a JSON Schema that is too large, as a fragment (`#/properties/a`). For
+    limits of the whole schema, such as work, it is the part in progress at the limit. None if unknown, and for other
+    constraints.
     """
 
     def __init__(self, reason: str, pointer: str | None = None) -> None:
@@ -123,7 +123,7 @@ class LimitError(TrellmError):
             self.locate(pointer)
 
     def locate(self, pointer: str) -> None:
-        """Say where it is; what is known already stays, as that is the innermost place."""
+        """Set the pointer, unless it is known: the first one is the innermost."""
         if self.pointer is None:
             self.pointer = pointer
             self.args = (f"{self.reason} (at {pointer})",)
@@ -133,11 +133,11 @@ class LimitError(TrellmError):
 
 
 class Cancelled(TrellmError):  # noqa: N818
-    """A call that another thread stopped, see `Cancellation`; what it worked on is as it was before."""
+    """A call that another thread stopped, see `Cancellation`; its objects are unchanged."""
 
 
 class StateError(TrellmError, ValueError):
-    """A number that names no state of the guide it was given to: states are those that the guide itself gave out."""
+    """A number that is not a state of the guide: states come from the guide's own methods."""
 
 
 class LanguageError(TrellmError, ValueError):
@@ -145,7 +145,7 @@ class LanguageError(TrellmError, ValueError):
 
 
 class VocabularyError(TrellmError, ValueError):
-    """A tokenizer that cannot be turned into exact token bytes, or that lacks what is asked of it."""
+    """A tokenizer that cannot be turned into exact token bytes, or that lacks a required part."""
 
 
 class GuideFileError(TrellmError):
@@ -153,10 +153,10 @@ class GuideFileError(TrellmError):
 
 
 class ConversionError(TrellmError, ValueError):
-    """An output that is what was asked for, and of which its value could not be made: a validator of a type refused it.
+    """An output that satisfies its constraint, but whose value a validator of the type refused.
 
-    results: what `run` would have returned, a `Generation` for every prompt; those at fault have an `error`
-    prompt: the number of the first prompt at fault; text: its output. `__cause__` is what was raised.
+    results: those that `run` would have returned, a `Generation` for every prompt; failed ones have an `error`
+    prompt: the number of the first failed prompt; text: its output. `__cause__` is the original exception.
     """
 
     def __init__(self, message: str, results: Sequence[Any], prompt: int, text: str) -> None:
@@ -173,7 +173,7 @@ class SamplingError(TrellmError):
     """A search for texts of the right distribution that found none, or too few.
 
     log_z: an estimate of the logarithm of the probability that the model writes a text of the constraint
-    finished: of an error in the midst of a call, the results that were there, see `Interrupted`
+    finished: results before an error within a call, see `Interrupted`
     """
 
     finished: list[Any]
@@ -189,9 +189,9 @@ class SamplingError(TrellmError):
 class ModelError(TrellmError, RuntimeError):
     """A model that returned something unusable; the message names the step and the prompt.
 
-    Also one whose file is damaged, that has not been pulled, or that cannot be; the message says what to do.
+    Also a model whose file is damaged, not pulled, or cannot be pulled; the message says what to do.
 
-    finished: of an error in the midst of a call, the results that were there, see `Interrupted`
+    finished: results before an error within a call, see `Interrupted`
     """
 
     finished: list[Any]

@@ -1,6 +1,6 @@
-"""Generators: `generate.X(model, ...)` says what may come out; call the result with prompts.
+"""Generators: `generate.X(model, ...)` defines the possible outputs; call the result with prompts.
 
-To editors, `generate.X` returns a `Generator[T]` of the type T that its values have: `generate.json(model, Person)`
+For type checkers, `generate.X` returns a `Generator[T]` of the type T of its values: `generate.json(model, Person)`
 gives a `Person` for a prompt, and a `list[Person]` for a list of prompts.
 """
 
@@ -41,11 +41,11 @@ E = TypeVar("E", bound=Enum)
 
 
 Around = tuple[str, str]
-"""Text before an answer and behind it."""
+"""Text before an answer and after it."""
 
 
 class AroundOptions(TypedDict, total=False):
-    """Types of the options of all constraints that are about text around them."""
+    """Types of the options of all constraints about text around the answer."""
 
     after: str | int | None
     thinking: int | None
@@ -71,7 +71,7 @@ class JSONOptions(AroundOptions, total=False):
 
 
 class QuoteOptions(AroundOptions, total=False):
-    """Types of the options of `extract` that do not change what type its values have."""
+    """Types of the options of `extract` that do not affect the type of its values."""
 
     boundary: Boundary
     min_chars: int
@@ -82,9 +82,9 @@ class QuoteOptions(AroundOptions, total=False):
 
 
 def text(model: Model, *, limits: Limits | None = None, frame: Around | None = None) -> Generator[str]:
-    """Free text, up to EOS, a stop string or max_tokens. Value: str. limits: of what `include` asks for.
+    """Generate free text, up to EOS, a stop string or max_tokens. Value: str. limits: of the goals in `include`.
 
-    frame: see `regex`; its mark ends the text as a stop string does
+    frame: see `regex`; its closing mark ends the text as a stop string does
     """
     check_model(model, "generate.text")
     return Generator(model, limits=limits, frame=frame_of(frame))
@@ -99,16 +99,16 @@ def regex(
     limits: Limits | None = None,
     **around: Unpack[AroundOptions],
 ) -> Generator[str]:
-    """Text that matches the whole pattern. Value: str. `Generation.captures` has what named groups have read.
+    """Generate text that matches the whole pattern. Value: str. `Generation.captures` has the texts of named groups.
 
     flags: of Python's `re`; dialect: "python" or "ecma"; limits: of work and memory, see `Limits`
-    after, thinking: a marker such as "</think>", up to which there is free text first, of at most so many tokens, by
-        default 1024; what comes of it is `Generation.thought`. max_tokens counts both. Without healing and `include`.
-    frame: text before the answer, which the model reads as the beginning of it, and a mark behind, which ends it in
-        place of EOS, such as ('The answer is "', '"'); no part of the value, nor of `Generation.text`. "sentence" for a
-        sentence that names the answer; "reasoning" for free text of up to 256 tokens, of which the last one that it
-        names is the answer; "auto", the default, is for answers to chats, unless there is `after`: choices,
-        numbers and dates in a sentence, patterns of one line in quotation marks. None for the answer alone.
+    after, thinking: a marker such as "</think>", before which the model writes free text of at most `thinking` tokens,
+        by default 1024; `Generation.thought` has that text. max_tokens counts both. Not with healing or `include`.
+    frame: a text before the answer, which the model reads as its beginning, and a closing mark after it, which ends the
+        answer in place of EOS, such as ('The answer is "', '"'); neither is part of the value or of `Generation.text`.
+        "sentence": a sentence that names the answer; "reasoning": free text of up to 256 tokens, in which the last
+        named answer counts; "auto", the default, applies to chats without `after`: choices, numbers and dates in a
+        sentence, patterns of one line in quotation marks. None: the answer alone.
     Raises PatternError, LanguageError, LimitError.
     """
     check_model(model, "generate.regex", pattern)
@@ -138,11 +138,11 @@ def choice(
 def choice(
     model: Model, choices: Any, *, limits: Limits | None = None, **around: Unpack[AroundOptions]
 ) -> Generator[Any]:
-    """One of the texts. Value: what it stands for. after, thinking, frame: see `regex`.
+    """Generate one of several texts. Value: the object that the text stands for. after, thinking, frame: see `regex`.
 
-    choices: texts, which stand for themselves, or numbers and booleans, written as `str` does; a dict of values by
-        text, such as {"yes": True, "no": False}; an Enum class or a Literal, whose values are written as `str` does and
-        stand for the members, or the values
+    choices: texts, which are their own values; numbers and booleans, written by `str`; a dict of values by text, such
+        as {"yes": True, "no": False}; an Enum class or a Literal, whose values are written by `str` and stand for the
+        members or values
     Raises LanguageError for a text that the vocabulary cannot spell, OptionError for values that are written alike.
     """
     check_model(model, "generate.choice", choices)
@@ -163,7 +163,7 @@ def choice(
 
 
 def fsm(model: Model, machine: Any, *, limits: Limits | None = None, **around: Unpack[AroundOptions]) -> Generator[str]:
-    """Text that an `interegular` FSM accepts. Value: str. after, thinking, frame: see `regex`."""
+    """Generate text that an `interegular` FSM accepts. Value: str. after, thinking, frame: see `regex`."""
     check_model(model, "generate.fsm", machine)
     guide = guides.FSMGuide(machine, model.vocabulary, limits=limits)
     return Generator(model, guide, limits=limits, **_around(around))
@@ -179,13 +179,13 @@ def cfg(
     limits: Limits | None = None,
     **around: Unpack[AroundOptions],
 ) -> Generator[str]:
-    """A text of a context-free grammar. Value: str. after, thinking, frame: see `regex`.
+    """Generate a text of a context-free grammar. Value: str. after, thinking, frame: see `regex`.
 
-    grammar: in Lark's language or llama.cpp's GBNF, as `syntax` says, by default as it looks, the path of a file as
-    `pathlib.Path`, or read already; start: the rule that the whole text must match, "start" (Lark) or "root" (GBNF)
-    if not given.
-    contexts: texts that `quote(name)` in a Lark grammar quotes from, by name; `Generation.spans` has the places
-    `Generation.captures` has what rules with `[capture]` have read.
+    grammar: text in the syntax of Lark or of llama.cpp's GBNF, the path of a file as `pathlib.Path`, or a `Grammar`;
+    start: the rule that the whole text matches, by default "start" (Lark) or "root" (GBNF)
+    syntax: "lark", "gbnf", or "auto" to detect it
+    contexts: texts that `quote(name)` in a Lark grammar quotes from, by name; `Generation.spans` has the places.
+    `Generation.captures` has the texts of rules with `[capture]`.
     limits: of work and memory, see `Limits`
     Raises GrammarError, LanguageError, LimitError.
     """
@@ -244,22 +244,21 @@ def extract(
     limits: Limits | None = None,
     **around: Unpack[AroundOptions],
 ) -> Generator[Any]:
-    """A piece of a context, letter for letter, with its place. Value: Span. after, thinking: see `regex`.
+    """Generate an exact substring of a context, with its place. Value: Span. after, thinking: see `regex`.
 
-    context: a text, or several; boundary, min_chars, max_chars, whitespace: what a piece is, see
-        `guides.SubstringGuide`
-    none_text: a refusal that may be generated instead; its value is None, also where the context contains it
-    spans: up to how many spans each prompt gets that do not overlap, nor do any places of their texts; above 1 the
-        value is a list of them, which ends early where nothing is left or the refusal is chosen. A search with n > 1
-        gives distinct spans, which may overlap; samples that repeat one are drawn again from what overlaps with none,
-        though not in `iter`, `generate.batch` and `Engine.submit`, where they are what was drawn.
-    order: of several spans: "document", or "score", by what the model's own probabilities say of each text
+    context: a text, or several; boundary, min_chars, max_chars, whitespace: of substrings, see `guides.SubstringGuide`
+    none_text: a refusal that may be generated instead; its value is None, even if the context contains it
+    spans: the most spans for each prompt; neither they nor other places of their texts overlap. Above 1 the value is a
+        list, which ends early if nothing is left or the refusal is chosen. A search with n > 1 gives distinct spans,
+        which may overlap; repeated samples are drawn again from the rest of the context. Not so in `iter`,
+        `generate.batch` and `Engine.submit`, which return samples as drawn.
+    order: of several spans: "document", or "score", by the model's probability of each text
     limits: of work and memory, see `Limits`
-    frame: see `regex`; "auto" puts the answer to a chat into quotation marks, or other marks where the context has
-        these, behind "The answer is", unless there is `after`; None for none
-    Where a text stands several times in the context, the span is the place around which the most words of the prompt
-    stand (see `engine.extraction.Extractor`), and `Span.occurrences` has all places.
-    Raises OptionError, and LanguageError where there is nothing to quote.
+    frame: see `regex`; "auto" puts the answer to a chat into quotation marks after "The answer is", unless `after` is
+        given; it uses other marks if the context contains these. None for no frame
+    If a text occurs several times in the context, the span is the place with the most words of the prompt around it
+    (see `engine.extraction.Extractor`), and `Span.occurrences` has all places.
+    Raises OptionError, and LanguageError if there is nothing to quote.
     """
     check_model(model, "generate.extract", context)
     if not isinstance(context, str):
@@ -290,7 +289,7 @@ def format(
     model: Model, kind: Any, *, limits: Limits | None = None, **around: Unpack[AroundOptions]
 ) -> Generator[Any]: ...
 def format(model: Model, kind: Any, *, limits: Limits | None = None, **around: Unpack[AroundOptions]) -> Generator[Any]:
-    """A value of a Python type: int, float, bool, date, time, datetime, UUID, an Enum class or Literal[...].
+    """Generate a value of a Python type: int, float, bool, date, time, datetime, UUID, an Enum class or Literal[...].
 
     Value: of that type. after, thinking, frame: see `regex`. Raises OptionError for other types.
     """
@@ -332,21 +331,22 @@ def json(
     limits: Limits | None = None,
     **around: Unpack[AroundOptions],
 ) -> Generator[Any]:
-    """JSON text that satisfies a schema, parsed. Value: of the type asked for. after, thinking, frame: see `regex`.
+    """Generate JSON that satisfies a schema. Value: of the type of `schema`. after, thinking, frame: see `regex`.
 
-    schema: a JSON Schema as a dict, as JSON text, as the path of a file, a `pathlib.Path`, or True (the value is what
-        `json.loads` gives); a pydantic model, dataclass, TypedDict or other type that pydantic knows (an instance of
-        it); a function (a dict of its arguments). What pydantic checks beyond its schema may still refuse an output:
-        see `ConversionError`.
+    schema: a JSON Schema as a dict, as JSON text, as the `pathlib.Path` of a file, or True (the value is that of
+        `json.loads`); a pydantic model, dataclass, TypedDict or other type that pydantic supports (the value is an
+        instance); a function (the value is a dict of its arguments). Pydantic may check more than its schema says, and
+        refuse an output: see `ConversionError`.
     order: "schema" writes members in the order of the schema, others after them; "any" in any order
-    spelling: of numbers, "plain" as people write them and json.dumps does, or "any" that JSON allows
+    spelling: of numbers, "plain" as json.dumps writes them, or "any" that JSON allows
     whitespace, indent, escapes, resources, formats, max_cases, contexts: see `guides.JSONGuide`; `Generation.spans`
         has the places of quoted strings
-    unenforced: "refuse", or "allow" keywords that cannot be enforced: `Generation.unenforced` says whether they hold
-    describe: put the schema as `prompts.describe` writes it behind texts, and behind the last message of a user in
-        chats; token ids are refused. `Generation.prompt` has what the model read
-    strict: refuse keywords that JSON Schema does not have and that look like some that it has, and a schema without
-        any, which is likely a value; else a `TrellmWarning` names them
+    unenforced: "refuse" keywords that cannot be enforced, or "allow" them: `Generation.unenforced` says whether the
+        output satisfies them
+    describe: append the schema, as `prompts.describe` writes it, to texts, and to the last user message of chats; not
+        for token ids. `Generation.prompt` has the complete prompt
+    strict: refuse keywords that JSON Schema does not have but that resemble its own, and a schema without keywords,
+        which is probably an instance; otherwise a `TrellmWarning` names them
     limits: of work and memory, see `Limits`
     Raises SchemaError, LimitError, OptionError.
     """
@@ -376,7 +376,7 @@ def json(
 
 
 def _tell_strange(guide: JSONGuide, strict: bool) -> None:
-    """Warn of keywords that look like those of JSON Schema. Raises SchemaError where they are refused."""
+    """Warn of keywords that resemble those of JSON Schema. Raises SchemaError for them if `strict`."""
     switch(strict, "strict")
     for each in guide.strange_keywords:
         if strict:
@@ -385,24 +385,24 @@ def _tell_strange(guide: JSONGuide, strict: bool) -> None:
 
 
 def embedding(model: Model, *, dimensions: int | None = None) -> Generator[Embedding]:
-    """No text, but prompts as directions. Value: a NumPy array, float32 [dimensions], of length 1.
+    """Compute embeddings of prompts; no text is generated. Value: a NumPy array, float32 [dimensions], of length 1.
 
-    It is the final hidden state of the prompt's last token, behind the last norm, divided by its length, as vLLM has it
-    of decoders; what is alike has a large product. Prompts are run as others are, in one batch with texts, and
-    begin where prompts begin that were read before. Options are those about prompts: `tools`, `documents`,
-    `chat_template_kwargs`, `batch_size`, `progress`. See docs/engine.md.
-    dimensions: the first ones, which make sense alone where the model was trained so (Matryoshka); by default all
-    Raises OptionError for models without hidden states: functions, encoder-decoders, and those with a head that is not
-    apart.
+    An embedding is the final hidden state of the prompt's last token, after the last norm, divided by its length, as in
+    vLLM for decoders; similar prompts have large dot products. Prompts run in one batch with generation, and reuse
+    cached prefixes. Options are those about prompts: `tools`, `documents`, `chat_template_kwargs`, `batch_size`,
+    `progress`. See docs/engine.md.
+    dimensions: keep the first ones only, which is meaningful for models trained for it (Matryoshka); by default all
+    Raises OptionError for models without hidden states: functions, encoder-decoders, and models whose head is not
+    separate.
     """
     check_model(model, "generate.embedding", dimensions)
     return Embedder(model, dimensions=dimensions)
 
 
 def batch(pairs: Iterable[tuple[Generator[Any], Prompt | PromptParts]], **options: Unpack[CallOptions]) -> list[Any]:
-    """Run different generators of one model in one batch: the value for each (generator, prompt).
+    """Run different generators of one model in one batch. Return the value for each (generator, prompt).
 
-    Options are those of a call. Raises ConversionError, with all results, where a type refuses an output.
+    Options are those of a call. Raises ConversionError, with all results, if a type refuses an output.
     """
     chosen = Options.of(CallOptions, options)
     several = _pairs(pairs)
@@ -422,7 +422,7 @@ def _pairs(pairs: Any) -> list[tuple[Generator[Any], Prompt]]:
 
 
 def _around(given: AroundOptions) -> dict[str, Any]:
-    """Options of a generator about text around its answers. Raises OptionError, TypeError for others."""
+    """Return a generator's options about text around its answers. Raises OptionError, TypeError for unknown options."""
     for name in given:
         if name not in AroundOptions.__annotations__:
             raise TypeError(
@@ -435,7 +435,7 @@ def _around(given: AroundOptions) -> dict[str, Any]:
 
 
 def _check_contexts(contexts: Any) -> None:
-    """Raise OptionError for what nothing can be quoted from."""
+    """Raise OptionError for contexts that cannot be quoted."""
     for name, context in (mapping_of(contexts, "contexts", "texts by name") or {}).items():
         if not isinstance(context, (str, Quote, Mapping)):
             texts_of(context, f"the context {name!r}", "document")

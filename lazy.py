@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used, so that a package costs nothing by itself."""
+"""Packages that import their names on first use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def getter(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package; homes: the module of each name, within the package."""
+    """Return the `__getattr__` of a package; homes: the module of each name, within the package."""
 
     def get(name: str) -> Any:
         if name not in homes:

@@ -1,4 +1,4 @@
-"""Options of random choice: their bounds, and words for them, for Python, the command, the server and the pages."""
+"""Sampling options: their bounds and descriptions, for Python, the command line, the server and the documentation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .errors import OptionError
 
 @dataclass(frozen=True)
 class SampleOption:
-    """An option of `Sample`. about: what it does; hint: what to do in place of other values
+    """An option of `Sample`. about: description; hint: advice in the message for other values
 
-    least, most: its bounds; is_open: the least itself is none of its values; is_whole: they are whole numbers
+    least, most: bounds; is_open: whether `least` itself is excluded; is_whole: whether values are whole numbers
     """
 
     about: str
@@ -25,14 +25,14 @@ class SampleOption:
 
     @property
     def bounds(self) -> str:
-        """The values that there are, in words."""
+        """The valid values, in words."""
         if self.is_whole:
             return f"a whole number of at least {self.least:g}"
         least = f"above {self.least:g}, up" if self.is_open else f"from {self.least:g}"
         return f"a number {least} to {self.most:g}"
 
     def checked(self, value: Any, name: str) -> Any:
-        """The value. Raises OptionError, by the name of the option, for one that is none."""
+        """Return a valid value. Raises OptionError, with the name of the option, for others."""
         if self.is_whole:
             return whole(value, name, int(self.least), int(self.most))
         meaning = f"{self.bounds}{self.hint}"
@@ -52,4 +52,4 @@ SAMPLE_OPTIONS = {
     ),
     "min_p": SampleOption("Leave out tokens below P times the likeliest token's probability.", 0, 1),
 }
-"""By name, in the order in which they apply. The command and the server take temperature 0 for the likeliest token."""
+"""By name, in order of application. In the command and the server temperature 0 means greedy search."""

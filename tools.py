@@ -1,4 +1,4 @@
-"""Functions that a model calls: it asks for them, they are run, and it is told what they gave, until it answers."""
+"""Functions that a model calls: the model asks for a call, reads its result, and in the end answers."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ EXAMPLE = '{"name": "...", "arguments": {...}}'
 class ToolCall:
     """A call that the model made.
 
-    name, arguments: as it wrote them; value: what the function gave, or the instance of a class; error: what went
-    wrong instead, as the model was told; id: by which the result belongs to it
+    name, arguments: as the model wrote them; value: the function's result, or the instance of a class; error: the
+    message that the model got instead of a result; id: links the result to the call
     """
 
     name: str
@@ -52,7 +52,7 @@ class ToolCall:
     error: str | None = None
 
     def is_like(self, others: Sequence[ToolCall]) -> bool:
-        """Whether the same was called before."""
+        """Test whether the same call was made before."""
         return any(each.name == self.name and each.arguments == self.arguments for each in others)
 
 
@@ -60,8 +60,8 @@ class ToolCall:
 class ToolAnswer:
     """The end of a conversation.
 
-    text: the answer in words; messages: all, with the calls, their results and the answer; calls: in order
-    rounds: how often the model was asked; thought: what it thought before the answer, None for nothing
+    text: the answer; messages: the whole chat, with calls, results and the answer; calls: in order
+    rounds: number of answers of the model; thought: its thinking before the answer, None for none
     """
 
     text: str
@@ -87,20 +87,21 @@ def run(
     limits: Limits | None = None,
     **options: Unpack[StreamOptions],
 ) -> ToolAnswer:
-    """Answer a chat with functions: a call has the arguments that the function takes, is run, and its result is read.
+    """Answer a chat with functions: the model writes calls with valid arguments, and reads their results.
 
-    messages: a chat, or what a user says
-    functions: with annotated arguments and a docstring, which says what they do; or pydantic models, an instance of
-        which is the value of a call. They are called with what pydantic makes of the arguments
-    rounds: how often the model may call; then it is asked once more, without functions
-    choice: "auto"; "required" for a call in the first round; "none"; or the name of a function, to be called first
-    parallel: whether several calls may be in one answer
-    thinking: the most tokens of thinking before each answer, of a model that thinks; 0 for none
-    told: is called with what comes, see docs/tools.md: `ContentDelta`, `ReasoningDelta`, `CallDelta` and so on
+    messages: a chat, or the text of a user
+    functions: with annotated arguments, and a docstring as their description; or pydantic models, whose instance is the
+        value of a call. pydantic converts the arguments
+    rounds: the most rounds with calls; then the model answers once more, without functions
+    choice: "auto"; "required" for a call in the first round; "none"; or the name of the function to call first
+    parallel: whether an answer may have several calls
+    thinking: the most tokens of thinking before each answer, for a model that thinks; 0 for none
+    told: is called with the pieces as they come, see docs/tools.md: `ContentDelta`, `ReasoningDelta`, `CallDelta` and
+        so on
     options: of each answer, such as max_tokens, search and seed
-    What a function raises, and arguments that pydantic refuses, are told to the model, and are the `error` of the call;
-    KeyboardInterrupt and the like pass through. A model that calls nothing but what it called before is asked for its
-    answer. Functions are run here, one after the other: give none that may do harm.
+    Exceptions of functions, and errors of pydantic, are sent to the model and are the `error` of the call;
+    KeyboardInterrupt and the like pass through. If the model only repeats earlier calls, it must answer next. Functions
+    run in this process, one after the other: pass none that can do harm.
     Raises OptionError, SchemaError, LimitError.
     """
     check_model(model, "tools.run", functions)
@@ -122,14 +123,14 @@ def run(
         calls += made
         if not made:
             return ToolAnswer(message.content or "", conversation.messages, tuple(calls), number + 1, message.reasoning)
-        # What is asked again, and was answered the same, is known to the model: it is to say so.
+        # The model already knows the results of repeated calls, so it must answer in words.
         now = "none" if repeats or number + 1 == rounds else "auto"
     raise AssertionError("the last round has no functions")
 
 
 @dataclass(frozen=True)
 class _Function:
-    """A function, as templates list it, and what reads its arguments and calls it."""
+    """A function: its entry for chat templates, and a callable that parses arguments and calls it."""
 
     name: str
     listed: dict[str, Any]
@@ -137,7 +138,7 @@ class _Function:
 
 
 def _read(functions: Any) -> dict[str, _Function]:
-    """Functions by name. Raises OptionError."""
+    """Return functions by name. Raises OptionError."""
     several = items_of(functions)
     if several is None or not all(map(callable, several)):
         raise OptionError(f"functions={brief(functions)}: a list of functions or pydantic models")
@@ -191,7 +192,7 @@ class _Conversation:
         thinking: int | None,
         parallel: bool,
     ) -> ParsedMessage:
-        """The next message, which is read as it comes."""
+        """Generate the next message, and return it parsed; `told` gets its pieces."""
         ids = self._ids(choice)
         named = {"type": "function", "function": {"name": choice}} if choice in self.functions else choice
         tail = ids[-TAIL:] if self._form.thinks else ()
@@ -219,16 +220,16 @@ class _Conversation:
         return reader.message
 
     def called(self, call: ParsedCall) -> ToolCall:
-        """What comes of a call."""
+        """Run a call. Return it with its value, or with its error."""
         arguments = call.values
         try:
             value = self.functions[call.name].call(call.arguments or "{}")
-        except Exception as error:  # of a function of the caller's, whose model may do better the next time
+        except Exception as error:  # an error of the user's function; the model may correct the call
             return ToolCall(call.name, arguments, call.id, error=f"{type(error).__name__}: {error}")
         return ToolCall(call.name, arguments, call.id, value)
 
     def add(self, message: ParsedMessage, made: list[ToolCall]) -> None:
-        """Put an answer behind the messages, and what its calls gave."""
+        """Append an answer and the results of its calls to the messages."""
         said: dict[str, Any] = {"role": "assistant", "content": message.content or ""}
         if message.reasoning is not None:
             said["reasoning_content"] = message.reasoning
@@ -243,8 +244,10 @@ class _Conversation:
             self.messages.append({"role": "tool", "tool_call_id": each.id, "name": each.name, "content": content})
 
     def _ids(self, choice: str) -> tuple[int, ...]:
-        """The tokens of the messages and functions; a template that knows no functions is told of them in words, where
-        one may be called."""
+        """Return the tokens of the messages and functions.
+
+        If the template does not support functions, a system message describes them, unless `choice` is "none".
+        """
         verbatim, listed = Verbatim(self.model), [each.listed for each in self.functions.values()]
         if not listed:
             return verbatim.ids(self.messages, 0, {})
@@ -260,7 +263,7 @@ class _Conversation:
 
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message for a template that knows neither calls nor results."""
+    """Return a message for a template that supports neither calls nor results."""
     if message["role"] == "tool":
         return {"role": "user", "content": f"Result of {message['name']}: {message['content']}"}
     calls = message.get("tool_calls")
@@ -271,8 +274,7 @@ def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _told(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages for such a template, and for an answer in words: what was called, and what came of it, is told by whom
-    the answer is for."""
+    """Return messages for such a template and an answer in words: the user reports the calls and their results."""
     found: list[dict[str, Any]] = []
     calls: dict[str, str] = {}
     for message in messages:
@@ -290,7 +292,7 @@ def _told(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _written(value: Any) -> str:
-    """A result as the model reads it."""
+    """Return a result as text for the model."""
     if isinstance(value, str):
         return value
     dump: Any = getattr(value, "model_dump_json", None)

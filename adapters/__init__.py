@@ -1,6 +1,6 @@
-"""Guides in other engines: bitmasks and sessions for any host, and one module for each host that is supported.
+"""Guides in other engines: bitmasks and sessions for any host, and a module for each supported host.
 
-Names are imported when first used, and a host when its module is; nothing of the engine of this package is loaded.
+Names, and hosts, are imported on first use. The package does not load trellm's engine.
 """
 
 from __future__ import annotations

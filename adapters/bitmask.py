@@ -1,4 +1,4 @@
-"""The masks of many states in one call, into memory of the caller: what hosts have their tokens chosen by."""
+"""Masks of many states in one call, written into a bitmask of the host."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ WORDS = (np.dtype(np.int32), np.dtype(np.uint32))
 
 
 class Bits:
-    """The memory of a bitmask [rows, words] as kernels take it: int32 [n], from one row to the next, words, and rows.
+    """Memory of a bitmask [rows, words] for kernels: int32 [n], the stride between rows, the words of a row, and rows.
 
-    Raises OptionError for what is no bitmask of NumPy or torch.
+    Raises OptionError for objects that are not bitmasks of NumPy or torch.
     """
 
     __slots__ = ("memory", "rows", "span", "stride")
@@ -54,11 +54,11 @@ class Bits:
         self.memory: Ints = flat.view(np.int32)
 
     def write(self, table: MaskTable, rows: Ints, places: Ints) -> None:
-        """Write rows of a table of masks, by their numbers int32 [k], into places int32 [k]."""
+        """Write rows of a mask table, by their numbers int32 [k], to places int32 [k]."""
         copy_rows(table.rows, table.few, rows, self.memory, places, self.stride, self.span)
 
     def put(self, place: int, mask: Mask) -> None:
-        """Write a mask uint32 [W] that is in no table into a place."""
+        """Write a mask uint32 [W] that is in no table to a place."""
         begin, words = place * self.stride, len(mask)
         self.memory[begin : begin + words] = mask.view(np.int32)
         self.memory[begin + words : begin + self.span] = 0
@@ -75,15 +75,15 @@ class Bits:
 
 
 def bits_of(bitmask: Any) -> Bits:
-    """A BitmaskBuffer itself, or the memory of a bitmask. Raises OptionError for anything else."""
+    """Return a BitmaskBuffer unchanged, or the memory of a bitmask. Raises OptionError for other objects."""
     return bitmask if isinstance(bitmask, BitmaskBuffer) else Bits(bitmask)
 
 
 def numpy_of(bitmask: Any) -> Any:
-    """An array, or a tensor of torch as one of the same memory. Raises OptionError for others, or on a device."""
+    """Return an array, or a view of a CPU tensor's memory. Raises OptionError for other objects and devices."""
     if type(bitmask) is np.ndarray:
         return bitmask
-    if isinstance(bitmask, np.ndarray):  # a matrix, or one with a mask of its own
+    if isinstance(bitmask, np.ndarray):  # np.matrix, or a masked array
         return np.asarray(bitmask)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if not hasattr(bitmask, "data_ptr"):
         raise OptionError(f"bitmask must be a NumPy array or a torch tensor, not {shown(bitmask)}")
@@ -94,7 +94,7 @@ def numpy_of(bitmask: Any) -> Any:
         )
     try:
         return bitmask.numpy()
-    except (TypeError, RuntimeError) as error:  # sparse ones, and dtypes that NumPy has not
+    except (TypeError, RuntimeError) as error:  # sparse tensors, and dtypes that NumPy lacks
         raise OptionError(
             f"bitmask is a tensor whose memory cannot be written to: {error} Give one of int32 or uint32 "
             "[rows, words], as allocate_bitmask makes them"
@@ -102,19 +102,19 @@ def numpy_of(bitmask: Any) -> Any:
 
 
 def allocate_bitmask(vocabulary: Vocabulary | int, rows: int) -> NDArray[np.int32]:
-    """An empty bitmask: int32 [rows, ceil(V / 32)], no token allowed; vocabulary: or how wide the logits are."""
+    """Return a bitmask int32 [rows, ceil(V / 32)] that allows no token. vocabulary: or the width of the logits"""
     size = vocabulary.size if isinstance(vocabulary, Vocabulary) else whole(vocabulary, "vocabulary")
     return np.zeros((whole(rows, "rows"), words_for(size)), np.int32)
 
 
 class BitmaskBuffer(Bits):
-    """A bitmask of which it is known what lies in each row, so that only what has changed is written.
+    """A bitmask that remembers the contents of its rows, so that only changes are written.
 
         buffer = BitmaskBuffer(allocate_bitmask(vocabulary, 256))
         fill_bitmask(guide, states, buffer)
 
-    bitmask: int32 or uint32 [rows, words], a NumPy array or a torch tensor in CPU memory; nobody else writes to it, or
-    `forget` is told. Raises OptionError for anything else. One thread at a time.
+    bitmask: int32 or uint32 [rows, words], a NumPy array or a torch tensor in CPU memory. If other code writes to it,
+    call `forget`. Raises OptionError for other objects. Not thread-safe.
     """
 
     __slots__ = ("_held", "_lies", "_table", "bitmask")
@@ -125,7 +125,7 @@ class BitmaskBuffer(Bits):
         super().__init__(bitmask)
         self.bitmask = bitmask
         self._table: MaskTable | None = None
-        # Of each row the version of the mask in it, and its words, as `kernels.logits.mask` has them
+        # The version of the mask in each row, and its listed words, see `kernels.logits.mask`
         self._lies: Longs = np.zeros(self.rows, np.int64)
         self._held: Ints = np.full((self.rows, LISTED), MANY, np.int32)
 
@@ -133,14 +133,14 @@ class BitmaskBuffer(Bits):
         return f"BitmaskBuffer({self.rows} rows of {self.span} words)"
 
     def __copy__(self) -> BitmaskBuffer:
-        """One with a bitmask of its own, since two that write to one do not know of each other."""
+        """Return a buffer with a copy of the bitmask: two buffers must not write to one."""
         return deepcopy(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return BitmaskBuffer, (self.bitmask,)
 
     def forget(self, rows: Sequence[int] | Ints | None = None) -> None:
-        """Say that something else was written into some rows, or into all. Raises OptionError for what are no rows."""
+        """Note that other code has written to some rows, or to all. Raises OptionError for invalid rows."""
         several = items_of(rows.tolist() if hasattr(rows, "tolist") else rows)  # type: ignore[union-attr]
         if rows is not None and several is None:
             raise OptionError(f"rows={brief(rows)}: the numbers of rows, or None for all")
@@ -149,9 +149,9 @@ class BitmaskBuffer(Bits):
         self._held[places] = MANY
 
     def write(self, table: MaskTable, rows: Ints, places: Ints) -> None:
-        """Write rows of a table of masks into places, where something else lies."""
+        """Write rows of a mask table to places that hold other contents."""
         if table is not self._table:
-            self._lies[:] = 0  # versions are a table's own
+            self._lies[:] = 0  # versions belong to a table
             self._table = table
         renew_rows(
             table.rows, table.few, table.written, rows, self.memory, places, self.stride, self.span,
@@ -159,7 +159,7 @@ class BitmaskBuffer(Bits):
         )  # fmt: skip
 
     def put(self, place: int, mask: Mask) -> None:
-        """Write a mask uint32 [W] that is in no table into a place."""
+        """Write a mask uint32 [W] that is in no table to a place."""
         self.forget([place])
         super().put(place, mask)
 
@@ -167,14 +167,14 @@ class BitmaskBuffer(Bits):
 def fill_bitmask(
     guide: Guide | Sequence[Guide], states: States, bitmask: Any, rows: Sequence[int] | Ints | None = None
 ) -> None:
-    """Write the masks of states into rows of a bitmask: one call for a batch, and no copy in between.
+    """Write the masks of states into rows of a bitmask: one call for a batch, without an intermediate copy.
 
-    guide: one for all states, or one for each; states: what the guides' `start` and `advance` gave out, DEAD among them
+    guide: one for all states, or one for each; states: from the guides' `start` and `advance`, DEAD included
     bitmask: int32 or uint32 [rows, words], a NumPy array or a torch tensor in CPU memory; bit t % 32 of word t // 32 is
-    token t. It may have more words than the vocabulary needs: tokens beyond it are not allowed. Or a BitmaskBuffer of
-    one, and then only what has changed is written
-    rows: which row each state's mask goes to; without it state i's to row i
-    Raises OptionError for what does not fit together, StateError for what is no state; then nothing is written.
+    token t. It may have more words than the vocabulary needs; tokens beyond the vocabulary are not allowed. Or a
+    BitmaskBuffer of one, and only changes are written
+    rows: the row for each state's mask; by default row i for state i
+    Raises OptionError for arguments that do not fit together, StateError for invalid states; then nothing is written.
     """
     if not isinstance(guide, Sequence) or isinstance(guide, str):
         guide = guide_of(guide)
@@ -200,7 +200,7 @@ def fill_bitmask(
 
 
 class GuideStates(NamedTuple):
-    """States of one guide, and the places int32 [n] where their masks go."""
+    """States of one guide, and the places int32 [n] of their masks."""
 
     guide: Guide
     states: list[int]
@@ -208,10 +208,10 @@ class GuideStates(NamedTuple):
 
 
 def _fill(parts: list[GuideStates], bits: Bits) -> None:
-    """Write the masks of all parts; nothing is written before all masks were had, since any of them may be refused."""
+    """Write the masks of all parts. All masks are computed before any is written, since each may fail."""
     for part in parts:
         bits.check(part.guide.vocabulary)
-    # Of each table the count of rows given away before it was asked, the numbers of rows, and the parts
+    # For each table: its evictions before the look-up, the numbers of rows, and the parts
     asked: dict[int, tuple[MaskTable, int, list[Ints], list[GuideStates]]] = {}
     apart: list[tuple[int, Mask]] = []
     for part in parts:
@@ -233,14 +233,14 @@ def _fill(parts: list[GuideStates], bits: Bits) -> None:
             numbers = rows[0] if len(rows) == 1 else np.concatenate(rows)
             places = there[0].places if len(there) == 1 else np.concatenate([part.places for part in there])
             bits.write(table, numbers, places)
-        if table.evictions != before:  # others took rows away before they were copied
+        if table.evictions != before:  # other threads evicted rows before they were copied
             for part in there:
                 for state, place in zip(part.states, part.places.tolist(), strict=True):
                     bits.put(place, _mask_in(table, part.guide, state))
 
 
 def _mask_in(table: MaskTable, guide: Guide, state: int) -> Mask:
-    """A copy of the mask of a state, made while no row of its table was given to another mask."""
+    """Return a copy of a state's mask, made while the table evicted no row."""
     while True:
         before = table.evictions
         mask = guide.mask(state).copy()
@@ -249,14 +249,14 @@ def _mask_in(table: MaskTable, guide: Guide, state: int) -> Mask:
 
 
 def guide_of(guide: Any) -> Guide:
-    """A guide, of this package or another. Raises OptionError for anything else."""
+    """Return the argument if it is a guide, of this package or another. Raises OptionError otherwise."""
     if isinstance(guide, type) or not all(hasattr(guide, name) for name in ("vocabulary", "mask", "advance", "start")):
         raise OptionError(f"{shown(guide)} is no guide; make one such as guides.RegexGuide(pattern, vocabulary)")
     return guide
 
 
 def states_of(states: Any) -> list[int]:
-    """The states as plain numbers; whether they are states is for the guide to say. Raises StateError for others."""
+    """Return states as a list of ints; the guide validates them. Raises StateError for other objects."""
     found: Any = states.tolist() if hasattr(states, "tolist") else states
     if isinstance(found, list):
         return cast("list[int]", found)
@@ -266,7 +266,7 @@ def states_of(states: Any) -> list[int]:
 
 
 def _places_of(rows: Any, count: int, most: int) -> Ints:
-    """The row of each state: int32 [count]."""
+    """Return the row of each state: int32 [count]."""
     if rows is None:
         if count > most:
             raise OptionError(f"{count} states do not fit into a bitmask of {most} rows; allocate as many rows")

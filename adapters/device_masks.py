@@ -1,6 +1,6 @@
-"""The masks of a vocabulary's guides in a table on a device, so that a step sends row numbers instead of masks."""
+"""A table of the masks of a vocabulary's guides on a device, so that a step transfers row numbers, not masks."""
 
-# torch says little of the types of what it makes of arrays.
+# torch's conversions from arrays lack types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ TRIES = 8
 
 
 class DeviceMasks:
-    """A mirror of the table in which all guides of a vocabulary have their masks, on a device of torch's.
+    """A mirror on a torch device of the mask table that all guides of a vocabulary share.
 
-    vocabulary: that of the guides; device: as torch names it
-    table: int32 [rows, words] on the device, a row for each mask that was needed so far; a mask is sent once
-    Raises OptionError for what is no vocabulary, or a device without room. One thread at a time.
+    vocabulary: of the guides; device: as torch names it
+    table: int32 [rows, words] on the device, a row for each mask needed so far; each mask is transferred once
+    Raises OptionError for other objects than vocabularies, or a device without memory. Not thread-safe.
     """
 
     def __init__(self, vocabulary: Vocabulary, device: Any) -> None:
@@ -38,21 +38,21 @@ class DeviceMasks:
         self.vocabulary = vocabulary
         try:
             self.table = torch.zeros((self._source.max_rows, self._source.words), dtype=torch.int32, device=device)
-        except (RuntimeError, AssertionError, TypeError) as error:  # what torch says depends on the device
+        except (RuntimeError, AssertionError, TypeError) as error:  # torch's errors depend on the device
             raise OptionError(
                 f"device={brief(device)}: no table of {self._source.rows.nbytes / 2**20:,.0f} MiB can be there: {error}"
             ) from error
-        # The version of what each row of the mirror has
+        # The version in each row of the mirror
         self._sent: NDArray[np.int64] = np.zeros(self._source.max_rows, np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DeviceMasks, (self.vocabulary, str(self.table.device))
 
     def rows(self, guide: Guide | Sequence[Guide], states: States) -> Any:
-        """The row of `table` with the mask of each state: int32 tensor [n] on the device, valid until the next call.
+        """Return the rows of `table` with the states' masks: int32 tensor [n] on the device, valid until the next call.
 
-        guide: one for all states, or one for each. Masks that the device lacks are sent. Raises OptionError for a guide
-        of another vocabulary, or one whose masks are in no table; StateError for what is no state.
+        guide: one for all states, or one for each. Transfers masks that the device lacks. Raises OptionError for a
+        guide of another vocabulary, or one without a mask table; StateError for invalid states.
         """
         import torch
 
@@ -84,7 +84,7 @@ class DeviceMasks:
     def apply(self, logits: Any, guide: Guide | Sequence[Guide], states: States) -> None:
         """Set the logits of tokens that the states do not allow to -inf, in place: float [n, V] on the device.
 
-        Raises what `rows` does, and OptionError for logits that do not fit.
+        Raises the errors of `rows`, and OptionError for logits that do not fit.
         """
         rows = self.rows(guide, states)
         try:

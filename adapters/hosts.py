@@ -1,4 +1,4 @@
-"""Other engines, looked at before they are used: whether they are there, and have what an adapter needs of them."""
+"""Import of other engines, with a check of the interface that an adapter needs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..errors import OptionError
 
 
 def interface(host: str, package: str, tried: str, needed: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Import what an adapter needs of a host, by name.
+    """Import the names that an adapter needs of a host.
 
-    host: its name as people write it; package: what it is installed as; tried: the versions that the adapter was tried
-    with; needed: names by module. A name with a dot is an attribute of what stands before it, and only looked for.
-    Raises OptionError where the host is not installed, cannot be imported, or lacks one of the names.
+    host: its usual name; package: its distribution; tried: the versions that the adapter was tested with; needed: names
+    by module. A name with a dot is an attribute of the name before it, and only checked.
+    Raises OptionError if the host is not installed, cannot be imported, or lacks one of the names.
     """
     found: dict[str, Any] = {}
     for module, names in needed.items():

@@ -1,9 +1,9 @@
 """Guides in llama-cpp-python: a logits processor for its `Llama`, and a sampler for chains of llama.cpp.
 
-llama.cpp calls both from C, where Python drops whatever is raised. So what can be looked at is looked at when they are
-made; and what goes wrong later ends the text at once, is kept as `failure`, and is raised by `check`.
+llama.cpp calls both from C, where Python drops exceptions. So arguments are checked at construction. Later errors end
+the text at once, are kept as `failure`, and `check` raises them.
 """
-# llama-cpp-python is not there when types are checked.
+# Type checks run without llama-cpp-python.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportUnknownParameterType=false
 
 from __future__ import annotations
@@ -53,41 +53,41 @@ _HOST = interface("llama-cpp-python", "llama-cpp-python", TRIED, {"llama_cpp": _
 LogitsProcessorList: Any = _HOST["LogitsProcessorList"]
 
 _CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
-"""What llama.cpp calls llama_token_data."""
+"""llama_token_data of llama.cpp."""
 
 
 def vocabulary_for(llama: Any) -> Vocabulary:
-    """The vocabulary of a Llama: its file's, as wide as its logits, with all tokens at which llama.cpp ends a text.
+    """Return the vocabulary of a Llama's file, as wide as its logits, with all tokens at which llama.cpp ends a text.
 
-    Raises VocabularyError for a vocabulary that cannot be read, OptionError for what is no Llama.
+    Raises VocabularyError for a vocabulary that cannot be read, OptionError for other objects than a Llama.
     """
     size, ends = _ends_of(llama)
     return Vocabulary.from_tokenizer(llama.model_path, size=size, eos_ids=ends or None)
 
 
 class _Kept:
-    """A failure that came where nothing can be raised."""
+    """A stored error, from a place where none can be raised."""
 
     failure: BaseException | None = None
 
     def check(self, *_: object) -> bool:
-        """Raise what went wrong; False if nothing did. A stopping criterion of llama-cpp-python."""
+        """Raise the stored error; return False if there is none. A stopping criterion of llama-cpp-python."""
         if self.failure is not None:
             raise self.failure
         return False
 
 
 class GuideLogitsProcessor(LogitsProcessorList, _Kept):
-    """A logits processor, and a list of it, that keeps what a Llama writes within a guide until a text is complete.
+    """A logits processor, and a list of it, that constrains a Llama to a guide until a text is complete.
 
         processor = GuideLogitsProcessor(guide, llama, max_tokens=100)
         llama(prompt, max_tokens=100, logits_processor=processor, stopping_criteria=processor.stopping_criteria)
 
-    max_tokens: as the Llama is given it; then every text is complete within it, and not cut short
-    One is for one text, or `reset()` in between. Works with draft models and with `logit_bias`. Where a call takes no
-    stopping criteria, as that for chats, `check()` behind it.
-    Raises OptionError for what is no guide, or one of another vocabulary than the Llama's; BudgetError if no text is so
-    short.
+    max_tokens: the Llama's; every text is then complete within it, and not cut short
+    One processor serves one text; call `reset()` before another. Works with draft models and with `logit_bias`. If a
+    call takes no stopping criteria, such as a chat completion, call `check()` after it.
+    Raises OptionError for other objects than guides, and for another vocabulary than the Llama's; BudgetError if no
+    text is so short.
     """
 
     def __init__(self, guide: Guide, llama: Any, *, max_tokens: int | None = None) -> None:
@@ -100,17 +100,17 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
 
     @property
     def stopping_criteria(self) -> Any:
-        """Criteria that raise whatever goes wrong, from where the Llama was called."""
+        """Stopping criteria that raise stored errors in the caller of the Llama."""
         self._is_checked = True
         return _HOST["StoppingCriteriaList"]([self.check])
 
     def extend(self, others: Any) -> Self:  # type: ignore[override]
-        """As that of lists, but gives itself: with `logit_bias` the Llama goes on with what it is given here."""
+        """Extend the list, and return it: with `logit_bias` the Llama uses the result."""
         super().extend(others)
         return self
 
     def reset(self) -> None:
-        """Be ready for another text."""
+        """Prepare for another text."""
         del self[1:]
         self._rows.reset()
         self._prompt: int | None = None
@@ -118,7 +118,7 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
         self.failure = None
 
     def _process(self, input_ids: NDArray[np.intc], scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The scores float32 [V], with -inf in place for what may not follow the tokens int32 [n]."""
+        """Return the scores float32 [V], with -inf in place for tokens that may not follow the tokens int32 [n]."""
         try:
             self.check()
             _only(scores, self._mask(np.asarray(input_ids), len(scores)))
@@ -126,13 +126,13 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
         except BaseException as error:
             self.failure = error
             _only(scores, self._ends)
-            scores[list(self._rows.guides[0].vocabulary.eos_ids)] = 0  # where none of them could be chosen either
+            scores[list(self._rows.guides[0].vocabulary.eos_ids)] = 0  # where they would be -inf too
             if not self._is_checked:
                 raise
         return scores
 
     def _mask(self, ids: NDArray[np.intc], width: int) -> NDArray[np.int32]:
-        """A token is chosen at each call, so that what lies further on are drafts."""
+        """Return the mask of the next token. Each call chooses one token, so later ids are drafts."""
         if self._prompt is None:
             self._prompt = len(ids)
         length = self._prompt + self._written
@@ -147,14 +147,14 @@ class GuideLogitsProcessor(LogitsProcessorList, _Kept):
 
 
 class GuideSampler(_Kept):
-    """A sampler that leaves only the tokens that a guide allows; the first of a chain of llama.cpp.
+    """A sampler that keeps only the tokens that a guide allows; the first in a chain of llama.cpp.
 
         sampler = GuideSampler(guide, llama)
         sampler.add_to(chain)
 
-    The chain owns what is added to it, and clones of the chain go their own ways. After generation call `check()`.
-    max_tokens: how many tokens the text may have, if it is to be complete within them
-    Raises OptionError for what is no guide, or one of another vocabulary; BudgetError if no text is so short.
+    The chain owns its samplers, and clones of the chain are independent. Call `check()` after generation.
+    max_tokens: the token limit within which the text is to be complete
+    Raises OptionError for other objects than guides, and for another vocabulary; BudgetError if no text is so short.
     """
 
     def __init__(self, guide: Guide, llama: Any, *, max_tokens: int | None = None) -> None:
@@ -162,9 +162,9 @@ class GuideSampler(_Kept):
         self.session = Session(guide, max_tokens=max_tokens)
 
     def add_to(self, chain: Any) -> None:
-        """Make this the next sampler of a chain: a llama_sampler_p, or a LlamaSampler of llama-cpp-python.
+        """Append this sampler to a chain: a llama_sampler_p, or a LlamaSampler of llama-cpp-python.
 
-        Raises OptionError for anything else.
+        Raises OptionError for other objects.
         """
         pointer = getattr(chain, "sampler", chain)
         if not isinstance(pointer, _POINTER) or not pointer:
@@ -174,13 +174,13 @@ class GuideSampler(_Kept):
         _HOST["llama_sampler_chain_add"](pointer, _sampler_of(self))
 
     def fork(self) -> GuideSampler:
-        """Another at the same place, which goes its own way."""
+        """Return an independent copy at the same place."""
         other = copy(self)
         other.session = self.session.fork()
         return other
 
     def accept(self, token: int) -> None:
-        """Go on by a token; one that is not allowed is a failure, and behind the end they are ignored."""
+        """Accept a token. One that is not allowed is an error; tokens after the end are ignored."""
         if not self.session.ended and not self.session.accept(token):
             raise OptionError(
                 f"token {token} was chosen, which {self.session!r} does not allow; let the GuideSampler be the first "
@@ -188,14 +188,14 @@ class GuideSampler(_Kept):
             )
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Restart at the beginning."""
         self.session.reset()
         self.failure = None
 
     def apply(self, candidates: Any) -> None:
-        """Leave the candidates that may come next: a llama_token_data_array, changed in place.
+        """Keep the candidates that are allowed: a llama_token_data_array, changed in place.
 
-        Raises OptionError where none of them may.
+        Raises OptionError if there are none.
         """
         items = _items(candidates)
         kept = items[_allows(self.session.mask(), items["id"])]
@@ -208,7 +208,7 @@ class GuideSampler(_Kept):
         candidates.size, candidates.selected = len(kept), -1
 
     def guarded(self, do: Callable[[], None], candidates: Any = None) -> None:
-        """Do what llama.cpp asks for; an error is kept, and from then on only the end of the text may be chosen."""
+        """Run a callback of llama.cpp. After an error, which is stored, only the end of the text can be chosen."""
         try:
             if self.failure is None:
                 do()
@@ -222,7 +222,7 @@ class GuideSampler(_Kept):
 
 
 def check_ends(vocabulary: Vocabulary, llama: Any) -> None:
-    """Raise OptionError for a guide's vocabulary that is not a Llama's: too wide, or with other ends of texts."""
+    """Raise OptionError if a guide's vocabulary is too wide for a Llama, or has other end-of-text tokens."""
     size, ends = _ends_of(llama)
     check_width(vocabulary, size)
     eos = set(vocabulary.eos_ids)
@@ -239,10 +239,10 @@ _ENDS: WeakKeyDictionary[Any, tuple[int, list[int]]] = WeakKeyDictionary()
 
 
 def _ends_of(llama: Any) -> tuple[int, list[int]]:
-    """Count the tokens of a Llama, and find those at which llama.cpp ends a text; once, since each token is a call."""
+    """Return a Llama's number of tokens, and those at which llama.cpp ends a text. Cached: each token takes a call."""
     if not isinstance(llama, _HOST["Llama"]):
         raise OptionError(f"{shown(llama)} is no model of llama-cpp-python; give a llama_cpp.Llama")
-    if llama.model is None:  # which llama.cpp would look into all the same
+    if llama.model is None:  # llama.cpp would read a closed model
         raise OptionError("this Llama is closed; load the model again")
     found = _ENDS.get(llama)
     if found is None:
@@ -253,14 +253,14 @@ def _ends_of(llama: Any) -> tuple[int, list[int]]:
 
 
 def _only(scores: NDArray[np.float32], mask: NDArray[Any]) -> None:
-    """Set the scores of what a mask does not allow to -inf, in place; they may lie apart."""
+    """Set the scores that a mask does not allow to -inf, in place; any stride."""
     known = min(len(scores), 32 * len(mask))
     scores[:known][~unpack_mask(mask.view(np.uint32), known)] = -np.inf
     scores[known:] = -np.inf
 
 
 def _allows(mask: NDArray[np.uint32], ids: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Tell of each of some tokens whether a mask allows it."""
+    """Return for each token whether a mask allows it."""
     found = np.zeros(len(ids), np.bool_)
     known = ids < 32 * len(mask)
     found[known] = mask[ids[known] >> 5] >> (ids[known] & 31).astype(np.uint32) & 1
@@ -268,18 +268,18 @@ def _allows(mask: NDArray[np.uint32], ids: NDArray[np.int32]) -> NDArray[np.bool
 
 
 def _items(candidates: Any) -> NDArray[Any]:
-    """The candidates in the memory of llama.cpp."""
+    """Return a view of the candidates in llama.cpp's memory."""
     memory = (_HOST["llama_token_data"] * candidates.size).from_address(ctypes.addressof(candidates.data.contents))
     return np.frombuffer(memory, _CANDIDATE)
 
 
-# Samplers that llama.cpp holds, by the number that it holds for each, until it frees them
+# Samplers owned by llama.cpp, by their context number, until it frees them
 _HELD: dict[int, GuideSampler] = {}
 _NUMBERS = count(1)
 
 
 def _sampler_of(sampler: GuideSampler) -> Any:
-    """A llama_sampler_p for a chain, which frees it."""
+    """Return a llama_sampler_p for a chain, which frees it."""
     number = next(_NUMBERS)
     _HELD[number] = sampler
     return _HOST["llama_sampler_init"](ctypes.byref(_INTERFACE), number)
@@ -317,7 +317,7 @@ _INTERFACE: Any = _HOST["llama_sampler_i"](
     accept=_HOST["llama_sampler_i_accept"](_accept),
     apply=_HOST["llama_sampler_i_apply"](_apply),
     reset=_HOST["llama_sampler_i_reset"](_reset),
-    # ctypes lets no callback give a pointer, but an address
+    # ctypes callbacks cannot return pointers, only addresses
     clone=ctypes.cast(ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(_clone), _HOST["llama_sampler_i_clone"]),
     free=_HOST["llama_sampler_i_free"](_free),
 )

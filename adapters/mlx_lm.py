@@ -1,5 +1,5 @@
 """Guides in MLX-LM: a logits processor for `generate`, `stream_generate`, and sequences of a `BatchGenerator`."""
-# MLX is not there when types are checked.
+# Type checks run without MLX.
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownParameterType=false
 
 from __future__ import annotations
@@ -22,26 +22,27 @@ _MLX: Any = interface("MLX", "mlx", TRIED, {"mlx": ["core"], "mlx.core": ["array
 
 
 class GuideLogitsProcessor:
-    """A logits processor that keeps what MLX-LM writes within a guide, and lets it end where a text is complete.
+    """A logits processor that constrains MLX-LM to a guide, and allows EOS where a text is complete.
 
         generate(model, tokenizer, prompt, max_tokens=100, logits_processors=[GuideLogitsProcessor(guide)])
 
-    max_tokens: as `generate` is given it; then every text is complete within it, and not cut short
-    One is for one text: each sequence of a `BatchGenerator` has one of its own (`batch_generate` hands one to all), and
-    another call a new one, or `reset()` before. Works with draft models. Raises OptionError for what is no guide,
-    BudgetError if no text is as short; and from `generate` OptionError where others forbid all that the guide allows,
-    ModelError where logits are NaN.
+    max_tokens: that of `generate`; every text is then complete within it, and not cut short
+    One processor serves one text: each sequence of a `BatchGenerator` needs its own (`batch_generate` passes one to
+        all).
+    Call `reset()` before another text. Works with draft models. Raises OptionError for other objects than guides,
+    BudgetError if no text is so short; and from `generate` OptionError if other processors exclude all tokens that the
+    guide allows, ModelError for NaN logits.
     """
 
     def __init__(self, guide: Guide, *, max_tokens: int | None = None) -> None:
         self._rows = TokenRows([guide], max_tokens, "max_tokens", are_chosen=True)
 
     def reset(self) -> None:
-        """Be ready for another text."""
+        """Prepare for another text."""
         self._rows.reset()
 
     def __call__(self, tokens: Any, logits: Any) -> Any:
-        """The logits [1, V] or [V] with -inf for what may not follow the tokens [n]."""
+        """Return the logits [1, V] or [V] with -inf for tokens that may not follow the tokens [n]."""
         shape = logits.shape if logits.ndim == 2 else (1, *logits.shape)
         found, left = masked(logits, self._rows.masks(np.array(tokens).reshape(1, -1), shape))
         self._rows.check(left)
@@ -49,7 +50,7 @@ class GuideLogitsProcessor:
 
 
 def masked(logits: Any, bitmask: NDArray[np.int32]) -> tuple[Any, NDArray[np.float32]]:
-    """Logits with -inf for what masks do not allow, and what is left in each row, as `TokenRows.check` takes it.
+    """Return logits with -inf where masks allow no token, and the largest one of each row, for `TokenRows.check`.
 
     logits: of MLX, [rows, V] or [V]; bitmask: int32 [rows, words]
     """

@@ -1,5 +1,5 @@
-"""Guides in Outlines: a logits processor, and a backend that makes them of schemas, expressions and grammars."""
-# Outlines is not there when types are checked.
+"""Guides in Outlines: a logits processor, and a backend that makes it from schemas, expressions and grammars."""
+# Type checks run without Outlines.
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportUnknownParameterType=false
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ BaseBackend: Any = _HOST["BaseBackend"]
 
 
 class GuideProcessor(OutlinesLogitsProcessor):
-    """A logits processor of Outlines: any guide, in any of its models that take one.
+    """A logits processor of Outlines for any guide, in any of its models that take one.
 
         outlines.Generator(model, processor=GuideProcessor(guide, model.tensor_library_name))
 
     guide: one for all prompts of a batch, or one for each; library: that of the model's tensors
-    max_tokens: as the model is given it; then every text is complete within it. A generator may be called often.
-    Raises OptionError for what are no guides or libraries, BudgetError if no text is so short.
+    max_tokens: the model's; every text is then complete within it. A generator may be called repeatedly.
+    Raises OptionError for other objects than guides or libraries, BudgetError if no text is so short.
     """
 
     def __init__(self, guide: Guide | Sequence[Guide], library: str, *, max_tokens: int | None = None) -> None:
@@ -54,11 +54,11 @@ class GuideProcessor(OutlinesLogitsProcessor):
         self._rows = TokenRows(guide, max_tokens, "max_tokens")
 
     def reset(self) -> None:
-        """Be ready for another generation; Outlines calls it before each."""
+        """Prepare for another generation; Outlines calls it before each."""
         self._rows.reset()
 
     def process_logits(self, input_ids: Any, logits: Any) -> Any:
-        """The logits [rows, V] with -inf for what may not follow the tokens [rows, n]."""
+        """Return the logits [rows, V] with -inf for tokens that may not follow the tokens [rows, n]."""
         if not type(logits).__module__.startswith(self._library):
             raise OptionError(
                 f"library={self._library!r}, but the model's logits are of {type(logits).__module__}; make the "
@@ -83,7 +83,7 @@ class GuideProcessor(OutlinesLogitsProcessor):
 
 
 class TrellmBackend(BaseBackend):
-    """Processors for the types of Outlines, for a model of it.
+    """Logits processors for Outlines' output types, for one of its models.
 
         backend = TrellmBackend(model, vocabulary)
         outlines.Generator(model, processor=backend.get_json_schema_logits_processor(schema))
@@ -103,7 +103,7 @@ class TrellmBackend(BaseBackend):
     def get_json_schema_logits_processor(
         self, json_schema: str, whitespace_pattern: str | None = None
     ) -> GuideProcessor:
-        """A processor for a JSON Schema; the white space is that of `JSONGuide`."""
+        """Return a processor for a JSON Schema; the white space is that of `JSONGuide`."""
         if whitespace_pattern is not None:
             raise OptionError(
                 "whitespace_pattern is not supported; make JSONGuide(schema, vocabulary, whitespace=...) and a "
@@ -112,11 +112,11 @@ class TrellmBackend(BaseBackend):
         return self._processor("json", json_schema)
 
     def get_regex_logits_processor(self, regex: str) -> GuideProcessor:
-        """A processor for a regular expression."""
+        """Return a processor for a regular expression."""
         return self._processor("regex", regex)
 
     def get_cfg_logits_processor(self, grammar: str) -> GuideProcessor:
-        """A processor for a grammar in Lark or GBNF."""
+        """Return a processor for a grammar in Lark or GBNF."""
         return self._processor("grammar", grammar)
 
     def _processor(self, kind: str, text: str) -> GuideProcessor:

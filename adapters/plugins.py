@@ -1,4 +1,4 @@
-"""Entry points that hosts look for among what is installed: they do nothing unless the host is told to use them."""
+"""Plugin entry points of installed hosts. They do nothing unless the host is configured to use them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NAME = "trellm"
 
 
 def vllm() -> None:
-    """Among vLLM's general plugins: `adapters.vllm.register()`, if VLLM_PLUGINS names "trellm"."""
+    """Call `adapters.vllm.register()` as a general plugin of vLLM, if VLLM_PLUGINS names "trellm"."""
     if _is_chosen("VLLM_PLUGINS"):
         from .vllm import register
 
@@ -16,7 +16,7 @@ def vllm() -> None:
 
 
 def sglang() -> None:
-    """Among SGLang's plugins: `adapters.sglang.register()`, if SGLANG_PLUGINS names "trellm"."""
+    """Call `adapters.sglang.register()` as a plugin of SGLang, if SGLANG_PLUGINS names "trellm"."""
     if _is_chosen("SGLANG_PLUGINS"):
         from .sglang import register
 

@@ -1,4 +1,4 @@
-"""The rows of a host that hands over all token ids at each step: where each row's text is, and what may follow."""
+"""Rows of a host that passes all token ids at each step: the state of each row, and its mask."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .bitmask import BitmaskBuffer, guide_of
 from .session import check_budget, fill_masks, packed, within_budget
 
 REMEMBERED = 64
-"""How many places of a row's texts are remembered, at least: as far back as assisted decoding goes, and more."""
+"""Places of a row's texts that are cached, at least: more than assisted decoding goes back."""
 
 OTHER_ROWS = (
     "these are not the rows that this logits processor began with: it is for one call of generate; make a new one for "
@@ -28,7 +28,7 @@ OTHER_ROWS = (
 
 
 class RowPlace(NamedTuple):
-    """Place of a row's text: the guide's state, and whether EOS has come."""
+    """Place of a row's text: the guide's state, and whether EOS was read."""
 
     state: int
     ended: bool
@@ -37,11 +37,11 @@ class RowPlace(NamedTuple):
 class TokenRows:
     """Rows of token ids that grow step by step, may fork, change places and go back; each is a prompt and a text.
 
-    guide: one for all prompts, or one for each; rows of one prompt lie together and share its guide
-    most: how many tokens a text may have, if it is to be complete within them; option: what the host calls that
-    are_chosen: whether the last token of a row is always chosen from what was allowed, as without beams and drafts
-    The prompt is what is there at the first step. Raises OptionError for what are no guides, BudgetError if no text is
-    so short.
+    guide: one for all prompts, or one for each; rows of one prompt are adjacent and share its guide
+    most: token limit within which texts are to be complete; option: the host's name for it
+    are_chosen: whether the last token of a row is always chosen under its mask, as without beams and drafts
+    The ids of the first step are the prompts. Raises OptionError for other objects than guides, BudgetError if no text
+    is so short.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class TokenRows:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew, with other prompts."""
+        """Restart with other prompts."""
         self._prompt: NDArray[np.int64] | None = None
         self._longest = 0
         self._forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what was found out, since states are numbers of this process's guides; it is found out anew."""
+        """Return the attributes without cached states, which are numbers of this process's guides."""
         return {name: value for name, value in vars(self).items() if name not in ("_places", "_here", "_buffer")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -82,11 +82,11 @@ class TokenRows:
         self._buffer: BitmaskBuffer | None = None
 
     def masks(self, ids: NDArray[np.integer[Any]], shape: Sequence[int]) -> NDArray[np.int32]:
-        """The masks of what may follow in each row, int32 [rows, words], good until the next step.
+        """Return the masks of all rows, int32 [rows, words], valid until the next step.
 
-        ids: the tokens of all rows so far, [rows, length]; shape: that of the logits, [rows, V]
-        Raises OptionError for rows that do not go on from those before, for too few logits, and where `are_chosen` for
-        a token that was not allowed.
+        ids: the tokens of all rows so far, [rows, length]; shape: of the logits, [rows, V]
+        Raises OptionError for rows that do not continue the earlier ones, for too narrow logits, and with `are_chosen`
+        for a token that was not allowed.
         """
         if ids.ndim != 2 or len(shape) != 2 or not len(ids) == shape[0] > 0:
             raise OptionError(
@@ -102,10 +102,10 @@ class TokenRows:
         return self._masks(self._here, owners, texts.shape[1])
 
     def check(self, left: NDArray[np.floating[Any]]) -> None:
-        """Raise where in a row nothing can be chosen that its guide allows: OptionError, ModelError for NaN.
+        """Raise an error if a row has no token left that its guide allows: OptionError, or ModelError for NaN.
 
-        left: of each row of the last step the greatest score of those that its mask leaves, NaN where one of
-        these is. Of several rows of one prompt, as beams are, some may have none.
+        left: the largest score in each row of the last step under its mask, NaN if one of these is NaN. Of several rows
+        of one prompt, such as beams, some may have none.
         """
         if (left > -np.inf).all():
             return
@@ -126,33 +126,33 @@ class TokenRows:
                 )
 
     def _borders(self) -> list[int]:
-        """Find where the rows of each prompt begin, and their number: neighbours that began alike are of one."""
+        """Return the first row of each prompt, and the number of rows. Adjacent rows with equal ids share a prompt."""
         prompt = cast("NDArray[np.int64]", self._prompt)
         owners = self._owners(len(prompt))
         differ = (prompt[1:] != prompt[:-1]).any(axis=1) | (np.diff(owners) != 0)
         return [0, *(np.flatnonzero(differ) + 1).tolist(), len(prompt)]
 
     def _begin(self, ids: NDArray[np.int64]) -> int:
-        """Find where texts begin. Raises OptionError for rows that do not go on from those before."""
+        """Return the beginning of texts. Raises OptionError for rows that do not continue the earlier ones."""
         if self._prompt is None:
             self._prompt, self._longest = ids.copy(), ids.shape[1]
         width, count = self._prompt.shape[1], len(self._prompt)
         same = len(ids) == count and ids.shape[1] <= self._longest + 1
-        # Beams may change places, but only with others of one prompt
+        # Beams change places only with others of the same prompt
         if not same or not np.array_equal(ids[:, :width], self._prompt):
             raise OptionError(OTHER_ROWS)
         self._longest = max(self._longest, ids.shape[1])
         return width
 
     def _owners(self, rows: int) -> list[int]:
-        """The number of each row's guide."""
+        """Return the number of each row's guide."""
         count = len(self.guides)
         if rows % count:
             raise OptionError(f"{count} guides for {rows} rows; give one guide for each prompt, or one for all")
         return [row * count // rows for row in range(rows)]
 
     def _advance(self, texts: NDArray[np.int64], owners: list[int]) -> list[RowPlace]:
-        """Find the place of each row by its text, so that rows may fork, change places and go back."""
+        """Return the place of each row by its text, so that rows may fork, change places and go back."""
         known, found = self._places, list[RowPlace]()
         for text, owner in zip(texts, owners, strict=True):
             if not len(text):
@@ -163,7 +163,7 @@ class TokenRows:
                 before = RowPlace(self.guides[owner].start, False)
                 for token in text[:-1].tolist():
                     before = self._after(owner, before, token)
-                if before.state == DEAD:  # nobody has gone there step by step
+                if before.state == DEAD:  # no earlier step led there
                     raise OptionError(OTHER_ROWS)
             place = self._after(owner, before, text.item(-1))
             if place.state == DEAD and self._are_chosen:
@@ -186,9 +186,9 @@ class TokenRows:
         return RowPlace(state, state != DEAD and token in self._eos[owner])
 
     def _masks(self, places: list[RowPlace], owners: list[int], length: int) -> NDArray[np.int32]:
-        """The masks of all rows, int32 [rows, words].
+        """Return the masks of all rows, int32 [rows, words].
 
-        Where a text has ended, or has gone astray (a beam whose probability is 0, a draft that is refused), EOS.
+        Rows whose text has ended, or is not allowed (a beam of probability 0, a refused draft), get EOS.
         """
         if self._buffer is None or len(self._buffer.bitmask) != len(places):
             widest = max(guide.vocabulary.size for guide in self.guides)
@@ -208,7 +208,7 @@ class TokenRows:
 
 
 def check_width(vocabulary: Vocabulary, width: int) -> None:
-    """Raise OptionError if logits are too narrow for a guide's vocabulary: another tokenizer than the model's."""
+    """Raise OptionError if logits are too narrow for a guide's vocabulary, which then is not the model's."""
     if width < vocabulary.size:
         raise OptionError(
             f"the model's logits have {width:,} values, but the guide's vocabulary has {vocabulary.size:,} tokens: the "

@@ -1,4 +1,4 @@
-"""A sequence at a guide, as a host's request holds it: forwards by tokens, and back; its mask, and its budget."""
+"""One sequence under a guide, as a host's request holds it: accept, rollback, masks, and a token budget."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ..tokenizers_adapter import Vocabulary
 from .bitmask import WORDS, BitmaskBuffer, States, bits_of, fill_bitmask, guide_of, numpy_of
 
 STEPS_A_BYTE = 1000
-"""Steps of work, as `guides.limits` counts them, that looking for the next certain byte takes outside of guides."""
+"""Steps of work, as `guides.limits` counts them, for each certain byte that is looked up outside of guides."""
 
 
 class Session:
-    """One text at a guide. A state is a number, so that going back is free and a fork costs a list of numbers.
+    """One text under a guide. States are numbers, so rollback is free, and a fork copies a list of numbers.
 
-    guide: any; stop_ids: further tokens that end this text as EOS does: only where it is complete. Where nothing else
-    is allowed they are text. max_tokens: so many tokens the text may have; masks keep it such that it can be completed.
-    ended: whether EOS or a stop token was accepted; after it nothing is. length: how many tokens were accepted.
-    Raises OptionError for what is no guide, or no token of its vocabulary; BudgetError if no text is so short. One
-    thread at a time.
+    guide: any guide; stop_ids: further tokens that end this text like EOS, only where it is complete. Where nothing
+    else is allowed they are text. max_tokens: token limit; masks keep the text completable within it.
+    ended: whether EOS or a stop token was accepted; nothing is accepted after it. length: number of accepted tokens.
+    Raises OptionError for other objects than guides, and for invalid token ids; BudgetError if no text is so short. Not
+    thread-safe.
     """
 
     __slots__ = ("_advance", "_eos", "_states", "ended", "guide", "max_tokens", "stops")
@@ -52,21 +52,21 @@ class Session:
 
     @property
     def state(self) -> int:
-        """The guide's state after all that was accepted."""
+        """The guide's state after all accepted tokens."""
         return self._states[-1]
 
     @property
     def length(self) -> int:
-        """Number of tokens that were accepted and not taken back, EOS among them."""
+        """Number of accepted tokens that were not taken back, including EOS."""
         return len(self._states) - 1
 
     @property
     def is_accepting(self) -> bool:
-        """True where the text is complete as it is."""
+        """Whether the text is complete as it is."""
         return self.guide.is_accepting(self._states[-1])
 
     def accept(self, tokens: int | Sequence[int]) -> bool:
-        """Go on by a token or several; False where one is not allowed, and then none is taken."""
+        """Accept one or several tokens. Return False if one is not allowed; then none is accepted."""
         listed = _listed(tokens)
         states, ended = self._after(listed)
         if len(states) < len(listed):
@@ -76,13 +76,13 @@ class Session:
         return True
 
     def take(self, tokens: Sequence[int]) -> int:
-        """Go on by the first of the tokens, as many as are allowed one after the other; how many these were."""
+        """Accept tokens up to the first that is not allowed. Return the number accepted."""
         states, self.ended = self._after(tokens)
         self._states += states
         return len(states)
 
     def validate(self, tokens: int | Sequence[int]) -> int:
-        """Count the tokens, from the first on, that `accept` would take one after the other; nothing is taken."""
+        """Return how many of the tokens, from the first on, `take` would accept. Accepts none."""
         return len(self._after(_listed(tokens))[0])
 
     def rollback(self, count: int) -> None:
@@ -96,11 +96,11 @@ class Session:
             self.ended = False
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Restart at the beginning."""
         self.rollback(self.length)
 
     def fork(self) -> Self:
-        """Another session at the same place, which goes its own way."""
+        """Return an independent session at the same place."""
         other = type(self)(self.guide, self.stops, self.max_tokens)
         other._states, other.ended = self._states.copy(), self.ended
         return other
@@ -120,10 +120,10 @@ class Session:
         return type(self), (self.guide, sorted(self.stops), self.max_tokens)
 
     def mask(self, left: int | None = None) -> Mask:
-        """The tokens that may follow: uint32 [ceil(V / 32)], read-only or the caller's own.
+        """Return the mask of allowed tokens: uint32 [ceil(V / 32)], read-only or the caller's own.
 
-        left: only those after which `left - 1` more complete the text; if not given, what `max_tokens` leaves.
-        After its end EOS alone is there.
+        left: allow only tokens after which `left - 1` more complete the text; by default the rest of `max_tokens`.
+        After the end only EOS is allowed.
         """
         if left is None or self.ended:
             mask = self.own_mask()
@@ -131,20 +131,20 @@ class Session:
         return self._with_stops(mask_within(self.guide, self._states[-1], left))
 
     def own_mask(self) -> Mask | None:
-        """The mask where it is not the guide's own: behind the end, with stop tokens, and where few tokens are left."""
+        """Return the mask if it differs from the guide's: after the end, with stop tokens, or near the token limit."""
         if self.ended:
             return packed(self.guide.vocabulary, self._eos)
         state, most = self._states[-1], self.max_tokens
         within = None if most is None else within_budget(self.guide, state, most - self.length)
         if not self.stops:
             return within
-        # Stop tokens end a text for the host; where only they would complete it, it is rather cut short
+        # Stop tokens end a text for the host. If only they would complete it in time, it is cut short instead
         if within is not None and (within := self._with_stops(within)).any():
             return within
         return self._with_stops(self.guide.mask(state))
 
     def _with_stops(self, mask: Mask) -> Mask:
-        """A mask of the guide's in this state with stop tokens where the text is complete, else without."""
+        """Return a mask with stop tokens where the text is complete, else without them."""
         if not self.stops:
             return mask
         state, stops = self._states[-1], packed(self.guide.vocabulary, self.stops)
@@ -162,12 +162,12 @@ class Session:
                 target[: len(mask)] = mask
                 target[len(mask) :] = 0
                 return
-        fill_sessions([self], bitmask, [row])  # which takes more kinds of memory, or says what is wrong
+        fill_sessions([self], bitmask, [row])  # takes more kinds of memory, and raises errors
 
     def jump_forward(self, most: int = 256) -> bytes:
-        """The bytes that come next whatever is chosen, at most so many; they may end within a character.
+        """Return the bytes that come next in every continuation, at most `most`; they may end within a character.
 
-        Nothing is accepted: a host decides by which tokens they are written. Where a text may end nothing is certain.
+        Nothing is accepted: the host chooses the tokens. Nothing is certain where a text may end.
         Raises OptionError for a guide that does not read bytes.
         """
         guide = self.guide
@@ -186,7 +186,7 @@ class Session:
         return bytes(found)
 
     def _after(self, tokens: Sequence[int]) -> tuple[list[int], bool]:
-        """The states after the tokens, up to the first that is not allowed; whether the last of them ended the text."""
+        """Return the states after the tokens, up to the first that is not allowed, and whether the text has ended."""
         advance, eos, stops = self._advance, self._eos, self.stops
         state, ended = self._states[-1], self.ended
         states: list[int] = []
@@ -208,12 +208,12 @@ class Session:
         return states, ended
 
     def _stops_are_text(self, state: int) -> bool:
-        """Tell whether stop tokens are allowed where the text is not complete, because nothing else is."""
+        """Test whether stop tokens are allowed in an incomplete text, because nothing else is."""
         return not (self.guide.mask(state) & ~packed(self.guide.vocabulary, self.stops)).any()
 
 
 def fill_sessions(sessions: Sequence[Session], bitmask: Any, rows: Sequence[int] | None = None) -> None:
-    """Write the masks of several sessions into rows of a bitmask, as `fill_bitmask` does."""
+    """Write the masks of several sessions into rows of a bitmask, see `fill_bitmask`."""
     guides = [session.guide for session in sessions]
     same = guides[0] if guides and all(guide is guides[0] for guide in guides) else guides
     special = [n for n, each in enumerate(sessions) if each.ended or each.stops or each.max_tokens is not None]
@@ -228,7 +228,7 @@ def fill_masks(
     bitmask: Any,
     rows: Sequence[int] | None = None,
 ) -> None:
-    """Write masks into rows of a bitmask, as `fill_bitmask` does; own: those that are not their guide's, by place."""
+    """Write masks into rows of a bitmask, see `fill_bitmask`. own: masks that differ from the guide's, by place"""
     fill_bitmask(guide, states, bitmask, rows)
     if own:
         bits = bits_of(bitmask)
@@ -237,18 +237,17 @@ def fill_masks(
 
 
 MOST_KNOWN = 1 << 16
-"""For how many states of a guide it is remembered how much is enough."""
+"""States of a guide whose sufficient budget is cached."""
 
-# By a guide's id, as long as there is the guide: how many tokens left are enough for all that each state allows
+# By id of a living guide: for each state the number of remaining tokens at which its whole mask is allowed
 _KNOWN: dict[int, tuple[ref[Guide], dict[int, int]]] = {}
 
 
 def within_budget(guide: Guide, state: int, left: int) -> Mask | None:
-    """The mask that leaves `left - 1` tokens enough to complete the text; None if that is the guide's own.
+    """Return the mask after which `left - 1` tokens complete the text; None if that is the guide's own.
 
-    It is remembered how many are enough for all that a state allows, since then the mask costs nothing. A state is
-    asked for half of what is left first, so that one that is met again and again costs a question only every time that
-    is halved.
+    Caches for each state a number of tokens at which nothing is excluded. It tries half of `left` first, so a state
+    that recurs is computed anew only when `left` has halved.
     """
     known = _enough_of(guide)
     if known.get(state, left + 1) <= left:
@@ -264,8 +263,8 @@ def within_budget(guide: Guide, state: int, left: int) -> Mask | None:
 
 
 def _enough_of(guide: Guide) -> dict[int, int]:
-    """The table of a guide that is remembered by identity: equal guides may number their states in other ways."""
-    if not type(guide).__weakrefoffset__:  # one of somebody else's, whose end nobody would be told of
+    """Return the cache of a guide, by identity: equal guides may number their states differently."""
+    if not type(guide).__weakrefoffset__:  # without weak references the guide's end cannot be noticed
         return {}
     number = id(guide)
     found = _KNOWN.get(number)
@@ -275,21 +274,21 @@ def _enough_of(guide: Guide) -> dict[int, int]:
 
 
 def check_budget(guide: Guide, most: int, option: str) -> None:
-    """Raise BudgetError if no text of the guide has at most so many tokens; option: as the host calls them."""
+    """Raise BudgetError if all texts of the guide have more than `most` tokens. option: the host's name for it"""
     needed = guide.distance(guide.start)
     if needed > whole(most, option):
         raise BudgetError(f"{option}={most}: the shortest text of this guide has {needed} tokens", needed)
 
 
 MOST_PACKED = 64
-"""Of how many sets of tokens of a vocabulary the masks are remembered."""
+"""Sets of tokens of a vocabulary whose masks are cached."""
 
-# As long as there is the vocabulary
+# As long as the vocabulary lives
 _PACKED: WeakKeyDictionary[Vocabulary, dict[frozenset[int], NDArray[np.uint32]]] = WeakKeyDictionary()
 
 
 def packed(vocabulary: Vocabulary, tokens: frozenset[int]) -> NDArray[np.uint32]:
-    """The mask that allows just these tokens; nobody can write to it."""
+    """Return the read-only mask that allows exactly these tokens."""
     known = _PACKED.setdefault(vocabulary, {})
     mask = known.get(tokens)
     if mask is None:
@@ -302,13 +301,13 @@ def packed(vocabulary: Vocabulary, tokens: frozenset[int]) -> NDArray[np.uint32]
 
 
 def _listed(tokens: Any) -> list[int]:
-    """Token ids as a list: one, or several in order. Raises OptionError for what are none."""
+    """Return one or several token ids as a list. Raises OptionError for other objects."""
     if type(tokens) is list:
         return cast("list[int]", tokens)
     if isinstance(tokens, (int, np.integer)):
         return [int(cast("int", tokens))]
     found: Any = tokens.tolist() if hasattr(tokens, "tolist") else tokens
-    if isinstance(found, int):  # of an array or a tensor without dimensions
+    if isinstance(found, int):  # an array or tensor without dimensions
         return [found]
     if isinstance(found, str) or not isinstance(found, Iterable):
         raise OptionError(f"tokens are given by their ids, one or several, not {brief(tokens)}")
@@ -316,11 +315,11 @@ def _listed(tokens: Any) -> list[int]:
 
 
 def _common(vocabulary: Vocabulary, mask: Mask) -> bytes:
-    """The longest beginning that the texts of all allowed tokens have in common; none where none are allowed."""
+    """Return the longest common prefix of the texts of all allowed tokens; empty if none is allowed."""
     ids = allowed_ids(mask)
     if not len(ids):
         return b""
-    # In the order of the trie, all texts lie between the first and the last
+    # All texts lie between the first and the last in the order of the trie
     places = VocabularyTables.of(vocabulary).places[ids]
     ends = ids.item(int(places.argmin())), ids.item(int(places.argmax()))
     first, last = (vocabulary.tokens[token] or b"" for token in ends)

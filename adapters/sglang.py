@@ -1,5 +1,5 @@
 """Guides in SGLang: a grammar backend."""
-# SGLang is not there when types are checked.
+# Type checks run without SGLang.
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportUnknownParameterType=false
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ InvalidGrammarObject: Any = _HOST["InvalidGrammarObject"]
 
 
 class SGLangGrammar(BaseGrammarObject):
-    """A request's text as SGLang moves it. Copies begin anew and share the guide, with all that it has found out."""
+    """A request's text as SGLang advances it. Copies restart, and share the guide with its caches."""
 
     def __init__(self, guide: Guide) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class SGLangGrammar(BaseGrammarObject):
         return f"TrellmGrammar({self.session!r})"
 
     def accept_token(self, token: int) -> None:
-        """Go on by a token; behind the end they are ignored. Raises ValueError for one that is not allowed."""
+        """Accept a token; tokens after the end are ignored. Raises ValueError for one that is not allowed."""
         if self.finished or self.session.ended:
             return
         self.current_token = token
@@ -68,20 +68,20 @@ class SGLangGrammar(BaseGrammarObject):
         self.finished = False
 
     def is_terminated(self) -> bool:
-        """Tell whether the text has ended."""
+        """Test whether the text has ended."""
         return self.session.ended
 
     def allocate_vocab_mask(self, vocab_size: int, batch_size: int, device: Any) -> Tensor:
-        """A bitmask int32 [batch_size, words] in CPU memory that allows every token."""
+        """Return a bitmask int32 [batch_size, words] in CPU memory that allows every token."""
         return _allocate(vocab_size, batch_size)
 
     def fill_vocab_mask(self, vocab_mask: Tensor, idx: int) -> None:
-        """Write what may follow into a row."""
+        """Write the mask into a row."""
         self.session.fill(vocab_mask, idx)
 
     @staticmethod
     def fill_vocab_mask_batched(entries: list[Any], vocab_mask: Tensor) -> None:
-        """Write many rows in one call; grammars that are not ours, as those with reasoning, fill theirs themselves."""
+        """Write many rows in one call; other grammars, such as those with reasoning, fill theirs themselves."""
         ours = [entry for entry in entries if isinstance(entry.grammar, SGLangGrammar)]
         if ours:
             fill_sessions([entry.grammar.session for entry in ours], vocab_mask, [entry.row for entry in ours])
@@ -96,31 +96,31 @@ class SGLangGrammar(BaseGrammarObject):
 
     @staticmethod
     def move_vocab_mask(vocab_mask: Tensor, device: Any) -> Tensor:
-        """The bitmask on a device."""
+        """Return the bitmask on a device."""
         return vocab_mask.to(device, non_blocking=True)
 
     @staticmethod
     def apply_vocab_mask(logits: Tensor, vocab_mask: Tensor) -> None:
-        """Set what the rows do not allow to -inf, in place: logits float [rows, V]."""
+        """Set logits float [rows, V] that the rows do not allow to -inf, in place."""
         apply_mask(logits, vocab_mask[:, : words_for(logits.shape[-1])].contiguous())
 
     def copy(self) -> SGLangGrammar:
-        """A text that begins, of the same guide."""
+        """Return a new text of the same guide."""
         return SGLangGrammar(self.session.guide)
 
     def try_jump_forward(self, tokenizer: Any) -> tuple[list[int], str] | None:
-        """The text that must come next, whole characters; None where there is none."""
+        """Return the text that must come next, in whole characters; None if there is none."""
         data = self.session.jump_forward()
-        # What ends within a character comes with what follows
+        # An unfinished character comes with the next text
         text = data.decode(errors="ignore")
         return ([], text) if text and data.startswith(text.encode()) else None
 
     def jump_forward_str_state(self, helper: tuple[list[int], str]) -> tuple[str, int]:
-        """The text of `try_jump_forward`, and no state: which tokens write it is not known yet."""
+        """Return the text of `try_jump_forward`, and no state: its tokens are not known yet."""
         return helper[1], -1
 
     def jump_and_retokenize(self, old_output_ids: list[int], new_output_ids: list[int], next_state: int) -> None:
-        """Go back to where the tokens of the output differ, and on by the new ones. Raises ValueError."""
+        """Roll back to the first token of the output that differs, and accept the new ones. Raises ValueError."""
         same = 0
         for old, new in zip(old_output_ids, new_output_ids, strict=False):
             if old != new:
@@ -134,7 +134,7 @@ class SGLangGrammar(BaseGrammarObject):
 class TrellmGrammarBackend(BaseGrammarBackend):
     """A grammar backend for SGLang: JSON Schema, regular expressions, and grammars in GBNF or Lark.
 
-    vocab_size: how wide the model's logits are; eos_token_ids: the tokens that end a text, for those of the tokenizer
+    vocab_size: width of the model's logits; eos_token_ids: tokens that end a text, in place of the tokenizer's
     compact: JSON without white space. Structural tags are refused.
     """
 
@@ -150,19 +150,19 @@ class TrellmGrammarBackend(BaseGrammarBackend):
     apply_vocab_mask = staticmethod(SGLangGrammar.apply_vocab_mask)
 
     def initialize_vocab_mask_buffer(self, name: str, vocab_size: int, max_rows: int, device: Any) -> Tensor:
-        """A bitmask to be used again and again, as SGLang registers it."""
+        """Return a reusable bitmask, registered with SGLang."""
         return _HOST["register_vocab_mask_buffer"](name, _allocate(vocab_size, max_rows), max_rows)
 
     @property
     def is_support_token_filter(self) -> bool:
-        """True: strict reasoning can take tokens out of masks."""
+        """True: strict reasoning can remove tokens from masks."""
         return True
 
     @staticmethod
     def set_token_filter(
         vocab_mask: Tensor, token_ids: list[int], batch_idx: int, is_allowed: bool = True, reset_vocab_mask: bool = True
     ) -> None:
-        """Allow tokens in a row, or forbid them; with `reset_vocab_mask` all others are the opposite."""
+        """Allow or forbid tokens in a row. With `reset_vocab_mask` all other tokens get the opposite."""
         import torch
 
         words = mask_of(token_ids, 32 * vocab_mask.shape[1])
@@ -173,25 +173,25 @@ class TrellmGrammarBackend(BaseGrammarBackend):
         row.copy_(row | chosen if is_allowed else row & ~chosen)
 
     def dispatch_json(self, key_string: str) -> Any:
-        """The text of a request for a JSON Schema; "$$ANY$$" is any JSON."""
+        """Return a text for a JSON Schema; "$$ANY$$" is any JSON."""
         return self._made("json", "true" if key_string == "$$ANY$$" else key_string)
 
     def dispatch_regex(self, key_string: str) -> Any:
-        """The text of a request for a regular expression."""
+        """Return a text for a regular expression."""
         return self._made("regex", key_string)
 
     def dispatch_ebnf(self, key_string: str) -> Any:
-        """The text of a request for a grammar."""
+        """Return a text for a grammar."""
         return self._made("grammar", key_string)
 
     def dispatch_structural_tag(self, key_string: str) -> Any:
-        """Refused, with a reason."""
+        """Refuse structural tags, with a reason."""
         return InvalidGrammarObject(
             "structural tags are not supported by this backend; a grammar can say what stands before and behind JSON"
         )
 
     def _made(self, kind: str, text: str) -> Any:
-        """A request's text; what says what is wrong with its constraint where there is something."""
+        """Return a request's text, or an object with the reason why its constraint is invalid."""
         try:
             return SGLangGrammar(guide_for(kind, text, self.vocabulary, compact=self._compact))
         except TrellmError as error:
@@ -199,7 +199,7 @@ class TrellmGrammarBackend(BaseGrammarBackend):
 
 
 def register() -> None:
-    """Let SGLang find the backend as `grammar_backend="trellm"`; before its arguments are read.
+    """Register the backend with SGLang as `grammar_backend="trellm"`. Call this before SGLang parses its arguments.
 
     Raises OptionError for an SGLang whose interface has changed.
     """
@@ -211,7 +211,7 @@ def register() -> None:
 
 
 def _make(server_args: Any, tokenizer: Any, vocab_size: int, eos_token_ids: set[int] | None) -> Any:
-    """The backend as SGLang makes one; behind a reasoning parser where the server has one."""
+    """Make the backend for SGLang, wrapped for reasoning if the server has a reasoning parser."""
     from sglang.srt.runtime_context import get_serving
 
     serving = get_serving()

@@ -1,4 +1,4 @@
-"""Constraints as hosts hand them on with a request, texts of some kind, made into guides."""
+"""Guides from the constraint strings that hosts pass with requests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ KINDS = ("json", "json_object", "regex", "choice", "grammar")
 
 
 def guide_for(kind: str, text: str, vocabulary: Vocabulary, *, compact: bool = False) -> Guide:
-    """The guide of a constraint.
+    """Return the guide of a constraint.
 
     kind: "json" (a schema as JSON text), "json_object" (any object), "regex", "choice" (a JSON list of texts) or
-    "grammar" (GBNF where it has "::=", else Lark); compact: JSON without white space
-    Raises what the guides raise, and OptionError for another kind.
+    "grammar" (GBNF if it contains "::=", else Lark); compact: JSON without white space
+    Raises the errors of guides, and OptionError for another kind.
     """
     one_of(kind, "the kind of a constraint", KINDS)
     if kind in ("json", "json_object"):

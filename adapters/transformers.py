@@ -1,5 +1,5 @@
 """Guides in the `generate` of transformers, and in its continuous batching."""
-# transformers says little of its types.
+# transformers has incomplete types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .session import Session
 TRIED = "transformers 5.23"
 
 MOST_REQUESTS = 4096
-"""Of how many requests of continuous batching it is remembered where their texts are."""
+"""Requests of continuous batching whose sessions are cached."""
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,16 +44,17 @@ else:
 
 
 class GuideLogitsProcessor(LogitsProcessor):
-    """A logits processor that keeps what `generate` writes within a guide, and lets it end where a text is complete.
+    """A logits processor that constrains `generate` to a guide, and allows EOS where a text is complete.
 
         model.generate(**inputs, logits_processor=LogitsProcessorList([GuideLogitsProcessor(guide)]))
 
     guide: one for all prompts, or one for each; rows of beams and of several sequences for a prompt share its guide
-    max_new_tokens: as `generate` is given it; then every text is complete within it, and not cut short
-    Works with greedy search, sampling, beams and assisted decoding, whatever is in the batch. A text is what follows
-    the prompt, which is what is there at first; so a processor is for one call of `generate`, or `reset()` in between.
-    Raises OptionError for what are no guides, BudgetError if no text is as short as `max_new_tokens`; and from
-    `generate` OptionError where other processors forbid all that the guide allows, ModelError where scores are NaN.
+    max_new_tokens: that of `generate`; every text is then complete within it, and not cut short
+    Works with greedy search, sampling, beams and assisted decoding, in any batch. A text follows the prompt, and the
+    ids of the first step are the prompt; so a processor serves one call of `generate`. Call `reset()` before another
+    one.
+    Raises OptionError for other objects than guides, BudgetError if no text is as short as `max_new_tokens`; and from
+    `generate` OptionError if other processors exclude all tokens that the guide allows, ModelError for NaN scores.
     """
 
     supports_continuous_batching = False
@@ -62,26 +63,26 @@ class GuideLogitsProcessor(LogitsProcessor):
         self._rows = TokenRows(guide, max_new_tokens, "max_new_tokens")
 
     def reset(self) -> None:
-        """Be ready for another call of `generate`."""
+        """Prepare for another call of `generate`."""
         self._rows.reset()
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """The scores float [rows, V] with -inf for what may not follow in each row."""
+        """Return the scores float [rows, V] with -inf for tokens that may not follow in each row."""
         found, left = masked(scores, self._rows.masks(input_ids.detach().cpu().numpy(), scores.shape))
         self._rows.check(left)
         return found
 
 
 class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
-    """Guides in the continuous batching of transformers, a guide for each request.
+    """Guides in the continuous batching of transformers, one for each request.
 
         manager = model.init_continuous_batching(generation_config, continuous_batching_config)
         processor = ContinuousGuideProcessor.install(manager, vocabulary)
         manager.start()
         manager.add_request(ids, max_new_tokens=100, guide=guide)
 
-    A request without a guide is free. What goes to the device at a step is a row number for each request; masks are
-    there, each sent once.
+    A request without a guide is unconstrained. A step transfers one row number for each request to the device; each
+    mask is transferred once.
     """
 
     def __init__(self, vocabulary: Vocabulary, device: Any = "cpu") -> None:
@@ -92,7 +93,7 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
 
     @classmethod
     def install(cls, manager: Any, vocabulary: Vocabulary) -> Self:
-        """Add a processor to a manager that has not started. Raises OptionError for one that chooses ahead of us."""
+        """Add a processor to a manager that has not started. Raises OptionError with asynchronous batching."""
         if getattr(manager, "batch_processor", None) is not None:
             raise OptionError(
                 "this ContinuousBatchingManager has started; install the processor before manager.start()"
@@ -112,11 +113,11 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
         return self
 
     def fill_defaults(self, int32_tensor: Tensor) -> None:
-        """No mask, for rows of nobody."""
+        """Fill with -1, no mask, for rows without a request."""
         int32_tensor.fill_(-1)
 
     def prepare_tensor_args(self, requests_with_new_token: list[Any]) -> Tensor:
-        """The row of each request's mask, int32 [requests] on the CPU; -1 for a request without a guide."""
+        """Return the row of each request's mask, int32 [requests] on the CPU; -1 for a request without a guide."""
         import torch
 
         rows = torch.full((len(requests_with_new_token),), -1, dtype=torch.int32)
@@ -132,19 +133,19 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
         return rows
 
     def __call__(self, scores: Tensor, tensor_arg: Tensor) -> Tensor:
-        """The scores float [tokens, V], with -inf where a request's guide does not allow a token."""
+        """Return the scores float [tokens, V], with -inf where a request's guide does not allow a token."""
         found = scores.contiguous().clone()
         apply_mask(found, self.masks.table, tensor_arg[: len(found)].contiguous())
         return found
 
     def _session(self, request: Any, guide: Guide) -> Session:
-        """The text of a request as far as it is known, found by its name."""
+        """Return the session of a request, by its id, advanced to its last known token."""
         begin = request._true_initial_tokens or len(request.initial_tokens)
         text = [*request.initial_tokens[begin:], *request.generated_tokens]
         known, session = self._texts.pop(request.request_id, (begin, None))
         if session is None or session.guide is not guide or known != begin or session.length > len(text):
             session = Session(guide)
-        # What a host adds behind a text that has ended is not read any more
+        # Tokens that a host adds after the end are not read
         session.take(text[session.length :])
         self._texts[request.request_id] = begin, session
         if len(self._texts) > MOST_REQUESTS:
@@ -153,7 +154,7 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
 
 
 def masked(scores: Tensor, bitmask: NDArray[np.int32]) -> tuple[Tensor, NDArray[np.float32]]:
-    """A copy of scores with -inf for what masks do not allow, and what is left in each row, for `TokenRows.check`.
+    """Return scores with -inf where masks allow no token, and the largest one of each row, for `TokenRows.check`.
 
     scores: float [rows, V]; bitmask: int32 [rows, words]
     """
@@ -168,10 +169,11 @@ def masked(scores: Tensor, bitmask: NDArray[np.int32]) -> tuple[Tensor, NDArray[
 
 
 def vocabulary_for(model: Any, tokenizer: Any) -> Vocabulary:
-    """The vocabulary of a model and its tokenizer: as wide as the logits, and with all tokens that end its texts.
+    """Return the vocabulary of a model and its tokenizer, as wide as the logits, with all tokens that end its texts.
 
     model: a pretrained model of transformers; tokenizer: its tokenizer, or a processor that has one.
-    Raises VocabularyError for a tokenizer that cannot be read or does not fit, OptionError for what is no such model.
+    Raises VocabularyError for a tokenizer that cannot be read or does not fit, OptionError for other objects than
+    models.
     """
     head = getattr(model, "get_output_embeddings", lambda: None)()
     weight = getattr(head, "weight", None)
@@ -189,8 +191,8 @@ def vocabulary_for(model: Any, tokenizer: Any) -> Vocabulary:
 class Healed(NamedTuple):
     """A prompt that was cut back.
 
-    ids: what the model reads; guide: what may then follow: the prompt's end, and a text of the guide
-    tail: the bytes of that end, with which the output begins; empty where nothing was cut
+    ids: input of the model; guide: of its output: the end of the prompt, and a text of the original guide
+    tail: bytes of that end, with which the output begins; empty if nothing was cut
     """
 
     ids: list[int]
@@ -198,7 +200,7 @@ class Healed(NamedTuple):
     tail: bytes
 
     def text(self, output: Sequence[int]) -> str:
-        """The text of the guide in the output tokens, those behind `ids`: what they spell, without the prompt's end."""
+        """Return the guide's text in the output tokens, which follow `ids`: their text without the prompt's end."""
         data = self.guide.vocabulary.decode(output)
         if not data.startswith(self.tail):
             raise OptionError(
@@ -209,11 +211,11 @@ class Healed(NamedTuple):
 
 
 def heal(guide: Guide, prompt: Sequence[int], begin: int | None = None, crossings: Crossings | None = None) -> Healed:
-    """A prompt without the tokens that a token of the output may cross into, and the guide with what was cut in front.
+    """Cut tokens off a prompt that an output token may cross into, and prepend their bytes to the guide.
 
     prompt: token ids; begin: the id that begins every text (BOS), for a prompt that is empty or cut away completely;
-    without it the first token stays. crossings: those of the guide, to be shared by many prompts.
-    Raises OptionError for a guide that does not read bytes, or for what are no token ids.
+    without it the first token stays. crossings: of the guide, to share between prompts.
+    Raises OptionError for a guide that does not read bytes, and for invalid token ids.
     """
     if not isinstance(guide, ByteGuide):
         raise OptionError(f"healing needs a guide that reads bytes, see guides.ByteGuide, not {brief(guide)}")
@@ -238,14 +240,14 @@ def _token_ids(prompt: Any, vocabulary: Vocabulary) -> list[int]:
 
 
 class HealedPrompts:
-    """Prompts cut back where a token of the output may cross into them, as `generate` takes them.
+    """Prompts cut back where an output token may cross into them, as inputs of `generate`.
 
         prompts = HealedPrompts(guide, tokenizer, ["The date is ", "In the year"])
         output = model.generate(**prompts.inputs, logits_processor=[GuideLogitsProcessor(prompts.guides)])
         prompts.texts(output)
 
     inputs: input_ids and attention_mask, int64 [prompts, longest], padded on the left; guides: one for each prompt
-    The tokens of a prompt's end that are written again count towards `max_new_tokens`.
+    The tokens of a prompt's end that are generated again count towards `max_new_tokens`.
     """
 
     def __init__(self, guide: Guide | Sequence[Guide], tokenizer: Any, prompts: str | Sequence[str]) -> None:
@@ -280,7 +282,7 @@ class HealedPrompts:
         self.inputs = {"input_ids": ids, "attention_mask": attention}
 
     def texts(self, sequences: Tensor) -> list[str]:
-        """The guides' texts in what `generate` gave, int64 [rows, length]: without the prompts and their ends."""
+        """Return the guides' texts in the output of `generate`, int64 [rows, length], without prompts or their ends."""
         count, width = self.inputs["input_ids"].shape
         if getattr(sequences, "ndim", 0) != 2:
             raise OptionError(f"sequences must be int64 [rows, length], as generate gave them, not {shown(sequences)}")

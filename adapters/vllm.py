@@ -1,5 +1,5 @@
-"""Guides in vLLM: a backend for its structured outputs, and a logits processor for guides by request."""
-# vLLM is not there when types are checked.
+"""Guides in vLLM: a backend for structured outputs, and a logits processor for guides by request."""
+# Type checks run without vLLM.
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUntypedBaseClass=false, reportUnknownParameterType=false
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ LogitsProcessor: Any = _HOST["LogitsProcessor"]
 
 
 class VLLMGrammar(StructuredOutputGrammar):
-    """A request's text, as vLLM's scheduler moves it: forwards by accepted tokens, and back over refused drafts."""
+    """A request's text, as vLLM's scheduler advances it, and rolls it back over refused drafts."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
 
     def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
-        """Go on by tokens; False if one is not allowed, and then none is taken. After the end they are ignored."""
+        """Accept tokens, or none and return False if one is not allowed. Tokens after the end are ignored."""
         session = self.session
         if session.ended:
             return True
@@ -68,7 +68,7 @@ class VLLMGrammar(StructuredOutputGrammar):
         return True
 
     def validate_tokens(self, tokens: list[int]) -> list[int]:
-        """The first of the tokens, as many as are allowed one after the other."""
+        """Return the tokens up to the first that is not allowed."""
         return tokens[: self.session.validate(tokens)]
 
     def rollback(self, num_tokens: int) -> None:
@@ -76,15 +76,15 @@ class VLLMGrammar(StructuredOutputGrammar):
         self.session.rollback(num_tokens)
 
     def fill_bitmask(self, bitmask: Tensor, batch_index: int) -> None:
-        """Write what may follow into a row of int32 [rows, words]."""
+        """Write the mask into a row of int32 [rows, words]."""
         self.session.fill(bitmask, batch_index)
 
     def is_terminated(self) -> bool:
-        """Tell whether the text has ended."""
+        """Test whether the text has ended."""
         return self.session.ended
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Restart at the beginning."""
         self.session.reset()
 
 
@@ -103,23 +103,23 @@ class VLLMBackend(StructuredOutputBackend):
     def compile_grammar(
         self, request_type: Any, grammar_spec: str, stop_token_ids: set[int] | None = None
     ) -> VLLMGrammar:
-        """The guide of a request, with a text that begins. Raises TrellmError, a ValueError, for what cannot be one."""
+        """Return a new text of a request's guide. Raises TrellmError, a ValueError, for an invalid constraint."""
         guide = guide_for(kind_of(request_type), grammar_spec, self.vocabulary, compact=self._compact)
         stops = [token for token in stop_token_ids or () if 0 <= token < self.vocabulary.size]
         return VLLMGrammar(Session(guide, stops))
 
     def allocate_token_bitmask(self, max_num_seqs: int) -> Tensor:
-        """A bitmask int32 [rows, words] that allows every token."""
+        """Return a bitmask int32 [rows, words] that allows every token."""
         import torch
 
         return torch.full((max_num_seqs, words_for(self.vocab_size)), -1, dtype=torch.int32)
 
     def destroy(self) -> None:
-        """Nothing is held that Python does not give back."""
+        """Do nothing: there are no resources to release."""
 
     @staticmethod
     def is_tokenizer_supported(tokenizer: Any) -> bool:
-        """Tell whether the exact bytes of a tokenizer's tokens are known."""
+        """Test whether the exact bytes of a tokenizer's tokens are known."""
         try:
             Vocabulary.from_tokenizer(tokenizer)
         except TrellmError:
@@ -128,7 +128,7 @@ class VLLMBackend(StructuredOutputBackend):
 
 
 def kind_of(request_type: Any) -> str:
-    """The kind of a constraint as `guide_for` calls it. Raises OptionError for structural tags."""
+    """Return the kind of a constraint for `guide_for`. Raises OptionError for structural tags."""
     kind = request_type.name.lower()
     if kind not in KINDS:
         raise OptionError(
@@ -142,7 +142,7 @@ _BYTES = Vocabulary.from_bytes()
 
 
 def validate_request(sampling_params: Any) -> None:
-    """Raise vLLM's own error for a request whose constraint is no good, before it is scheduled."""
+    """Raise vLLM's own error for a request with an invalid constraint, before it is scheduled."""
     from vllm.exceptions import VLLMValidationError
     from vllm.v1.structured_output.request import get_structured_output_key
 
@@ -156,9 +156,9 @@ def validate_request(sampling_params: Any) -> None:
 
 
 def register() -> None:
-    """Let this process's vLLM use TrellmBackend wherever its configuration says backend="xgrammar".
+    """Make this process's vLLM use VLLMBackend where its configuration says backend="xgrammar".
 
-    vLLM makes backends by four names of its own, and has no door for others: so one of them is taken over.
+    vLLM has four fixed backend names, and no registration of others, so one of them is taken over.
     Raises OptionError for a vLLM whose interface has changed.
     """
     needed = {
@@ -180,15 +180,15 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
         llm = LLM(model, logits_processors=["trellm.adapters.vllm:TrellmLogitsProcessor"])
         SamplingParams(max_tokens=100, extra_args={"trellm": {"regex": "[0-9]+", "complete": True}})
 
-    extra_args["trellm"]: one of json, json_object, regex, choice and grammar, as `guide_for` takes them, or as Python
-    has them; "complete": whether the text is to be complete within max_tokens
-    A processor of both of vLLM's model runners: the first tells it what joins, leaves and moves, by `update_state`; the
-    second has a slot for each request, by `add_request`, and rows for its drafts.
+    extra_args["trellm"]: one of json, json_object, regex, choice and grammar, as text for `guide_for`, or as Python
+    values; "complete": whether the text is to be complete within max_tokens
+    Serves both of vLLM's model runners. V1 reports requests that join, leave and move through `update_state`. V2 has a
+    slot for each request, set by `add_request`, and rows for its drafts.
     """
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
-        """Raise TrellmError, a ValueError, for what is no constraint."""
+        """Raise TrellmError, a ValueError, for an invalid constraint."""
         _constraint_of(sampling_params, _BYTES)
 
     def __init__(self, vllm_config: Any, *runner: Any) -> None:
@@ -197,16 +197,16 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
         model = vllm_config.model_config
         tokenizer = cached_tokenizer_from_config(model_config=model)
         self.vocabulary = Vocabulary.from_tokenizer(tokenizer, size=model.get_vocab_size())
-        # What the second runner gives is the state of its requests; the first gives a device, and whether to pin
+        # The V2 runner passes the state of its requests; V1 passes a device, and whether to pin memory
         self._states: Any = runner[0] if len(runner) == 1 else None
         self._requests: dict[int, _Request] = {}
 
     def is_argmax_invariant(self) -> bool:
-        """False: a mask can take away the likeliest token."""
+        """False: a mask can exclude the likeliest token."""
         return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Take over what requests joined, left and changed places."""
+        """Apply requests that joined, left and changed places."""
         if batch_update is None:
             return
         for row in batch_update.removed:
@@ -221,11 +221,11 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
                 self._requests[one] = others
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        """Take a request into a slot, and tell whether it has a guide; what was known of the slot is forgotten."""
+        """Take a request into a slot, replacing an earlier one. Return whether it has a guide."""
         return self._join(req_idx, sampling_params, [])
 
     def apply(self, logits: Tensor, ctx: Any = None) -> Tensor:
-        """Set what the requests' guides do not allow to -inf, in place: logits float [rows, V]."""
+        """Set logits float [rows, V] that the requests' guides do not allow to -inf, in place."""
         import torch
 
         if ctx is None:
@@ -253,9 +253,9 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
         return True
 
     def _slots_of(self, ctx: Any) -> Iterator[tuple[int, Session]]:
-        """The rows of requests with guides, and their texts up to there: what is settled, then drafts.
+        """Yield the rows of requests with guides, and sessions advanced to them: settled tokens, then drafts.
 
-        Behind a draft that is not allowed nothing is masked: all that is chosen there is given up with it.
+        Rows after a draft that is not allowed have no mask: tokens chosen there are discarded with it.
         """
         if not any(slot in self._requests for slot in ctx.idx_mapping_np.tolist()):
             return
@@ -276,7 +276,7 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
                 yield row, before
 
     def _read(self, lengths: dict[int, int]) -> None:
-        """Read the settled tokens of slots, where prompt and text have so many: one copy from the device for all."""
+        """Read the settled tokens of slots up to these lengths of prompt and text, in one copy from the device."""
         import torch
 
         slots, places, counts = list[int](), list[int](), list[int]()
@@ -298,13 +298,13 @@ class TrellmLogitsProcessor(LogitsProcessor, _V2):
 
 
 class _Request:
-    """A request: its text, and the list of its tokens."""
+    """A request: its session, and the list of its output tokens."""
 
     def __init__(self, session: Session, output: list[int]) -> None:
         self.session, self.output = session, output
 
     def catch_up(self) -> None:
-        """Read what has come; what comes behind the end, or is not allowed, is not read."""
+        """Accept new output tokens, up to the end or to one that is not allowed."""
         session = self.session
         if session.length > len(self.output):
             session.rollback(session.length - len(self.output))
@@ -312,7 +312,7 @@ class _Request:
 
 
 def _constraint_of(params: Any, vocabulary: Vocabulary) -> tuple[Guide, bool] | None:
-    """The guide of a request, and whether its text is to be complete within max_tokens; None without one."""
+    """Return the guide of a request, and whether its text is to be complete within max_tokens; None without a guide."""
     asked = (getattr(params, "extra_args", None) or {}).get("trellm")
     if asked is None:
         return None

@@ -1,33 +1,32 @@
-"""The hot loops, on arrays only: Numba on the CPU, Triton on a GPU, and plain NumPy references.
+"""Hot loops on arrays: Numba on the CPU, Triton on a GPU, and NumPy reference implementations.
 
-Everything takes NumPy arrays or torch tensors and picks the backend by where the logits are. What the
-arguments have in common:
+Functions take NumPy arrays or torch tensors. The device of the logits selects the backend. Common arguments:
 
-    logits  float32, float16 or bfloat16 [B, V]; a row's values lie side by side, rows may lie apart
+    logits  float32, float16 or bfloat16 [B, V]; rows are contiguous, the stride between rows is free
     masks   uint32 (or int32) [R, W], bit t % 32 of word t // 32 = token t allowed; None = all are allowed
-    rows    int32 [B], the row of `masks` that each row of logits has, -1 = none; None = row b has mask b
-    size    tokens in the vocabulary, W == ceil(size / 32); logits at and beyond it are never chosen;
-            None = what the masks can speak of, or V
+    rows    int32 [B], row of `masks` for each row of logits, -1 = no mask; None = row b has mask b
+    size    tokens of the vocabulary, W == ceil(size / 32); tokens from `size` on are never chosen;
+            None = the capacity of the masks, or V
 
-Wrong arguments raise TypeError or ValueError before anything is computed. A status says what became of a
-row: OK; NAN (an allowed logit is NaN or +inf; any logit is, where raw log-probabilities are asked for); EMPTY
-(nothing allowed is above -inf). Results are NumPy arrays for logits on the CPU, tensors on a GPU otherwise.
+Wrong arguments raise TypeError or ValueError before any computation. Each row has a status: OK; NAN (an allowed
+logit is NaN or +inf, or any logit where raw log-probabilities are requested); EMPTY (no allowed logit is above
+-inf). Results are NumPy arrays for logits on the CPU, and tensors on a GPU.
 
     apply_mask(logits, masks, rows, size) -> None, disallowed logits become -inf in place
     masked_argmax(logits, masks, rows, size, *, logprobs=False)
-        -> Choice(tokens, status, logprobs, raw_logprobs)
+        -> Chosen(tokens, status, logprobs, raw_logprobs)
     masked_sample(logits, uniforms, masks, rows, size, *, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0,
-        logprobs=False) -> Choice, one uniform number in [0, 1) for each row decides
+        logprobs=False) -> Chosen, by one uniform number in [0, 1) for each row
     masked_topk(logits, k, masks, rows, size, *, scores=None, group=1, normalise="raw" | "masked" | "none")
         -> Best(scores, rows, tokens, normaliser, status), for every `group` of rows (beams) together
-    token_logprobs(logits, tokens, masks, rows, size) -> Choice
+    token_logprobs(logits, tokens, masks, rows, size) -> Chosen
     logsumexp(logits, masks, rows, size, *, raw=True) -> LogitSums(masked, raw, status)
     allowed_ids(mask, size) -> int32 [n];  popcount(masks) -> int64 [R]
     pack_mask(allowed) -> masks;  unpack_mask(masks, size) -> bool;  words_for(size) -> W
     warm(report=None) -> seconds, compiles or loads every CPU kernel
 
-This package imports nothing until a name is used, and can be imported on its own under any name: a process
-started in the checkout finds it when it looks for a distribution called `kernels`.
+The package imports its modules on first use, and can be imported alone under any name. A process that starts in
+the checkout may import it as a distribution called `kernels`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What kernels answer, and how they count their work.
+"""Return codes of kernels, and the work counter.
 
-Kernels grow nothing. They answer with a number from 0 on, a state, a row or a count; with DEAD, where there is none;
-or with a code, which is below DEAD: FULL (an array is more than half used), EXPAND (lazy nodes of a graph were reached;
-they are in missing[:sizes[MISSING]] of the chart), CROWDED (the scratch arrays are too small), EXHAUSTED (the call
-has taken all the work it may, or was stopped) and UNREADY (a state is asleep, or nobody was given it). After the
-caller has dealt with a code it calls again: what was found out stays. `guides.chart.automaton.ChartAutomaton.run` does
-that for all of them but UNREADY.
+Kernels do not grow arrays. They return a number >= 0 (a state, row or count), DEAD if there is none, or a code below
+DEAD: FULL (an array is more than half full), EXPAND (lazy nodes of the graph were reached; they are in
+missing[:sizes[MISSING]] of the chart), CROWDED (the scratch arrays are too small), EXHAUSTED (the call has used up
+its work limit, or was stopped) and UNREADY (a number is not that of a state that was handed out, or the state's words
+were evicted). The caller handles the code and calls again; results so far are kept.
+`guides.chart.automaton.ChartAutomaton.run` handles all codes but UNREADY.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from .jit.aliases import Int, Longs
 from .jit.wide import inner_njit
 
 DEAD, FULL, EXPAND, CROWDED, EXHAUSTED, UNREADY = -1, -2, -3, -4, -5, -6
-# Where a byte leads that there is no edge for, in an automaton in the making, where DEAD is taken.
+# Target of bytes without an edge, in an automaton under construction, where DEAD has another meaning.
 NOWHERE = -2
-# What takes so many bytes or tokens, or more, counts as having no end.
+# Lengths in bytes or tokens from this number on count as infinite.
 NEVER = 2**30
-# Entries of a meter: the steps of work of the call so far, the most there may be, whether it was stopped.
+# Entries of a meter: steps of work of the call so far, their maximum, and whether the call was stopped.
 SPENT, MOST, STOPPED = range(3)
 
 
 class Counted(Protocol):
-    """What has the meter of the call."""
+    """An object with the meter of the call."""
 
     @property
     def meter(self) -> Longs:
-        """int64 [3], by SPENT, MOST and STOPPED."""
+        """int64 [3]: SPENT, MOST and STOPPED."""
         ...
 
 
 @inner_njit
 def spend(counted: Counted, steps: Int) -> Int:
-    """Count steps of work of the call in its meter: 0, or EXHAUSTED when that is enough."""
+    """Count steps of work of the call. Return 0, or EXHAUSTED beyond the maximum or after a stop."""
     meter = counted.meter
     meter[SPENT] += steps
     return EXHAUSTED if meter[SPENT] > meter[MOST] or meter[STOPPED] else 0

@@ -1,4 +1,4 @@
-"""Position automata read side by side and made deterministic: all states that texts lead to, worked out at once."""
+"""Subset construction: position automata that run side by side are made deterministic."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Rows = NDArray[np.integer[Any]]
 
 @inner_njit
 def enter_first(rows: Rows, index: Ints) -> None:
-    """Enter the first row of a table; index: int32 [2**k], more than twice the rows, -1 where there is none."""
+    """Enter row 0 into the hash index: int32 [2**k], more than twice as long as there are rows, -1 for empty slots."""
     index[hash_row(rows, 0) & (len(index) - 1)] = 0
 
 
 @inner_njit
 def number_of(rows: Rows, at: Int, index: Ints) -> Int:
-    """The number of the row that is equal to that at `at`, which is entered if there is none."""
+    """Return the number of the row equal to row `at`; enter `at` if there is none."""
     mask = len(index) - 1
     slot = hash_row(rows, at) & mask
     while index[slot] >= 0:
@@ -44,7 +44,7 @@ def is_same(rows: Rows, one: Int, other: Int) -> bool:
 
 @inner_njit
 def hash_row(rows: Rows, at: Int) -> Int:
-    """A hash below 2**32 of a row, which is mostly zeros if it is long; the same without JIT, being below 2**63."""
+    """Hash a row to a number below 2**32, skipping zeros, which fill long rows. The result is the same without JIT."""
     value = 0x811C9DC5
     for column in range(rows.shape[1]):
         if rows[at, column] != 0:
@@ -55,17 +55,17 @@ def hash_row(rows: Rows, at: Int) -> Int:
 
 
 BITS = 32
-# Entries of progress: how many states there are, how many of these were read, the steps taken and the most at a time.
+# Entries of progress: states, states whose edges are done, steps taken, and the maximum of steps in a call.
 COUNT, READ, STEPS, MOST_STEPS = range(4)
 
 
 class Positions(Arrays):
-    """The position automata of several conditions; the positions of each take whole words of their own.
+    """Position automata of several conditions, each with 32-bit words of its own.
 
-    follow: uint32 [32 * words, widest], what may follow a position, in the words of its own automaton
-    of_atom: uint32 [atoms, words], the positions that read an atom; last: uint32 [words], at which a text may end
-    everything: uint32 [words], the positions from which every text is accepted
-    first: int32 [conditions + 1], the first word of each; whole: int32 [conditions], one of `everything`, or -1
+    follow: uint32 [32 * words, widest], positions that may follow a position, in the words of its automaton
+    of_atom: uint32 [atoms, words], positions that read an atom; last: uint32 [words], final positions
+    everything: uint32 [words], positions from which every text is accepted
+    first: int32 [conditions + 1], first word of each; whole: int32 [conditions], one of `everything`, or -1
     """
 
     follow: Table[np.uint32]
@@ -78,7 +78,7 @@ class Positions(Arrays):
 
 @njit
 def start_subsets(read: Positions, states: Words, index: Ints) -> None:
-    """Write down the state before a text, and its number."""
+    """Write row 0, the start state, and enter it into the index."""
     for condition in range(len(read.whole)):
         first, end = read.first[condition], read.first[condition + 1]
         for word in range(first, end):
@@ -89,13 +89,13 @@ def start_subsets(read: Positions, states: Words, index: Ints) -> None:
 
 @njit
 def find_subsets(read: Positions, wanted: Bytes, states: Words, edges: Ints, index: Ints, progress: Longs) -> Int:
-    """Find the states behind those that were read: 0 when there are no more, FULL or EXHAUSTED where it stopped.
+    """Find the states reached from those that were read. Return 0 at the end, else FULL or EXHAUSTED.
 
-    States from which a text can no longer be accepted as it is wanted are left out, as far as one look shows.
-    wanted: uint8 [conditions], whether a text must be accepted, or must not
-    states: uint32 [room, words + conditions], what may follow in each, and which conditions accept a text that ends
-    edges: int32 [room, atoms], filled in with the state after each atom, or DEAD
-    index: int32 [2**k], more than twice the room, -1 where there is none; progress: int64 [4], see above
+    States that a one-step check shows to be dead are left out: some condition can no longer be met as wanted.
+    wanted: uint8 [conditions], 1 where the condition must accept the text, 0 where it must not
+    states: uint32 [room, words + conditions], positions that may follow, and which conditions accept the text so far
+    edges: int32 [room, atoms], output: the state after each atom, or DEAD
+    index: int32 [2**k], more than twice the room, -1 for empty slots; progress: int64 [4], see above
     """
     count = progress[COUNT]
     at = progress[READ]
@@ -125,7 +125,7 @@ def find_subsets(read: Positions, wanted: Bytes, states: Words, edges: Ints, ind
 
 @inner_njit
 def list_words(read: Positions, states: Words, at: Int, busy: Ints, starts: Ints) -> None:
-    """List the words of a state that have positions, those of each condition from starts[condition] on in busy."""
+    """List the non-zero words of a state in `busy`, those of each condition from starts[condition] on."""
     count = 0
     for condition in range(len(starts) - 1):
         starts[condition] = count
@@ -148,7 +148,7 @@ def follow_atom(
     starts: Ints,
     progress: Longs,
 ) -> bool:
-    """Write down the state after an atom; False if it cannot be as it is wanted any more."""
+    """Write the state after an atom to row `to`. Return False if a condition can no longer be met as wanted."""
     for word in range(states.shape[1]):
         states[to, word] = 0
     for condition in range(len(wanted)):
@@ -190,7 +190,7 @@ def add_following(read: Positions, position: Int, states: Words, to: Int, first:
 
 @inner_njit
 def accepts_everything(read: Positions, condition: Int, states: Words, at: Int) -> bool:
-    """Whether a condition that is met by a text that ends is met whatever follows."""
+    """Test whether a condition accepts every continuation of an accepted text."""
     if read.whole[condition] < 0:
         return False
     first = read.first[condition]

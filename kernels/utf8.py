@@ -1,4 +1,4 @@
-"""What well-formed UTF-8 is: the one table of it, which `guides/graph/utf8.py` reads for all that is not a kernel.
+"""The table of well-formed UTF-8, which `guides/graph/utf8.py` reads for code outside kernels.
 
 Source: The Unicode Standard, table 3-7, "Well-Formed UTF-8 Byte Sequences".
 """
@@ -10,9 +10,9 @@ import numpy as np
 from .jit.aliases import Int
 from .jit.wide import inner_njit
 
-# Bytes below are ASCII; those up to the last one are second, third or fourth bytes of characters.
+# Bytes below FIRST_NEXT are ASCII; FIRST_NEXT to LAST_NEXT are continuation bytes.
 FIRST_NEXT, LAST_NEXT = 0x80, 0xBF
-# What every well-formed character of more than one byte looks like: lead bytes, second bytes, bytes after that.
+# Columns of the forms of multi-byte characters: ranges of lead and second bytes, and the number of bytes after these.
 LEAD, LAST_LEAD, SECOND, LAST_SECOND, MORE = range(5)
 FORMS = np.array(
     [
@@ -27,13 +27,13 @@ FORMS = np.array(
     ],
     dtype=np.int32,
 )
-# The states of `utf8_step`: between characters, behind the lead byte of each form, and one or two bytes before the end.
+# States of `utf8_step`: a character boundary, after the lead byte of each form, one or two bytes before the end.
 PLACES = 1 + len(FORMS) + 2
 
 
 @inner_njit
 def utf8_step(state: Int, byte: Int) -> Int:
-    """A small automaton of well-formed UTF-8: 0 is a character boundary, -1 is ill-formed."""
+    """Return the next state of an automaton of well-formed UTF-8: 0 is a character boundary, -1 is ill-formed."""
     if state == 0:
         if byte < FIRST_NEXT:
             return 0
@@ -53,5 +53,5 @@ def utf8_step(state: Int, byte: Int) -> Int:
 
 @inner_njit
 def begins(byte: Int) -> bool:
-    """Whether a byte is the first of a character."""
+    """Test whether a byte is the first of a character."""
     return not FIRST_NEXT <= byte <= LAST_NEXT

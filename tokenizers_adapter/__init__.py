@@ -1,4 +1,4 @@
-"""Any tokenizer -> the exact bytes of every token, and their prefix tree."""
+"""Adapter from any tokenizer to the exact bytes of every token, and their trie."""
 
 from .text_stream import TextStream
 from .trie import Trie

@@ -1,7 +1,7 @@
 """Tokenizers of the `tokenizers` library, bare or inside a Hugging Face fast tokenizer.
 
-What a token's string stands for is read from the tokenizer's own parts: its decoder, or where it has none,
-the pre-tokenizer and normalizer that wrote the strings. Class names of wrappers say nothing reliable.
+The bytes of a token's string follow from the tokenizer's own parts: its decoder or, without one, the pre-tokenizer and
+normalizer that produce the strings. Class names of wrappers are not reliable.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MAX_TOKENS = 1 << 24
 
 
 def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
-    """The tokens of `backend`, a `tokenizers.Tokenizer`; `tokenizer` is its wrapper, or the same object.
+    """Return the tokens of `backend`, a `tokenizers.Tokenizer`; `tokenizer` is its wrapper, or the same object.
 
-    Raises VocabularyError if the tokenizer's decoder does more than can be said token by token.
+    Raises VocabularyError if the decoder has steps that do not apply token by token.
     """
     vocabulary: dict[str, int] = backend.get_vocab(with_added_tokens=True)
     added: dict[int, Any] = backend.get_added_tokens_decoder()
@@ -42,8 +42,8 @@ def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
     unknown, byte_fallback = _model_facts(backend.model)
     if unknown in vocabulary:
         special.add(vocabulary[unknown])
-    # the text of an added token is its string, unless the model itself makes that token from other text:
-    # Gemma lists its runs of space marks as added tokens
+    # The text of an added token is its string, unless the model itself produces that token from other text, as with
+    # Gemma's runs of space marks.
     literal = {t for t, content in added.items() if backend.model.id_to_token(t) != content.content}
     spell = _spelling(backend, byte_fallback)
     greatest = max(vocabulary.values(), default=-1)
@@ -62,7 +62,7 @@ def read_fast(tokenizer: Any, backend: Any) -> TokenTable:
 
 
 def _spelling(backend: Any, byte_fallback: bool) -> Spell:
-    """The spelling of the tokenizer's own (not added) tokens: the bytes that their strings stand for."""
+    """Return the spelling of the tokenizer's own (not added) tokens: the bytes of their strings."""
     suffix: str = getattr(backend.model, "end_of_word_suffix", None) or ""
     rewrites: list[Rewrite] = [word_end(suffix)] if suffix else []
     decoder = list(_parts(backend.decoder, "decoders"))
@@ -77,7 +77,7 @@ def _spelling(backend: Any, byte_fallback: bool) -> Spell:
 
 
 def _rewrites(decoder: list[Part]) -> Iterator[Rewrite]:
-    """The string rewriting of each decoder step, in order."""
+    """Yield the string rewriting of each decoder step, in order."""
     fused = False
     for part in decoder:
         match part:
@@ -92,7 +92,7 @@ def _rewrites(decoder: list[Part]) -> Iterator[Rewrite]:
             case {"type": "BPEDecoder", "suffix": str(suffix)} if not fused:
                 yield word_end(suffix)
             case {"type": "Strip", "content": str(content), "start": int(start), "stop": int(stop)}:
-                if not fused:  # afterwards it trims the whole text: the leading-space rule of Vocabulary
+                if not fused:  # later it strips the whole text: the leading-space rule of Vocabulary
                     yield strip(content, start, stop)
             case {"type": "Fuse"}:
                 fused = True
@@ -103,7 +103,7 @@ def _rewrites(decoder: list[Part]) -> Iterator[Rewrite]:
 
 
 def _inverse_of_encoding(backend: Any) -> list[Part]:
-    """Decoder steps that undo the pre-tokenizer and normalizer of a tokenizer that has no decoder."""
+    """Return decoder steps that invert the pre-tokenizer and normalizer, for a tokenizer without decoder."""
     before = list(_parts(backend.pre_tokenizer, "pretokenizers"))
     kinds = {part["type"] for part in before}
     drops_spaces = kinds & _DROPS_SPACES or "Removed" in {part.get("behavior") for part in before}
@@ -128,10 +128,10 @@ _DROPS_SPACES = {"Whitespace", "WhitespaceSplit", "BertPreTokenizer"}
 
 
 def _parts(component: Any, inner: str) -> Iterator[Part]:
-    """The steps of a decoder, pre-tokenizer or normalizer, sequences (their steps under `inner`) flattened.
+    """Yield the steps of a decoder, pre-tokenizer or normalizer; sequences (with steps under `inner`) are flattened.
 
-    The state that the component pickles is its JSON; asking the part, not the tokenizer, leaves out the
-    megabytes of the vocabulary.
+    A component's pickle state is its JSON. Reading that of the part instead of the tokenizer leaves out the megabytes
+    of the vocabulary.
     """
     waiting: list[Part] = [] if component is None else [json.loads(component.__getstate__())]
     while waiting:
@@ -143,10 +143,10 @@ def _parts(component: Any, inner: str) -> Iterator[Part]:
 
 
 def _model_facts(model: Any) -> tuple[str | None, bool]:
-    """The token for what the model cannot spell, if there is one, and whether it falls back on bytes."""
+    """Return the model's unknown token, if there is one, and whether it has byte fallback."""
     if type(model).__name__ != "Unigram":
         return getattr(model, "unk_token", None), bool(getattr(model, "byte_fallback", False))
-    state: Part = json.loads(model.__getstate__())  # its only way to tell
+    state: Part = json.loads(model.__getstate__())  # the only place that has these facts
     unknown = None if state["unk_id"] is None else state["vocab"][state["unk_id"]][0]
     return unknown, bool(state.get("byte_fallback"))
 

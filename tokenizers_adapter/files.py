@@ -1,4 +1,4 @@
-"""Vocabularies of files: tokenizer.json and folders with one, GGUF, and what mistral-common reads."""
+"""Vocabularies from files: tokenizer.json, tekken.json and folders with one, GGUF; and mistral-common tokenizers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .spelling import TokenTable
 
 
 def read_file(given: str | Path) -> TokenTable:
-    """The tokens of a file or folder.
+    """Return the tokens of a file or folder.
 
-    A tokenizer.json says nothing of EOS; what a tokenizer_config.json beside it names counts.
-    Raises VocabularyError for what is not there, or is none of these.
+    A tokenizer.json does not name EOS; a tokenizer_config.json beside it does.
+    Raises VocabularyError for a missing file, or one of another kind.
     """
     try:
         path = _file_of(Path(given))
@@ -30,7 +30,7 @@ def read_file(given: str | Path) -> TokenTable:
         if is_gguf(path):
             return read_gguf(path)
         content = _json_of(path)
-    except OSError as error:  # no permission, or no such name can be
+    except OSError as error:  # no permission, or an impossible name
         raise VocabularyError(f"{str(given)!r} cannot be read: {error.strerror or error}") from error
     if isinstance(content, dict) and {"vocab", "config"} <= cast("dict[str, Any]", content).keys():
         return _read_tekken(cast("dict[str, Any]", content), path)
@@ -40,13 +40,13 @@ def read_file(given: str | Path) -> TokenTable:
 
 
 def _file_of(path: Path) -> Path | None:
-    """The file that a path names, itself or in its folder."""
+    """Return the file of a path: itself, or in its folder."""
     places = [path / name for name in ("tokenizer.json", "tekken.json")] if path.is_dir() else [path]
     return next((place for place in places if place.is_file()), None)
 
 
 def _json_of(path: Path) -> Any:
-    """The value of a file of JSON; None if it is none."""
+    """Return the value of a JSON file; None if it is not JSON."""
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError):
@@ -54,7 +54,7 @@ def _json_of(path: Path) -> Any:
 
 
 def _read_json(path: Path) -> TokenTable:
-    """The tokens of a tokenizer.json."""
+    """Return the tokens of a tokenizer.json."""
     from tokenizers import Tokenizer
 
     library: Any = Tokenizer
@@ -69,7 +69,7 @@ def _read_json(path: Path) -> TokenTable:
 
 
 def _end_beside(path: Path) -> str | None:
-    """The EOS token that the tokenizer_config.json beside a file names."""
+    """Return the EOS token of the tokenizer_config.json beside a file."""
     try:
         found: Any = _json_of(path.parent / "tokenizer_config.json")["eos_token"]
     except (OSError, KeyError, TypeError):
@@ -79,7 +79,7 @@ def _end_beside(path: Path) -> str | None:
 
 
 def _read_tekken(content: dict[str, Any], path: Path) -> TokenTable:
-    """The tokens of a tekken.json: special ones first, then those of the vocabulary, as many as it says."""
+    """Return the tokens of a tekken.json: special ones, then the vocabulary, up to its `default_vocab_size`."""
     try:
         config = content["config"]
         count, special = int(config["default_vocab_size"]), int(config["default_num_special_tokens"])
@@ -96,7 +96,7 @@ def _read_tekken(content: dict[str, Any], path: Path) -> TokenTable:
 
 
 def read_mistral(tokenizer: Any) -> TokenTable:
-    """The tokens of mistral-common: its Tekkenizer or SentencePieceTokenizer."""
+    """Return the tokens of a Tekkenizer or SentencePieceTokenizer of mistral-common."""
     if hasattr(tokenizer, "id_to_byte_piece"):
         special = frozenset(int(token) for token in tokenizer.special_ids)
         own = (None if token in special else tokenizer.id_to_byte_piece(token) for token in range(tokenizer.n_words))

@@ -1,4 +1,4 @@
-"""The vocabulary in a GGUF file, as llama.cpp has it. Only the head of the file is read, and no library is needed."""
+"""The vocabulary of a GGUF file. Reads the header only, without llama.cpp or `gguf`."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .gguf_header import ENDS, MAGIC, GGUFError, TokenType, mapped, read_header
 from .spelling import SPACE_MARK, Spell, TokenTable, encoded, replace, spell_byte_level, spell_text
 
 _SPELLINGS = {"gpt2": True, "llama": False, "t5": False, "bert": False}
-"""The tokenizers of llama.cpp that spell tokens by the bytes' alphabet (True), or by text with a mark for spaces."""
+"""Tokenizers of llama.cpp; True for byte-level spelling, False for text with a space mark."""
 
 
 def is_gguf(path: Path) -> bool:
-    """Tell whether a file begins as GGUF files do."""
+    """Test whether a file begins with the magic bytes of GGUF."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 def read_gguf(path: Path) -> TokenTable:
-    """The tokens of a GGUF file; texts end with its EOS, end of turn and end of message, where it names them.
+    """Return the tokens of a GGUF file. EOS ids are those of EOS, end of turn and end of message that it names.
 
-    Raises VocabularyError for a file that is damaged or has no vocabulary, or one in another spelling.
+    Raises VocabularyError for a damaged file, one without a vocabulary, or one with another spelling.
     """
     try:
         with mapped(path) as data:
@@ -43,7 +43,7 @@ def read_gguf(path: Path) -> TokenTable:
     kinds = _kinds_of(path, fields.get("tokenizer.ggml.token_type"), len(texts))
     spell: Spell = spell_byte_level() if _SPELLINGS[model] else spell_text([replace(SPACE_MARK, " ")], True)
     own = [token for token, kind in enumerate(kinds) if kind in (TokenType.NORMAL, TokenType.BYTE)]
-    tokens: list[bytes | None] = [None] * len(texts)  # as are control tokens, the unknown one and those not used
+    tokens: list[bytes | None] = [None] * len(texts)  # None for control, unknown and unused tokens
     try:
         for token, data in zip(own, spell([texts[token] for token in own]), strict=True):
             tokens[token] = data
@@ -60,7 +60,7 @@ def read_gguf(path: Path) -> TokenTable:
 
 
 def _kinds_of(path: Path, given: Any, count: int) -> list[Any]:
-    """The types of all tokens. Raises VocabularyError."""
+    """Return the types of all tokens. Raises VocabularyError."""
     if given is None:
         return [TokenType.NORMAL] * count
     if not isinstance(given, np.ndarray):

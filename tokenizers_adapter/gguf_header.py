@@ -1,8 +1,8 @@
-"""Headers of GGUF files: metadata, and where tensors lie; what is wrong is said with its place.
+"""Headers of GGUF files: metadata, and the places of tensors. Errors name the byte at fault.
 
-The layout is that of ggml's specification, versions 2 and 3, little-endian:
-https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The package `gguf` reads it too, and takes seconds for the
-strings of a vocabulary; it is what tests compare with.
+The layout is ggml's specification, versions 2 and 3, little-endian:
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The package `gguf` takes seconds to read the strings of a
+vocabulary; tests compare with it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import numpy as np
 
 MAGIC = b"GGUF"
 ENDS = ("eos", "eot", "eom")
-"""Tokens that end a text, by what `tokenizer.ggml.*_token_id` has them for: EOS, end of turn, end of message."""
+"""Tokens that end a text, by their keys `tokenizer.ggml.*_token_id`: EOS, end of turn, end of message."""
 _VERSIONS = (2, 3)
 _STRING, _ARRAY = 8, 9
 _SCALARS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
 }  # fmt: skip
-"""Types of values of metadata by their number, as `struct` has them."""
+"""Formats for `struct` of metadata values, by type number."""
 _MOST_DIMENSIONS = 4
 
 
@@ -42,16 +42,16 @@ class TokenType(IntEnum):
 
 
 class GGUFError(ValueError):
-    """A file that is no GGUF file, or a damaged one; the message begins with the place, without the path."""
+    """A file that is not GGUF, or is damaged; the message begins with the place, without the path."""
 
 
 class TensorHead(NamedTuple):
-    """Entry of a header about a tensor.
+    """A tensor's entry in a header.
 
     shape: rows first
-    kind: the number of its type
-    offset: bytes from where tensors begin
-    place: where this stands in the header
+    kind: number of its type
+    offset: bytes from the beginning of the tensor data
+    place: byte of the entry in the header
     """
 
     name: str
@@ -65,9 +65,9 @@ class TensorHead(NamedTuple):
 class GGUFHeader:
     """The header of a file.
 
-    metadata: values by key; arrays of numbers are NumPy's, those of strings are lists. Strings in lists, such as
-        tokens, may be no UTF-8: their bytes are then there as Python's `surrogateescape` has them
-    heads: of all tensors, which need not lie in the file
+    metadata: values by key; arrays of numbers are NumPy arrays, arrays of strings are lists. Strings in lists, such as
+        tokens, may not be UTF-8; they are decoded with `surrogateescape`
+    heads: of all tensors, whose data may lie beyond the end of the file
     size: bytes of the header
     """
 
@@ -77,7 +77,7 @@ class GGUFHeader:
 
 
 def mapped(path: Path) -> mmap.mmap:
-    """A file as memory that is read when it is looked at. Raises OSError, and GGUFError for an empty file."""
+    """Map a file into memory for reading. Raises OSError, and GGUFError for an empty file."""
     with path.open("rb") as file:
         try:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -86,12 +86,12 @@ def mapped(path: Path) -> mmap.mmap:
 
 
 def read_header(data: mmap.mmap) -> GGUFHeader:
-    """The header of a file that is mapped. Raises GGUFError."""
+    """Return the header of a mapped file. Raises GGUFError."""
     return _Reader(data).header()
 
 
 class _Reader:
-    """Reads a header from its beginning on, and never beyond the end of the file."""
+    """Reader of a header from its beginning, with bounds checks."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
@@ -126,7 +126,7 @@ class _Reader:
         return struct.unpack(form, self._take(struct.calcsize(form)))[0]
 
     def _count(self, of_what: str, least: int) -> int:
-        """A count of things that take so many bytes each at least: there cannot be more than the file has room for."""
+        """Read a count of things that take at least `least` bytes each, and check that the file has room for them."""
         at, count = self._at, self._number("<Q")
         if count > (len(self._data) - self._at) // least:
             raise self._fault(f"{count:,} {of_what} do not fit into the file", at)
@@ -161,7 +161,7 @@ class _Reader:
         return np.frombuffer(self._take(count * dtype.itemsize), dtype)
 
     def _strings(self, count: int) -> list[str]:
-        """Many strings, of which most are short: without a call for each."""
+        """Read many strings, most of them short, without a call for each."""
         data, at, end, found = self._data, self._at, len(self._data), list[str]()
         size_of = struct.Struct("<Q").unpack_from
         for _ in range(count):
@@ -169,7 +169,7 @@ class _Reader:
             size = size_of(data, at)[0] if begin <= end else 0
             if begin + size > end:
                 self._at = at
-                self._string()  # which says what is wrong, and where
+                self._string()  # raises the error with its place
             at = begin + size
             found.append(data[begin:at].decode("utf-8", "surrogateescape"))
         self._at = at

@@ -1,4 +1,4 @@
-"""Vocabularies in which some tokens stand for themselves alone, as markers between texts."""
+"""Vocabularies with markers: tokens that stand for themselves alone, between texts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ..errors import VocabularyError
 from .vocabulary import Vocabulary
 
 MARK = 0xFF
-"""What the bytes of every marker begin with; no text of UTF-8 has it, nor any of those that follow."""
+"""First byte of every marker. Neither it nor the following bytes occur in UTF-8."""
 FIRST_DIGIT, BASE = 0xF8, 7
 
 
 def marker_bytes(token: int) -> bytes:
-    """The bytes of a marker: MARK, and its id by digits that no text of UTF-8 contains either."""
+    """Return the bytes of a marker: MARK, and its id in digits that do not occur in UTF-8 either."""
     digits = bytearray()
     while True:
         token, digit = divmod(token, BASE)
@@ -29,24 +29,24 @@ _MARKERS = re.compile(b"\xff[\xf8-\xfe]+")
 
 
 class MarkedVocabulary(Vocabulary):
-    """A vocabulary with markers: tokens, special ones too, that nothing else spells.
+    """A vocabulary with markers: tokens, also special ones, that no other tokens spell.
 
-    Other tokens with bytes that no text of UTF-8 has are without bytes in it.
+    Other tokens with bytes that never occur in UTF-8 have no bytes in it.
 
-    unmarked: the vocabulary without them; markers: their ids
+    unmarked: the vocabulary without markers; markers: their ids
     """
 
     unmarked: Vocabulary
     markers: frozenset[int]
 
     def __init__(self, unmarked: Vocabulary, markers: frozenset[int]) -> None:
-        """Raises VocabularyError for what is no id of a token, or ends texts. Use `with_markers`, which remembers."""
+        """Raises VocabularyError for ids that are out of range, or end texts. Use `with_markers`, which caches."""
         for token in markers:
             if not 0 <= token < unmarked.size:
                 raise VocabularyError(f"the marker {token} is no token id; they go from 0 to {unmarked.size - 1}")
             if token in unmarked.eos_ids:
                 raise VocabularyError(f"the marker {token} is a token that ends texts, and cannot stand within one")
-        # Single bytes are tokens of many vocabularies, and would spell what markers have for bytes.
+        # Many vocabularies have tokens of single bytes, which would spell the bytes of markers.
         tokens = [text if not text or text.isascii() or max(text) < FIRST_DIGIT else None for text in unmarked.tokens]
         for token in markers:
             tokens[token] = marker_bytes(token)
@@ -56,7 +56,7 @@ class MarkedVocabulary(Vocabulary):
         self._spelt = {marker_bytes(token): unmarked.tokens[token] or b"" for token in markers}
 
     def text_of(self, data: bytes) -> bytes:
-        """The bytes as the other vocabulary has them, where a special token has none."""
+        """Replace the bytes of markers by the unmarked vocabulary's; special tokens have none there."""
         return _MARKERS.sub(lambda marker: self._spelt[marker.group()], data)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -67,7 +67,7 @@ _known: WeakKeyDictionary[Vocabulary, WeakValueDictionary[frozenset[int], Marked
 
 
 def with_markers(vocabulary: Vocabulary, markers: Iterable[int]) -> Vocabulary:
-    """The vocabulary with these markers, and with those that it has; there is one, with all that is known of it."""
+    """Return the vocabulary with these markers and its own. It is cached, so its tables are shared."""
     base = without_markers(vocabulary)
     wanted = frozenset(markers)
     if isinstance(vocabulary, MarkedVocabulary):
@@ -80,20 +80,20 @@ def with_markers(vocabulary: Vocabulary, markers: Iterable[int]) -> Vocabulary:
 
 
 def unmarked_text(vocabulary: Vocabulary, data: bytes) -> bytes:
-    """The bytes that a vocabulary gave, as it gives them without its markers."""
+    """Return bytes that a vocabulary decoded, as its unmarked vocabulary decodes them."""
     return vocabulary.text_of(data) if isinstance(vocabulary, MarkedVocabulary) else data
 
 
 def without_markers(vocabulary: Vocabulary) -> Vocabulary:
-    """The vocabulary of which markers were made."""
+    """Return the vocabulary without markers."""
     return vocabulary.unmarked if isinstance(vocabulary, MarkedVocabulary) else vocabulary
 
 
 def token_of(tokenizer: Any, text: str) -> int | None:
-    """The token that a tokenizer writes as a text; None where it has none."""
+    """Return the token that a tokenizer writes as a text; None if there is none."""
     find: Any = getattr(tokenizer, "convert_tokens_to_ids", getattr(tokenizer, "token_to_id", None))
     token = None if find is None else find(text)
     if not isinstance(token, int):
         return None
     written: Any = getattr(tokenizer, "convert_ids_to_tokens", getattr(tokenizer, "id_to_token", None))
-    return token if written is None or written(token) == text else None  # other texts are the unknown token
+    return token if written is None or written(token) == text else None  # otherwise it is the unknown token

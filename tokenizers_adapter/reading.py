@@ -1,4 +1,4 @@
-"""Reading of tokenizers of any kind: what an object says of its tokens."""
+"""Dispatch over kinds of tokenizers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .spelling import TokenTable
 
 
 def read_tokenizer(tokenizer: Any) -> TokenTable:
-    """The tokens of any supported tokenizer, recognised by what it offers, so that no library is imported.
+    """Return the tokens of any supported tokenizer. Kinds are recognised by attributes, without importing libraries.
 
-    Raises VocabularyError for anything else.
+    Raises VocabularyError for other objects.
     """
     if isinstance(tokenizer, (str, Path)):
         return read_file(tokenizer)
@@ -24,7 +24,7 @@ def read_tokenizer(tokenizer: Any) -> TokenTable:
     mistral = _mistral(tokenizer)
     if mistral is not None:
         return read_mistral(mistral)
-    if hasattr(tokenizer, "model_path") and hasattr(tokenizer, "n_vocab"):  # a model of llama-cpp-python
+    if hasattr(tokenizer, "model_path") and hasattr(tokenizer, "n_vocab"):  # a Llama of llama-cpp-python
         return read_file(tokenizer.model_path)
     wrapped = [getattr(tokenizer, name, None) for name in ("backend_tokenizer", "_tokenizer")]
     for backend in (tokenizer, *wrapped):
@@ -34,7 +34,7 @@ def read_tokenizer(tokenizer: Any) -> TokenTable:
         return _read_encoding(tokenizer)
     if hasattr(tokenizer, "convert_ids_to_tokens"):
         return read_slow(tokenizer)
-    if hasattr(tokenizer, "tokenizer"):  # a processor of text and images or sound
+    if hasattr(tokenizer, "tokenizer"):  # a processor of text and images or audio
         return read_tokenizer(tokenizer.tokenizer)
     raise VocabularyError(
         f"{type(tokenizer).__name__} is not a tokenizer that can be read; pass a Hugging Face tokenizer, a "
@@ -44,7 +44,7 @@ def read_tokenizer(tokenizer: Any) -> TokenTable:
 
 
 def _mistral(tokenizer: Any) -> Any:
-    """The tokenizer inside one of mistral-common, or a wrapper of it; None for others."""
+    """Return the inner tokenizer of mistral-common, also from a wrapper; None for others."""
     for outer in (tokenizer, getattr(tokenizer, "tokenizer", None)):
         inner: Any = getattr(getattr(outer, "instruct_tokenizer", outer), "tokenizer", outer)
         if hasattr(inner, "n_words") and hasattr(inner, "special_ids"):
@@ -53,7 +53,7 @@ def _mistral(tokenizer: Any) -> Any:
 
 
 def _read_encoding(encoding: Any) -> TokenTable:
-    """The tokens of a `tiktoken.Encoding`. EOS is its `<|endoftext|>`, where it has one."""
+    """Return the tokens of a `tiktoken.Encoding`. EOS is its `<|endoftext|>`, if it has one."""
     tokens: list[bytes | None] = [None] * encoding.n_vocab
     for data in encoding.token_byte_values():
         tokens[encoding.encode_single_token(data)] = data

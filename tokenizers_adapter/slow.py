@@ -1,7 +1,7 @@
 """Hugging Face tokenizers written in Python.
 
-They carry no description of their strings, but they can join tokens into text. So each known way of writing
-tokens is tried, and one is believed only if it joins the whole vocabulary as the tokenizer itself does.
+They have no description of their strings, but can join tokens into text. So each known spelling is tried, and accepted
+only if it joins the whole vocabulary as the tokenizer does.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .spelling import (
 
 
 def read_slow(tokenizer: Any) -> TokenTable:
-    """The tokens of a Python tokenizer: by its SentencePiece model, or by how it joins tokens.
+    """Return the tokens of a Python tokenizer, from its SentencePiece model or from how it joins tokens.
 
-    Raises VocabularyError if no known way of writing tokens explains how the tokenizer joins them.
+    Raises VocabularyError if no known spelling explains how the tokenizer joins them.
     """
     added: dict[int, Any] = tokenizer.added_tokens_decoder
     special = {token for token, content in added.items() if content.special}
@@ -56,7 +56,7 @@ def read_slow(tokenizer: Any) -> TokenTable:
 
 
 def read_pieces(model: Any) -> tuple[list[bytes | None], frozenset[int]]:
-    """The bytes of each piece of a `sentencepiece.SentencePieceProcessor`, and which pieces have none."""
+    """Return the bytes of each piece of a `sentencepiece.SentencePieceProcessor`, and the pieces without any."""
     spell, silent = _spelling_of_pieces(model), _pieces_without_text(model)
     pieces: list[str] = [model.id_to_piece(piece) for piece in range(model.get_piece_size())]
     special = frozenset(number for number, piece in enumerate(pieces) if piece in silent)
@@ -64,19 +64,19 @@ def read_pieces(model: Any) -> tuple[list[bytes | None], frozenset[int]]:
 
 
 def _is_piece(tokenizer: Any, text: str) -> bool:
-    """Tell whether the tokenizer's SentencePiece model has the piece `text` and makes it from ordinary text."""
+    """Test whether the tokenizer's SentencePiece model has the piece `text`, and produces it from ordinary text."""
     model = getattr(tokenizer, "sp_model", None)
     return model is not None and model.id_to_piece(model.piece_to_id(text)) == text
 
 
 def _spelling_of_pieces(model: Any) -> Spell:
-    """The spelling of the pieces of a `sentencepiece.SentencePieceProcessor`: the bytes that they stand for."""
+    """Return the spelling of the pieces of a `sentencepiece.SentencePieceProcessor`."""
     bytewise = any(model.is_byte(piece) for piece in range(model.get_piece_size()))
     return spell_text([replace(SPACE_MARK, " ")], bytewise)
 
 
 def _pieces_without_text(model: Any) -> set[str]:
-    """Control, unknown and unused pieces: the model never makes them from text."""
+    """Return control, unknown and unused pieces, which the model never produces from text."""
     return {
         model.id_to_piece(piece)
         for piece in range(model.get_piece_size())
@@ -85,7 +85,7 @@ def _pieces_without_text(model: Any) -> set[str]:
 
 
 def _spelling_by_joining(tokenizer: Any, tokens: Sequence[str]) -> Spell:
-    """The way of writing that joins `tokens` as the tokenizer does, up to space at the ends."""
+    """Return the spelling that joins `tokens` as the tokenizer does, apart from space at the ends."""
     ways = [
         spell_text(),
         spell_text([replace(SPACE_MARK, " ")]),
@@ -98,9 +98,9 @@ def _spelling_by_joining(tokenizer: Any, tokens: Sequence[str]) -> Spell:
         ways.insert(0, spell_byte_level())
     if all(len(token) == 1 and ord(token) < 256 for token in tokens):
         ways.insert(0, lambda tokens: [token.encode("latin-1") for token in tokens])
-    # U+FFFD in more than one token means that bytes were lost before we came, and nothing can bring them back
+    # With U+FFFD in more than one token, bytes were lost before, and cannot be restored.
     if sum("\ufffd" in token for token in tokens) < 2:
-        # at the ends of a text word marks need not be read: let neither end be inside a word
+        # Tokenizers may ignore word marks at the ends of a text, so neither end may be inside a word.
         tokens = sorted(tokens, key=lambda token: (token.startswith("##"), not token.endswith("@@")))
         text = tokenizer.convert_tokens_to_string(tokens).strip()
         for spell in ways:

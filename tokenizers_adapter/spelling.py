@@ -15,7 +15,7 @@ from ..errors import VocabularyError
 SPACE_MARK = "\u2581"
 
 Spell = Callable[[Sequence[str]], list[bytes]]
-"""From the strings of tokens to their bytes."""
+"""Maps the strings of tokens to their bytes."""
 Rewrite = Callable[[str], str]
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -23,9 +23,9 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 @dataclass(frozen=True)
 class TokenTable:
-    """Table of a tokenizer's tokens; None where a token has no text. The index is the id.
+    """The tokens of a tokenizer. tokens[i] are the bytes of token i, None if it has no text.
 
-    added: the tokens that stand for themselves, special ones and others, by how the tokenizer writes them
+    added: ids of tokens that stand for themselves, special ones and others, by the string that the tokenizer writes
     """
 
     tokens: list[bytes | None]
@@ -36,9 +36,9 @@ class TokenTable:
 
 @cache
 def byte_level_alphabet() -> str:
-    """The 256 characters that stand for the bytes 0 to 255 in GPT-2's byte-level BPE.
+    """Return the 256 characters that represent the bytes 0 to 255 in GPT-2's byte-level BPE.
 
-    Printable characters of Latin-1 stand for themselves, the other bytes for U+0100, U+0101 ... in order.
+    Printable characters of Latin-1 represent themselves, the other bytes U+0100, U+0101 ... in order.
     """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
@@ -46,13 +46,13 @@ def byte_level_alphabet() -> str:
 
 
 def spell_byte_level(rewrites: Iterable[Rewrite] = ()) -> Spell:
-    """Spelling of byte-level tokens; one with characters outside the alphabet stands for its own text."""
+    """Return the spelling of byte-level tokens. A token with characters outside the alphabet is its own text."""
     table = codecs.charmap_build(byte_level_alphabet())
     rewrites = tuple(rewrites)
 
     def spell(tokens: Sequence[str]) -> list[bytes]:
         tokens = [_rewritten(token, rewrites) for token in tokens] if rewrites else tokens
-        try:  # all in one call, in which a character is a byte
+        try:  # all in one call; each character is one byte
             data = codecs.charmap_encode("".join(tokens), "strict", table)[0]
         except UnicodeEncodeError:
             return [_byte_level(token, table) for token in tokens]
@@ -62,7 +62,7 @@ def spell_byte_level(rewrites: Iterable[Rewrite] = ()) -> Spell:
 
 
 def spell_text(rewrites: Iterable[Rewrite] = (), byte_fallback: bool = False) -> Spell:
-    """Spelling of tokens that are text once rewritten; with `byte_fallback`, `<0xNN>` is the byte NN."""
+    """Return the spelling of tokens that are text after `rewrites`. With `byte_fallback`, `<0xNN>` is the byte NN."""
     rewrites = tuple(rewrites)
 
     def spell(tokens: Sequence[str]) -> list[bytes]:
@@ -90,7 +90,7 @@ def _byte_level(token: str, table: Any) -> bytes:
 
 
 def encoded(token: str) -> bytes:
-    """The bytes of a token that stands for its own text. Raises VocabularyError for lone surrogates."""
+    """Return the bytes of a token that is its own text. Raises VocabularyError for lone surrogates."""
     try:
         return token.encode()
     except UnicodeEncodeError as error:
@@ -101,12 +101,12 @@ def encoded(token: str) -> bytes:
 
 
 def replace(old: str, new: str) -> Rewrite:
-    """Rewriting of every `old` as `new`, such as the space mark as a space."""
+    """Return a rewriting that replaces every `old` by `new`, such as the space mark by a space."""
     return lambda token: token.replace(old, new)
 
 
 def strip(content: str, start: int, stop: int) -> Rewrite:
-    """Rewriting without up to `start` leading and `stop` trailing characters `content`."""
+    """Return a rewriting that strips up to `start` leading and `stop` trailing characters `content`."""
 
     def rewrite(token: str) -> str:
         first, last = 0, len(token)
@@ -120,15 +120,15 @@ def strip(content: str, start: int, stop: int) -> Rewrite:
 
 
 def word_start(prefix: str) -> Rewrite:
-    """Rewriting where a token with `prefix` goes on inside a word, and any other begins one after a space."""
+    """Return a rewriting in which a token with `prefix` continues a word, and any other begins one, after a space."""
     return lambda token: token[len(prefix) :] if token.startswith(prefix) else " " + token
 
 
 def word_part(suffix: str) -> Rewrite:
-    """Rewriting where a token with `suffix` goes on inside its word, and after any other a space follows."""
+    """Return a rewriting in which a token with `suffix` is continued by the next, and a space follows any other."""
     return lambda token: token[: -len(suffix)] if token.endswith(suffix) else token + " "
 
 
 def word_end(suffix: str) -> Rewrite:
-    """Rewriting where a token with `suffix` ends a word, and a space follows."""
+    """Return a rewriting in which a token with `suffix` ends a word, and a space follows."""
     return lambda token: token[: -len(suffix)] + " " if token.endswith(suffix) else token

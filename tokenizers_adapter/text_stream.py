@@ -1,4 +1,4 @@
-"""Token bytes to text as they come, never half a character."""
+"""Incremental decoding of token bytes to text, in whole characters."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import codecs
 
 
 class TextStream:
-    """An incremental UTF-8 decoder: give it the bytes of each token, it gives the characters now complete.
+    """An incremental UTF-8 decoder: takes the bytes of each token, and returns the characters that are complete.
 
-    Bytes that cannot be UTF-8 come out as U+FFFD, as in `bytes.decode(errors="replace")` of the whole.
+    Invalid bytes become U+FFFD, as in `bytes.decode(errors="replace")` of the whole.
     """
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, data: bytes) -> str:
-        """The text that `data` completes; the start of an unfinished character waits for the next call."""
+        """Return the text that `data` completes. The start of an unfinished character is kept for the next call."""
         return self._decoder.decode(data)
 
     def finish(self) -> str:
-        """U+FFFD if the bytes so far end inside a character, otherwise nothing; ready for another text."""
+        """Return U+FFFD if the bytes so far end inside a character, otherwise "". Resets the decoder."""
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return rest

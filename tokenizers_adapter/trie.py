@@ -1,4 +1,4 @@
-"""The prefix tree of a vocabulary's token bytes, as flat arrays in preorder."""
+"""The token trie of a vocabulary, as flat arrays in preorder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import LimitError
 Ints = NDArray[np.int32]
 Places = NDArray[np.int64]
 
-# Beyond these a guide would need more than a second, and half a gigabyte, before its first mask.
+# With more nodes a guide needs over a second, and half a gigabyte, before its first mask.
 MOST_NODES = 1 << 22
 _FEW = 100
 
@@ -35,10 +35,10 @@ class Trie(NamedTuple):
 
     @classmethod
     def build(cls, tokens: Sequence[bytes | None]) -> Trie:
-        """The trie of all tokens that have bytes; the id of a token is its index.
+        """Build the trie of all tokens that have bytes; the id of a token is its index.
 
-        Sorted distinct tokens are laid side by side: each adds, after the prefix it shares with the one
-        before, one node for each of its further bytes, and so the nodes come out in preorder.
+        Tokens are sorted and made distinct. Each adds one node for each byte after the prefix that it shares with the
+        token before, so the nodes come out in preorder.
         Raises LimitError if there are too many nodes.
         """
         ids = [token for token, text in enumerate(tokens) if text]
@@ -55,7 +55,7 @@ class Trie(NamedTuple):
         shared = _shared_prefixes(data, begin[new], length[new])
 
         added = length[new] - shared
-        end = 1 + np.cumsum(added)  # the node one past the last that each distinct token adds
+        end = 1 + np.cumsum(added)  # one past the last node that each distinct token adds
         if end[-1] > MOST_NODES:
             raise LimitError(
                 f"the vocabulary's tokens have {end[-1]:,} different beginnings, more than {MOST_NODES:,}, which is "
@@ -80,8 +80,8 @@ class Trie(NamedTuple):
 def _shared_prefixes(data: NDArray[np.uint8], begin: Places, length: Places) -> Places:
     """Count the bytes that each text shares with the one before it, 0 for the first: int64 like `begin`.
 
-    One comparison per depth over the pairs that still agree, so the work is the number of shared bytes; when only a
-    few pairs do, they are compared one by one.
+    Each depth takes one comparison over the pairs that still agree, so the work is the number of shared bytes. Few
+    pairs are compared one by one.
     """
     shared = np.zeros(len(begin), np.int64)
     shorter = np.minimum(length[1:], length[:-1])
@@ -101,15 +101,15 @@ def _shared_prefixes(data: NDArray[np.uint8], begin: Places, length: Places) -> 
 
 
 def _subtree_ends(depth: Places, shared: Places, ends: Places) -> Places:
-    """One past the last node below each node of a preorder given by its depths.
+    """Return one past the last node below each node of a preorder, which is given by its depths.
 
-    shared, ends: what each distinct text shares with the one before it, and one past the nodes that it adds
+    shared, ends: the prefix each distinct text shares with the one before it, and one past the nodes that it adds
     """
     return _by_levels(depth) if depth.max() < len(shared) else _by_texts(depth, shared, ends)
 
 
 def _by_levels(depth: Places) -> Places:
-    """Deepest level first, a node takes the end of its last child.
+    """Compute ends from the deepest level up: a node takes the end of its last child.
 
     Among equal indices of an assignment the last one wins, and children come in preorder.
     """
@@ -122,7 +122,7 @@ def _by_levels(depth: Places) -> Places:
 
 
 def _by_texts(depth: Places, shared: Places, ends: Places) -> Places:
-    """Ends of nodes: where a text begins to add its own, those of the texts before it end that it does not share."""
+    """Compute ends text by text: nodes of the previous text that a text does not share end at its first new node."""
     end = np.full(len(depth), len(depth))
     path = np.zeros(int(depth.max()) + 1, np.int64)
     first = 1

@@ -19,17 +19,17 @@ from .trie import Trie
 
 
 class Vocabulary:
-    """The bytes of every token id, which ids end a text, and the width of the logits. Do not change it.
+    """The bytes of every token id, the ids that end a text, and the width of the logits. Do not change it.
 
-    `tokens[i]` is what token i adds to the output, None if it adds nothing: special tokens, EOS, ids between
+    `tokens[i]` is the text that token i adds to the output, None if it adds none: special tokens, EOS, ids between
     the tokenizer's last and the width of the logits. Several ids may have the same bytes.
 
-    The leading-space rule: bytes carry spaces literally. SentencePiece and WordPiece tokenizers write the
-    space before a word into the word's token, also for the first word of a text, and their own `decode`
-    drops it there. Joining bytes does not: `▁Hello` is " Hello" wherever it stands, and a text that begins
-    without a space is spelt with tokens that have none (in WordPiece, `##` tokens). WordPiece forgets spaces
-    when it encodes: each of its words, and each punctuation mark, is one space away from the one before.
-    Where a tokenizer writes the space after a word into the word (`</w>`), its texts end with that space.
+    The leading-space rule: bytes contain spaces literally. SentencePiece and WordPiece tokenizers write the space
+    before a word into the word's token, also for the first word of a text, and their own `decode` drops it there.
+    Joining bytes does not: `▁Hello` is " Hello" everywhere, and a text that begins without a space is spelt with tokens
+    that have none (in WordPiece, `##` tokens). WordPiece loses spaces when it encodes: one space comes before each of
+    its words and punctuation marks. If a tokenizer writes the space after a word into the word (`</w>`), its texts end
+    with that space.
     """
 
     tokens: list[bytes | None]
@@ -45,12 +45,12 @@ class Vocabulary:
         special_ids: Iterable[int] = (),
         added_tokens: Mapping[str, int] | None = None,
     ) -> None:
-        """`tokens` by id; EOS and special ids lose their bytes, since a text never spells them.
+        """`tokens` by id; EOS and special ids lose their bytes, since texts never spell them.
 
-        added_tokens: tokens that stand for themselves, special ones and others, by how the tokenizer writes them, as
-            grammars name them, `<|im_end|>`
-        Raises VocabularyError if there is no EOS id, or an id is outside `tokens`; OptionError for what are no bytes
-        or no ids.
+        added_tokens: ids of tokens that stand for themselves, special ones and others, by the string that the tokenizer
+            writes and grammars use, such as `<|im_end|>`
+        Raises VocabularyError if there is no EOS id, or an id is outside `tokens`; OptionError for values that are not
+        bytes or ids.
         """
         texts = [
             text or None if type(text) is bytes else _token_bytes(token, text)
@@ -72,10 +72,10 @@ class Vocabulary:
     def from_tokenizer(
         cls, tokenizer: Any, size: int | None = None, eos_ids: int | Iterable[int] | None = None
     ) -> Vocabulary:
-        """The vocabulary of a tokenizer: Hugging Face, fast or slow, `tokenizers`, tiktoken, or mistral-common.
+        """Return the vocabulary of a tokenizer: Hugging Face, fast or slow, `tokenizers`, tiktoken, or mistral-common.
 
-        It may also be the path of a tokenizer.json (with a tokenizer_config.json beside it, which names EOS), of a
-        tekken.json, of a folder with one of these, or of a GGUF file; or a model of llama-cpp-python.
+        `tokenizer` may also be the path of a tokenizer.json (a tokenizer_config.json beside it names EOS), of a
+        tekken.json, of a folder with one of these, or of a GGUF file; or a Llama of llama-cpp-python.
         `size` is the width of the model's logits, if it differs from the tokenizer's number of ids; `eos_ids`
         replaces the tokenizer's own EOS. Special tokens have no bytes; other added tokens have their text.
         Raises VocabularyError if there is no EOS, if the tokenizer's strings cannot be turned into bytes, or
@@ -106,12 +106,12 @@ class Vocabulary:
 
     @classmethod
     def from_bytes(cls) -> Vocabulary:
-        """The 256 bytes, each its own id, and EOS as id 256."""
+        """Return a vocabulary of the 256 bytes, each its own id, and EOS as id 256."""
         return cls([*(bytes([byte]) for byte in range(256)), None], [256])
 
     @classmethod
     def from_characters(cls, characters: Iterable[str]) -> Vocabulary:
-        """One token for each of `characters` (or longer texts) in order, and EOS after the last.
+        """Return a vocabulary of a token for each of `characters` (or longer texts) in order, and EOS after the last.
 
         Raises VocabularyError for text that UTF-8 cannot encode (lone surrogates).
         """
@@ -126,9 +126,9 @@ class Vocabulary:
         return cls([*tokens, None], [len(tokens)])
 
     def decode(self, ids: Iterable[int]) -> bytes:
-        """The bytes that `ids` add to the output, joined; tokens without bytes add nothing.
+        """Return the bytes that `ids` add to the output, joined; tokens without bytes add nothing.
 
-        Raises OptionError for what are no token ids.
+        Raises OptionError for values that are not token ids.
         """
         tokens, size = self.tokens, self.size
         try:
@@ -139,7 +139,7 @@ class Vocabulary:
 
     @cached_property
     def trie(self) -> Trie:
-        """The prefix tree of all tokens that have bytes."""
+        """The trie of all tokens that have bytes."""
         return Trie.build(self.tokens)
 
     @cached_property
@@ -167,7 +167,7 @@ class Vocabulary:
 
 
 _Key = tuple[str, frozenset[int], tuple[tuple[str, int], ...]]
-# Those that were sent or received, so that what comes with equal vocabularies has one, with all that is known of it
+# Vocabularies that were pickled or unpickled. Equal ones are unified, so they share their tables
 _known: WeakValueDictionary[_Key, Vocabulary] = WeakValueDictionary()
 
 
@@ -176,7 +176,7 @@ def _key(vocabulary: Vocabulary) -> _Key:
 
 
 def _one_of(key: _Key, tokens: list[bytes | None], eos_ids: tuple[int, ...]) -> Vocabulary:
-    """The vocabulary of this process with these tokens, made where there is none."""
+    """Return this process's vocabulary with a key; create it if there is none."""
     found = _known.get(key)
     if found is None:
         _, special_ids, added = key
@@ -186,7 +186,7 @@ def _one_of(key: _Key, tokens: list[bytes | None], eos_ids: tuple[int, ...]) -> 
 
 
 def _listed(tokens: Any) -> list[Any]:
-    """The tokens, if they are several. Raises OptionError."""
+    """Return the tokens as a list. Raises OptionError."""
     listed = items_of(tokens)
     if listed is None:
         raise OptionError(
@@ -197,7 +197,7 @@ def _listed(tokens: Any) -> list[Any]:
 
 
 def _named(added: Any, size: int) -> dict[str, int]:
-    """Tokens by how they are written. Raises OptionError, VocabularyError."""
+    """Return token ids by the strings that the tokenizer writes. Raises OptionError, VocabularyError."""
     found: Any = {} if added is None else added
     if not isinstance(found, Mapping) or not all(isinstance(text, str) for text in cast("Mapping[Any, Any]", found)):
         raise OptionError(f"added_tokens={brief(added)}: token ids by texts, such as {{'<|im_end|>': 2}}")
@@ -207,7 +207,7 @@ def _named(added: Any, size: int) -> dict[str, int]:
 
 
 def _token_bytes(token: int, text: Any) -> bytes | None:
-    """The bytes of a token, None if it has none. Raises OptionError for what are no bytes."""
+    """Return the bytes of a token, None if it has none. Raises OptionError for other values."""
     if text is None:
         return None
     if not isinstance(text, (bytes, bytearray, memoryview)):
@@ -217,7 +217,7 @@ def _token_bytes(token: int, text: Any) -> bytes | None:
 
 
 def _token_ids(option: str, ids: Iterable[int], size: int) -> tuple[int, ...]:
-    """`ids` without repetitions. Raises OptionError for no integer, VocabularyError for no token id."""
+    """Return `ids` without duplicates. Raises OptionError for non-integers, VocabularyError for ids out of range."""
     try:
         unique = tuple(dict.fromkeys(map(index, ids)))
     except TypeError:

@@ -1,1 +1,1 @@
-"""Attention over keys and values that lie in blocks: paged.py on CPUs, reference.py by definition."""
+"""Attention over a KV cache in blocks: paged.py and panels.py (CPU), triton_paged.py (GPU), reference.py (tests)."""

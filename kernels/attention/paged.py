@@ -1,11 +1,10 @@
-"""Attention of a few new tokens of each of many texts, whose keys and values lie in blocks (CPU, float32 and float64).
+"""Attention of few new tokens of many sequences over a KV cache in blocks (CPU, float32 and float64).
 
-Nothing is gathered: a kernel reads keys and values where they lie, once for all query heads that share them. Scores go
-to a scratch row, so that exponentials are taken of many numbers at once. Under float32 keys and values may be in
-fewer bits, see stored.py. The idea of blocks: W. Kwon et al., Efficient Memory Management for Large Language Model
-Serving with PagedAttention (2023).
+Kernels read keys and values in place, once for all query heads that share them. Scores go to a scratch row, so that
+exponentials are vectorised. With float32 states, keys and values may be stored in fewer bits, see stored.py. Source of
+the blocks: W. Kwon et al., Efficient Memory Management for Large Language Model Serving with PagedAttention (2023).
 """
-# llvmlite says nothing of the types of what is inside it.
+# llvmlite has no type stubs.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .stored import Stored, keep, near_block
 
 Reals = NDArray[np.floating[Any]]
 _SUMS = 4
-"""Sums of values that grow side by side, since each addition waits for the one before it."""
+"""Independent partial sums of values, since an addition must wait for the one before it."""
 
 
 def _score_keys(context: Any, line: Any, at: Any, query: Any, keys: Any, first: Any, scale: Any) -> Any:
@@ -42,7 +41,7 @@ def _score_keys(context: Any, line: Any, at: Any, query: Any, keys: Any, first: 
             return [unit.add_product(total, part, those) for total, those in zip(totals, loaded, strict=True)]
 
         sums = unit.repeat(size, unit.lanes, [unit.zero] * unit.lanes, step)
-        # Two vectors at a time become one, until in one vector each lane has the sum of one of them.
+        # Add up the lanes of `lanes` vectors pairwise, until lane i of one vector has the sum of vector i.
         distance = 1
         while distance < unit.lanes:
             for i in range(0, unit.lanes, 2 * distance):
@@ -95,7 +94,7 @@ def _plain_mix_values(result: Reals, line: Reals, at: Int, values: Reals, first:
         result[k] = total
 
 
-# For keys and values of a size that is a multiple of a vector's lanes, and i from 0 to these:
+# For keys and values whose size is a multiple of a vector's lanes, and i below the number of lanes:
 # score_keys(line, at, query, keys, first, scale): line[at + i] = scale * query . keys[first + i]
 score_keys: Callable[[Reals, Int, Reals, Reals, Int, Any], None] = in_vectors(_plain_score_keys, _score_keys)
 # mix_values(result, line, at, values, first): result += the sum of line[at + i] * values[first + i]
@@ -103,18 +102,18 @@ mix_values: Callable[[Reals, Reals, Int, Reals, Int], None] = in_vectors(_plain_
 
 
 LOG2E = 1.4426950408889634
-# ln 2 in two parts, the first of which has zeros at its end, so that its products with small integers are exact.
+# ln 2 in two parts. The first one ends in zero bits, so that its products with small integers are exact.
 LN2_HIGH = 0.693359375
 LN2_LOW = -2.1219444005469058e-4
-# Weights of less than e^-80 of the largest cannot be seen, in float64 either.
+# Weights below e^-80 of the largest one do not change a sum, not even in float64.
 LEAST = -80.0
 
 
 class AttentionRows(Arrays):
-    """The texts of a step: row r reads tokens `firsts[r]` ... of the step, which lie at `starts[r]` ... of its text.
+    """Rows of a step: row r reads widths[r] tokens of the step from firsts[r] on, at positions from starts[r] on.
 
-    blocks: the numbers of all rows' blocks, one row behind the other
-    tables: [rows] where in `blocks` a row begins
+    blocks: block numbers of all rows, one block table after the other
+    tables: [rows], index in `blocks` at which the row's block table begins
     firsts, widths, starts: [rows]
     """
 
@@ -127,7 +126,7 @@ class AttentionRows(Arrays):
 
 @njit
 def write_blocks(stored: Stored, new: Reals, slots: Ints) -> None:
-    """Put new[t] [heads, size] into stored [blocks, heads, BLOCK, row length], at place slots[t] counted in tokens."""
+    """Store new[t] [heads, size] in stored [blocks, heads, BLOCK, row length]; slots[t] = block * BLOCK + place."""
     room = stored.shape[2]
     for token in range(slots.size):
         block, place = slots[token] // room, slots[token] % room
@@ -151,17 +150,18 @@ def attend_blocks(
     scratch: Reals,
     near: Stored,
 ) -> None:
-    """Attention of the tokens of some rows, each to the tokens of its text up to itself.
+    """Compute attention of the new tokens of some rows, each over the tokens of its sequence up to itself.
 
-    lo, hi: which heads of keys of which rows, where head h of row r counts as r * heads + h
+    lo, hi: range of (row, key head) pairs, numbered row * heads + head
 
-    out, queries: [tokens, query heads, size], of values and of keys
-    keys, values: [blocks, heads, BLOCK, row length], where a row has the numbers of `size` as stored.py says
-    window, chunk: how many tokens back a token looks, itself counted, or to the start of its chunk; 0 for any number
-    sinks: [query heads], or none: a score beside those of the tokens, whose weight goes nowhere
-    settings: the scale of scores and their soft cap, 0 for none
+    out, queries: [tokens, query heads, size of values] and [tokens, query heads, size of keys]
+    keys, values: [blocks, heads, BLOCK, row length], rows in a format of stored.py
+    window, chunk: number of tokens a token attends to, including itself, and size of the chunks that it stays in; 0 for
+        no limit
+    sinks: [query heads], or empty: an extra score in the softmax, with a value of zero
+    settings: scale of scores, and their soft cap or 0
     scratch: [query heads, tokens of the longest row]
-    near: as `room_near` has it for a thread
+    near: this thread's buffer from `room_near`
     """
     heads = keys.shape[1]
     group = queries.shape[1] // heads
@@ -183,7 +183,7 @@ def attend_blocks(
 
 @inner_njit
 def first_seen(end: Int, window: Int, chunk: Int) -> Int:
-    """The first token that is seen by the one before `end`. window, chunk: as `attend_blocks` has them"""
+    """Return the first token that the token at end - 1 attends to. window, chunk: see `attend_blocks`"""
     begin = 0
     if window > 0:
         begin = max(begin, end - window)
@@ -194,7 +194,7 @@ def first_seen(end: Int, window: Int, chunk: Int) -> Int:
 
 @inner_njit
 def expect(table: Stored) -> None:
-    """Have a block's table of one head brought near: blocks lie anywhere, and no hardware foresees where."""
+    """Prefetch one head's part of a block. Hardware prefetchers cannot follow the block table."""
     for j in range(table.shape[0]):
         for i in range(0, table.shape[1], LINE // table.itemsize):
             prefetch(table, j, i)
@@ -213,9 +213,9 @@ def score(
     scale: Any,
     near: Stored,
 ) -> None:
-    """scores[h, t - begin] = scale * queries[h] . key of token t. Blocks are read as they lie, all heads of each.
+    """scores[h, t - begin] = scale * queries[h] . key of token t, in one pass over the blocks for all heads.
 
-    first, group: the head of keys of the first queries, and how many queries share one
+    first: key head of the first query; group: number of query heads that share a key head
     """
     room, size, lanes = keys.shape[2], queries.shape[1], VECTOR // scores.itemsize
     for index in range(begin // room, (end - 1) // room + 1):
@@ -257,12 +257,12 @@ def score(
 
 @inner_njit
 def exponential(x: Any, like: Reals) -> Any:
-    """e^x for x <= 0 in the type of `like`, without branches and calls, so that many are taken at once.
+    """Return e^x for x <= 0 in the dtype of `like`, without branches and calls, so that LLVM can vectorise it.
 
     e^x = 2^k e^r with |r| <= ln 2 / 2, and e^r by the first 14 terms of its series.
     """
     kind = like.dtype.type
-    x = kind(LEAST) if x < kind(LEAST) else x  # NaN stays what it is
+    x = kind(LEAST) if x < kind(LEAST) else x  # NaN is kept
     k = np.floor(x * kind(LOG2E) + kind(0.5))
     r = (x - k * kind(LN2_HIGH)) - k * kind(LN2_LOW)
     series = kind(1 / 6227020800) * r + kind(1 / 479001600)
@@ -283,7 +283,7 @@ def exponential(x: Any, like: Reals) -> Any:
 
 @inner_njit
 def cap_scores(scores: Reals, count: Int, cap: Any) -> None:
-    """cap * tanh(score / cap), of each."""
+    """Replace each score by cap * tanh(score / cap)."""
     one = scores.dtype.type(1)
     for number in range(scores.shape[0]):
         line = scores[number]
@@ -296,7 +296,7 @@ def cap_scores(scores: Reals, count: Int, cap: Any) -> None:
 
 @inner_njit
 def normalise(scores: Reals, count: Int, sinks: Reals) -> None:
-    """Softmax of each row of scores, with a sink beside them if there is one."""
+    """Replace each row of scores by its softmax, with the row's sink in the denominator if there is one."""
     for number in range(scores.shape[0]):
         line = scores[number]
         top = line[0] if sinks.size == 0 else sinks[number]
@@ -326,7 +326,7 @@ def mix(
     end: Int,
     near: Stored,
 ) -> None:
-    """results[h] = the sum of weights[h, t - begin] * value of token t. first, group: as `score` has them"""
+    """results[h] = the sum of weights[h, t - begin] * value of token t. first, group: see `score`"""
     room, size, lanes = values.shape[2], results.shape[1], VECTOR // weights.itemsize
     for number in range(results.shape[0]):
         for i in range(size):

@@ -1,15 +1,13 @@
-"""Attention of many new tokens of a text, whose keys and values lie in blocks (CPU, float32 and float64).
+"""Attention of many new tokens of a sequence over a KV cache in blocks (CPU, float32 and float64).
 
-Queries lie side by side in vectors, those of all heads that share keys among them. Keys and values are brought together
-a panel at a time, once for several tiles of queries, whose sums grow as those of online softmax do; scores are of a
-panel and a tile only. Source: T. Dao, FlashAttention-2 (2023).
+Queries lie side by side in vectors, including those of all heads that share keys. Keys and values are gathered panel by
+panel, once for several tiles of queries, and scores exist for one panel and one tile only. Source: T. Dao,
+FlashAttention-2 (2023).
 
-Softmax of scores that come a panel at a time, many rows side by side in vectors.
-
-The largest score so far and the sum of weights are kept for each row; where a larger one comes, what was summed before
-is made less. Source: M. Milakov, N. Gimelshein, Online normalizer calculation for softmax (2018).
+Online softmax: each query keeps its largest score so far and the sum of weights. A larger score rescales the earlier
+sums. Source: M. Milakov, N. Gimelshein, Online normalizer calculation for softmax (2018).
 """
-# llvmlite says nothing of the types of what is inside it.
+# llvmlite has no type stubs.
 # pyright: reportMissingTypeStubs=false, reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -34,11 +32,11 @@ from .stored import Stored, load
 Reals = NDArray[np.floating[Any]]
 _VECTORS = 2
 _TERMS = {4: 8, 8: 14}
-"""How much of the series of e^r is seen in numbers of so many bytes."""
+"""Terms of the series of e^r that a float of 4 or 8 bytes needs."""
 
 
 def _exponentials(unit: Vectors, x: Any) -> Any:
-    """`paged.exponential` of each lane, by as many terms as its type shows."""
+    """Build `paged.exponential` of each lane, with the number of terms that the type needs."""
     builder, whole, single = (
         unit.builder,
         ir.VectorType(ir.IntType(32), unit.lanes),
@@ -52,7 +50,7 @@ def _exponentials(unit: Vectors, x: Any) -> Any:
         return ir.Constant(whole, [value] * unit.lanes)
 
     least = number(LEAST)
-    x = builder.select(builder.fcmp_ordered("<", x, least), least, x)  # NaN stays what it is
+    x = builder.select(builder.fcmp_ordered("<", x, least), least, x)  # NaN is kept
     name = f"llvm.floor.v{unit.lanes}f{8 * unit.bytes}"
     floor = cgutils.get_or_insert_function(builder.module, ir.FunctionType(unit.kind, [unit.kind]), name)
     k = builder.call(floor, [unit.add_product(number(0.5), x, number(LOG2E))])
@@ -122,16 +120,16 @@ def _plain_weigh(scores: Reals, count: Int, tops: Reals, totals: Reals, factors:
         tops[lane], totals[lane] = top, total
 
 
-# weigh(scores, count, tops, totals, factors): the first `count` of scores [n, rows], of as many rows as two vectors
-# have numbers, become e^(score - top of the row), with `tops` and `totals` [rows] of what came before and of these;
-# `factors` [rows] is how much less sums of before count now.
+# weigh(scores, count, tops, totals, factors): replace the first `count` rows of scores [n, queries] by
+# e^(score - largest score of the query); queries = the lanes of two vectors. `tops` and `totals` [queries] are the
+# largest scores and sums of weights, updated; `factors` [queries] rescale earlier sums.
 weigh: Callable[[Reals, Int, Reals, Reals, Reals], None] = in_vectors(_plain_weigh, _weigh)
 
 
 _PANEL = 64
 _TILES = 8
 _UNSEEN = -1e30
-"""The score of what a token may not see; less than that of anything."""
+"""Score of a masked position; below any real score."""
 
 
 @njit(fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
@@ -147,12 +145,12 @@ def attend_panels(
     sinks: Reals,
     settings: Reals,
 ) -> None:
-    """Attention of tokens that lie at `start` ... of a text, each to the tokens of the text up to itself.
+    """Compute attention of tokens at positions `start` ... of a sequence, each over the tokens up to itself.
 
-    out, queries: [tokens, query heads, size], of values and of keys
+    out, queries: [tokens, query heads, size of values] and [tokens, query heads, size of keys]
     keys, values: [blocks, heads, BLOCK, row length]
-    blocks: [n] where the text lies; what no token looks at is not read
-    window, chunk, sinks, settings: as `attend_blocks` has them
+    blocks: [n], the block table; blocks outside all windows are not read
+    window, chunk, sinks, settings: see `attend_blocks`
     """
     lanes = 2 * VECTOR // queries.itemsize
     heads, size, depth, kind = keys.shape[1], queries.shape[2], out.shape[2], queries.dtype
@@ -188,10 +186,10 @@ def attend_panels(
 
 @inner_njit
 def begin_tile(turned: Reals, rows: Reals, queries: Reals, heads: Int, head: Int, first: Int, scale: Any) -> None:
-    """turned[:, lane] = scale * a query: those of a token lie side by side; the last one again where there are no more.
+    """Transpose scaled queries: turned[:, lane] = scale * query. Copies of the last query fill the remaining lanes.
 
-    rows: [lanes, size], room
-    first: which of all the queries of this head of keys, token by token, is in the first lane
+    rows: [lanes, size], scratch
+    first: number of the query in lane 0, among the queries of this key head, token by token
     """
     group = queries.shape[1] // heads
     last = queries.shape[0] * group - 1
@@ -205,7 +203,7 @@ def begin_tile(turned: Reals, rows: Reals, queries: Reals, heads: Int, head: Int
 
 @inner_njit
 def begin_sums(mixed: Reals, tops: Reals, totals: Reals, sinks: Reals, heads: Int, head: Int, first: Int) -> None:
-    """Sums of nothing, or of sinks."""
+    """Initialise the sums: with zeros, or with the sinks."""
     for i in range(mixed.shape[0]):
         for lane in range(mixed.shape[1]):
             mixed[i, lane] = 0
@@ -219,7 +217,7 @@ def begin_sums(mixed: Reals, tops: Reals, totals: Reals, sinks: Reals, heads: In
 def find_reach(
     begins: Ints, ends: Ints, start: Int, tokens: Int, count: Int, first: Int, window: Int, chunk: Int
 ) -> None:
-    """Which tokens of its text the query in each lane sees: from `begins` on, up to `ends`."""
+    """Set `begins` and `ends` [lanes]: the range of tokens that the query in each lane attends to."""
     for lane in range(begins.size):
         end = start + min(first + lane, count - 1) // (count // tokens) + 1
         begins[lane], ends[lane] = first_seen(end, window, chunk), end
@@ -229,7 +227,7 @@ def find_reach(
 def load_panel(
     panel: tuple[Reals, Reals, Reals], keys: Stored, values: Stored, blocks: Ints, head: Int, at: Int, seen: Int
 ) -> None:
-    """Keys [_PANEL, size] of tokens `at` ... of a text, and values turned, [depth, _PANEL]; zeros of those not seen."""
+    """Load keys [_PANEL, size] of tokens `at` ..., and values transposed [depth, _PANEL]; values not seen are zeros."""
     own, beside, across = panel
     room = keys.shape[2]
     for j in range(seen):
@@ -244,7 +242,7 @@ def load_panel(
 
 @inner_njit
 def score_panel(scores: Reals, keys: Reals, turned: Reals, seen: Int, cap: Any) -> None:
-    """scores[j] = keys[j] @ turned, and under the cap, of the first `seen` keys; 0 of the others."""
+    """scores[j] = keys[j] @ turned, soft-capped, for the first `seen` keys; 0 for the others."""
     for j in range(scores.shape[0]):
         for lane in range(scores.shape[1]):
             scores[j, lane] = 0
@@ -255,7 +253,7 @@ def score_panel(scores: Reals, keys: Reals, turned: Reals, seen: Int, cap: Any) 
 
 @inner_njit
 def hide(scores: Reals, begins: Ints, ends: Ints, at: Int) -> None:
-    """Leave no weight to what a query does not see; lanes see the more the later they are, and no less far."""
+    """Mask scores outside the range of each lane. Both ends of the ranges are non-decreasing over the lanes."""
     if begins[begins.size - 1] <= at and ends[0] >= at + scores.shape[0]:
         return
     for j in range(scores.shape[0]):
@@ -266,7 +264,7 @@ def hide(scores: Reals, begins: Ints, ends: Ints, at: Int) -> None:
 
 @inner_njit
 def scale_rows(mixed: Reals, factors: Reals) -> None:
-    """Sums of before, as they count now."""
+    """Rescale earlier sums: mixed[:, lane] *= factors[lane]."""
     for i in range(mixed.shape[0]):
         for lane in range(factors.size):
             mixed[i, lane] *= factors[lane]
@@ -274,7 +272,7 @@ def scale_rows(mixed: Reals, factors: Reals) -> None:
 
 @inner_njit
 def end_tile(out: Reals, mixed: Reals, totals: Reals, results: Reals, heads: Int, head: Int, first: Int) -> None:
-    """Put what the queries of a tile get to where it belongs; results: [lanes, depth], room."""
+    """Divide the sums of a tile by the totals, and store them in `out`; results: [lanes, depth], scratch."""
     group = out.shape[1] // heads
     to_rows(results, mixed, results.shape[0], results.shape[1])
     for lane in range(min(results.shape[0], out.shape[0] * group - first)):

@@ -1,4 +1,4 @@
-"""Attention over blocks by definition, a token at a time, in NumPy."""
+"""Attention over blocks by definition, one token at a time, in NumPy."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def attention(
     cap: float = 0.0,
     sinks: Reals | None = None,
 ) -> Reals:
-    """What the token at a position of a text gets: [query heads, size of values].
+    """Return the attention output of the token at a position: [query heads, size of values].
 
     query: [query heads, size of keys]
-    keys, values: [all blocks, heads, BLOCK, size]; token i of the text lies in blocks[i // BLOCK]
-    window: how many tokens it sees, itself counted; chunk: it sees none before its own chunk of so many; 0 for neither
-    cap: scores are cap * tanh(score / cap), unless 0
-    sinks: [query heads], a score beside those of the tokens, whose weight goes nowhere
+    keys, values: [all blocks, heads, BLOCK, size]; token i of the sequence lies in blocks[i // BLOCK]
+    window: number of tokens that it attends to, including itself; chunk: it attends to none before its own chunk of
+        this many tokens; 0 for no limit
+    cap: scores become cap * tanh(score / cap), unless 0
+    sinks: [query heads], an extra score in the softmax, with a value of zero
     """
     room = keys.shape[2]
     seen = [

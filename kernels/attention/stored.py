@@ -1,10 +1,10 @@
-"""Keys and values in fewer bits than states have, on a CPU: rounded when they are written, and read as float32.
+"""KV cache in fewer bits than states, on a CPU: rounded when stored, and read as float32.
 
-Those in float16 are stored as uint16, since Numba has no arrays of float16. Those in int8 are rows of a token's head,
-each with its scale behind the numbers, a float32 in four of them.
+float16 is stored as uint16, since Numba has no float16 arrays. An int8 row holds the numbers of one head of a token,
+padded, and then the row's scale, a float32 in the last four bytes.
 """
 
-# Numba and llvmlite say little of the types of what is inside them.
+# Numba and llvmlite have no complete type stubs.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 
@@ -20,7 +20,7 @@ from numba import types
 from numba.core import cgutils, config
 from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array  # what insides.py looks for
+from numba.np.arrayobj import make_array, populate_array  # checked by insides.py
 from numpy.typing import NDArray
 
 from ..jit.aliases import Int
@@ -29,9 +29,9 @@ from ..jit.vectors import HAS
 Function = TypeVar("Function", bound=Callable[..., Any])
 Reals = NDArray[np.floating[Any]]
 Stored = NDArray[Any]
-"""Keys or values, in the type of states, as the bits of float16, or in int8 with scales."""
+"""Keys or values in the dtype of states, as bits of float16, or in int8 with scales."""
 SCALE = 4
-"""Numbers of int8 that a scale takes the place of."""
+"""int8 elements that one float32 scale occupies."""
 
 _BYTE, _SHORT, _WORD, _REAL, _HALF = *map(ir.IntType, (8, 16, 32)), ir.FloatType(), ir.HalfType()
 _NARROW = types.uint16, types.int8
@@ -39,16 +39,16 @@ _LARGEST = np.float32(65504)
 _MOST = 127.0
 _PART = float(np.float32(1 / _MOST))
 _LEAST = np.float32(2.0**-100)
-"""Numbers of a row that are all smaller are zero: their scale would have no inverse."""
+"""Rows whose numbers are all smaller become zero: their scale would have no inverse."""
 
 
 def widened(builder: Any, half: Any, converts: bool) -> Any:
-    """Builds a float of the bits of a float16. converts: whether there is an instruction for it"""
+    """Build the conversion of float16 bits to float32. converts: whether the processor has an instruction for it"""
     if converts:
         return builder.fpext(builder.bitcast(half, _HALF), _REAL)
     bits = builder.zext(half, _WORD)
     size = builder.shl(builder.and_(bits, _WORD(0x7FFF)), _WORD(13))
-    # Numbers without a leading one get one, of 2^-14, which is then taken off.
+    # Subnormal numbers get a leading one of weight 2^-14, which is then subtracted.
     led = builder.bitcast(builder.add(size, _WORD(113 << 23)), _REAL)
     small = builder.bitcast(builder.fsub(led, _REAL(2.0**-14)), _WORD)
     found = builder.select(builder.icmp_unsigned("<", size, _WORD(1 << 23)), small, builder.add(size, _WORD(112 << 23)))
@@ -59,9 +59,9 @@ def widened(builder: Any, half: Any, converts: bool) -> Any:
 
 
 def narrowed(builder: Any, number: Any, converts: bool) -> Any:
-    """Builds the bits of the float16 that is nearest to a float, even ones of two; the largest for what is beyond it.
+    """Build the rounding of a float32 to float16 bits: to nearest, ties to even, saturating.
 
-    NaN stays NaN. converts: as `widened` has it
+    NaN stays NaN. converts: see `widened`
     """
     bits = builder.bitcast(number, _WORD)
     size = builder.and_(bits, _WORD(0x7FFFFFFF))
@@ -71,7 +71,7 @@ def narrowed(builder: Any, number: Any, converts: bool) -> Any:
     if converts:
         half = builder.bitcast(builder.fptrunc(builder.bitcast(size, _REAL), _HALF), _SHORT)
     else:
-        # The last bit of what is between 1/2 and 1 has the weight of the last one of the smallest float16.
+        # float32 from 1/2 to 1 has the spacing of subnormal float16, 2^-24, so adding 1/2 rounds to these.
         small = builder.bitcast(builder.fadd(builder.bitcast(size, _REAL), _REAL(0.5)), _WORD)
         odd = builder.and_(builder.lshr(size, _WORD(13)), _WORD(1))
         usual = builder.sub(builder.add(builder.add(size, _WORD(0xFFF)), odd), _WORD(112 << 23))
@@ -102,13 +102,13 @@ def _keep(context: Any, row: Any, numbers: Any) -> Any:
 
 
 def _round_row(builder: Any, row: Any, place: Any, numbers: Any, count: Any) -> None:
-    """Put numbers in int8 at an address, and their scale at another."""
+    """Build the storing of numbers as int8 at one address, and of their scale at another."""
     top = cgutils.alloca_once_value(builder, _WORD(0))
     with cgutils.for_range(builder, count) as loop:
         bits = builder.bitcast(builder.load(builder.gep(numbers, [loop.index])), _WORD)
         size, before = builder.and_(bits, _WORD(0x7FFFFFFF)), builder.load(top)
         builder.store(builder.select(builder.icmp_unsigned(">", size, before), size, before), top)
-    # Bits grow with numbers, and those of NaN are above those of infinity.
+    # Bits compare as their absolute values do, and those of NaN exceed those of infinity.
     bits = builder.load(top)
     is_large = builder.icmp_unsigned(">=", bits, _WORD(int(_LEAST.view(np.uint32))))
     is_finite = builder.icmp_unsigned("<", bits, _WORD(255 << 23))
@@ -141,7 +141,7 @@ def _load(context: Any, numbers: Any, row: Any) -> Any:
 
 
 def _widen_row(builder: Any, kind: Any, numbers: Any, row: Any, count: Any, scale: Any) -> None:
-    """Put at an address the numbers that kernels compute with. kind: Numba's, of what is stored"""
+    """Build the conversion of a stored row to float32. kind: Numba's dtype of the stored numbers"""
     scale = builder.load(scale) if kind == types.int8 else None
     with cgutils.for_range(builder, count) as loop:
         found = builder.load(builder.gep(row, [loop.index]))
@@ -197,7 +197,7 @@ def _plain_near_block(block: Stored, low: Int, high: Int, near: Stored) -> Reals
 
 
 def widened_rows(rows: Stored) -> Reals:
-    """Stored rows [..., n] as kernels compute with them, in NumPy."""
+    """Return stored rows [..., n] in the dtype that kernels compute in, by NumPy."""
     if rows.dtype == np.uint16:
         return rows.view(np.float16).astype(np.float32)
     if rows.dtype == np.int8:
@@ -206,7 +206,7 @@ def widened_rows(rows: Stored) -> Reals:
 
 
 def row_length(size: int, kind: Any) -> int:
-    """How many numbers of a type of NumPy's a row has in which the keys or values of a head are kept."""
+    """Return the length of a stored row, in elements of a dtype, for `size` numbers of a head."""
     return -(-size // SCALE) * SCALE + SCALE if kind == np.int8 else size
 
 
@@ -215,20 +215,20 @@ def _compiled(plain: Function, build: Callable[..., Any]) -> Function:
     return made
 
 
-# keep(row, numbers): the numbers [size] of a head as they are put into a row of `row_length`. In int8 they are the
-# nearest multiples of a scale, even ones of two; where one is infinite or NaN the scale is NaN, and so are all.
+# keep(row, numbers): store numbers [size] of a head in a row of `row_length`. In int8 they become multiples of the
+# scale, rounded to nearest, ties to even; if one is infinite or NaN, the scale is NaN, and with it all numbers.
 keep: Callable[[Stored, Reals], None] = _compiled(_plain_keep, _keep)
-# load(numbers, row): what is in such a row as kernels compute with it.
+# load(numbers, row): read such a row in the dtype that kernels compute in.
 load: Callable[[Reals, Stored], None] = _compiled(_plain_load, _load)
-# near_block(block, low, high, near): a block [BLOCK, row length] as kernels compute with it, of a narrow one the places
-# from `low` to `high`, in the room `near` of `room_near`.
+# near_block(block, low, high, near): a view of a block [BLOCK, row length] in the dtype that kernels compute in. A
+# narrow block is converted from place `low` to `high`, into the buffer `near` from `room_near`.
 near_block: Callable[[Stored, Int, Int, Stored], Reals] = _compiled(_plain_near_block, _near_block)
 
 
 def room_near(stored: Sequence[Stored], threads: int = 1) -> Stored:
-    """Room for each thread for a block of one head in float32, where it is in fewer bits: [threads, bytes / type's].
+    """Return a buffer for one head's block in float32 for each thread: [threads, elements]; empty where none is needed.
 
-    It has the type of these keys and values [blocks, heads, BLOCK, row length], by which kernels know that.
+    Its dtype is that of the keys and values [blocks, heads, BLOCK, row length]; kernels are compiled by it.
     """
     kind = stored[0].dtype
     if kind != np.uint16 and kind != np.int8:

@@ -1,12 +1,12 @@
-"""Attention of the new tokens of many texts whose keys and values lie in blocks, on a GPU.
+"""Attention of new tokens of many sequences over a KV cache in blocks, on a GPU.
 
-One kernel for a few tokens a text and for long chunks: a tile is some tokens of a text with all query heads that share
-a head of keys, so that keys and values are read once for all of them. Softmax goes along with the reading: T. Dao,
-FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning (2023). Where there are fewer tiles
-than the GPU could run at once, each text is read in parts (T. Dao et al., Flash-Decoding, 2023), and a second kernel
-merges these. Nothing is read from the device to decide how: such a launch may be captured in a CUDA graph.
+One kernel serves single tokens and long chunks. A tile is a range of tokens of a sequence with all query heads that
+share a key head, so keys and values are read once for all of them. Softmax is online: T. Dao, FlashAttention-2: Faster
+Attention with Better Parallelism and Work Partitioning (2023). If there are fewer tiles than the GPU can run at once,
+each sequence is split into parts (T. Dao et al., Flash-Decoding, 2023), and a second kernel merges them. The split does
+not depend on values on the device, so a CUDA graph can capture the launch.
 """
-# What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
+# Triton code has no Python types, and Triton may not be installed.
 # pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportCallIssue=false, reportIndexIssue=false, reportMissingImports=false, reportOperatorIssue=false
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ _MOST_PARTS = 64
 
 
 class Tiles(NamedTuple):
-    """How the work is cut: tokens of a tile, its rows with all their heads, keys read at once, parts of a text.
+    """The split of the work.
 
-    stages: how many reads of keys and values are under way; warps: of a tile
+    tokens, rows: of a tile; rows are (token, query head) pairs, rounded up to a power of two
+    keys: tokens whose keys are read at once; parts: of each sequence
+    stages: software pipelining of the reads; warps: of a program
     """
 
     tokens: int
@@ -43,7 +45,7 @@ class Tiles(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """What a GPU has: multiprocessors, and bytes of fast memory that a tile may take there."""
+    """Properties of a GPU: the number of multiprocessors, and bytes of shared memory that a tile may use."""
 
     processors: int
     shared: int
@@ -51,7 +53,7 @@ class Machine(NamedTuple):
 
 @triton.jit
 def seen_from(position, window, chunk):
-    """The first token that the one at a position sees."""
+    """Return the first token that the token at a position attends to."""
     begin = position * 0
     if window > 0:
         begin = tl.maximum(begin, position - window + 1)
@@ -71,13 +73,13 @@ def attend_tiles(
     KEY_LANES: tl.constexpr, VALUE_LANES: tl.constexpr, SCALE: tl.constexpr, CAP: tl.constexpr,  # noqa: N803
     WITH_SINKS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """One tile of one text, one head of keys, one part of the text. Grid: texts x tiles, heads, parts.
+    """Compute one part of one tile for one key head. Grid: sequences x tiles, key heads, parts.
 
-    With one part the results go to `out`; else they go, float32 and not yet divided, to `partial` [tokens, query
-    heads, parts, size], with the largest score and the sum of weights of each to `peaks` and `sums`.
+    With one part the results go to `out`. Else the undivided float32 results go to `partial` [tokens, query heads,
+    parts, size], and the largest scores and sums of weights to `peaks` and `sums`.
     """
     text = tl.program_id(0) // tiles
-    tile = tiles - 1 - tl.program_id(0) % tiles  # the last ones of a chunk see the most
+    tile = tiles - 1 - tl.program_id(0) % tiles  # the last tiles of a chunk have the most keys, so they start first
     head = tl.program_id(1)
     part = tl.program_id(2)
     width = tl.load(widths + text)
@@ -124,7 +126,7 @@ def attend_tiles(
         )
         scores = tl.dot(own, tl.trans(those), input_precision="ieee", out_dtype=EXACT) * SCALE
         if CAP > 0:
-            # tanh by one exponential: where that is infinite or 0, this is 1 or -1.
+            # tanh by one exponential; its overflow and underflow give 1 and -1.
             scores = CAP * (1.0 - 2.0 / (tl.exp2(scores * (2.0 * _LOG2E / CAP)) + 1.0))
         scores = scores * _LOG2E
         seen = (there[None, :] <= positions[:, None]) & (there[None, :] >= begins[:, None]) & read[None, :]
@@ -167,7 +169,7 @@ def merge_parts(
     VALUE_SIZE: tl.constexpr, PARTS: tl.constexpr, PART_LANES: tl.constexpr,  # noqa: N803
     VALUE_LANES: tl.constexpr, WITH_SINKS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """One token and query head, from the parts of its text. Grid: texts x widest, query heads."""
+    """Merge the parts of one token and query head. Grid: sequences x widest, query heads."""
     text = tl.program_id(0) // widest
     step = tl.program_id(0) % widest
     head = tl.program_id(1)
@@ -190,7 +192,7 @@ def merge_parts(
         total += tl.exp2(beside - safe)
     mixed = tl.load(
         partial + ((line + parts) * VALUE_SIZE)[:, None] + lanes[None, :],
-        mask=(totals != 0)[:, None] & (lanes < VALUE_SIZE)[None, :],  # a part that saw nothing has written nothing
+        mask=(totals != 0)[:, None] & (lanes < VALUE_SIZE)[None, :],  # parts without visible tokens wrote nothing
         other=0.0,
     )
     mixed = tl.sum(mixed * shares[:, None], 0) / total
@@ -216,20 +218,21 @@ def attend_paged(
     widest: int,
     parts: int | None = None,
 ) -> None:
-    """Attention of the tokens of each row to those of its text up to themselves; capturable in a CUDA graph.
+    """Compute attention of the tokens of each row over its sequence up to themselves. A CUDA graph can capture this.
 
-    Row r reads the tokens firsts[r] ... of the step, which lie at starts[r] ... of its text; their keys and values are
-    in the blocks already. A row of width 0 reads and writes nothing.
+    Row r reads widths[r] tokens of the step from firsts[r] on, at positions from starts[r] on. The blocks already hold
+    their keys and values. A row of width 0 reads and writes nothing.
 
-    out, queries: [tokens, query heads, size], of values and of keys
+    out, queries: [tokens, query heads, size of values] and [tokens, query heads, size of keys]
     keys, values: [blocks, heads, BLOCK, size], of the queries' dtype, one of DTYPES
-    tables: int32 [rows, most], the numbers of each row's blocks; what lies before a window is never read
+    tables: int32 [rows, most], the block tables; entries before a window are not read
     firsts, widths, starts: int32 [rows]
-    window, chunk: how many tokens back a token looks, itself counted, or to the start of its chunk; 0 for any number
-    cap: scores are cap * tanh(score / cap), unless 0
-    sinks: [query heads], a score beside those of the tokens, whose weight goes nowhere
-    longest, widest: no text has more tokens, no row is wider; they decide how the work is cut
-    parts: in how many each text is read; None to choose
+    window, chunk: number of tokens a token attends to, including itself, and size of the chunks that it stays in; 0 for
+        no limit
+    cap: scores become cap * tanh(score / cap), unless 0
+    sinks: [query heads], an extra score in the softmax, with a value of zero
+    longest, widest: upper bounds of sequence lengths and widths; they determine the split of the work
+    parts: number of parts of each sequence; None to choose
     """
     if not (tables.shape[0] and queries.shape[0] and widest):
         return
@@ -281,9 +284,9 @@ def cut_work(
     bytes_each: int,
     parts: int | None,
 ) -> Tiles:
-    """How to cut a launch for so many texts; `reach` tokens back any token looks, `sizes` of keys and values.
+    """Choose the split of a launch. reach: upper bound of tokens that a token attends to; sizes: of keys and values
 
-    Products of 16-bit numbers are for tensor cores, which take large tiles; others live in registers.
+    Products of 16-bit numbers run on tensor cores, which prefer large tiles; others stay in registers.
     """
     narrow = bytes_each == 2
     rows = max(min(triton.next_power_of_2(widest * group), 128 if narrow else 32), triton.next_power_of_2(group), 16)
@@ -302,7 +305,7 @@ def cut_work(
 
 @cache
 def machine_of(device: torch.device) -> Machine:
-    """What this GPU has; without one, as in Triton's interpreter, what an H100 has."""
+    """Return the properties of a GPU; those of an H100 for other devices, as in Triton's interpreter."""
     if device.type != "cuda":
         return Machine(132, 160 << 10)
     found = torch.cuda.get_device_properties(device)
@@ -310,7 +313,7 @@ def machine_of(device: torch.device) -> Machine:
 
 
 def lanes_of(size: int) -> int:
-    """The lanes of a tile for so many numbers: products take powers of two, 16 or more."""
+    """Return the lanes of a tile dimension of a size: `tl.dot` takes powers of two from 16 on."""
     return max(triton.next_power_of_2(size), 16)
 
 
@@ -322,7 +325,7 @@ def put(
     stored, new, slot, token, heads, inside, step_block, step_head, step_place, new_token, new_head,
     SIZE: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """Copy some heads of one token to its place."""
+    """Copy some heads of one token to its slot."""
     lanes = tl.arange(0, LANES)
     mask = inside[:, None] & (lanes < SIZE)[None, :]
     given = tl.load(new + token * new_token + (heads * new_head)[:, None] + lanes[None, :], mask=mask)
@@ -338,7 +341,7 @@ def write_tokens(
     KEY_SIZE: tl.constexpr, VALUE_SIZE: tl.constexpr, BLOCK: tl.constexpr, HEADS: tl.constexpr,  # noqa: N803
     KEY_LANES: tl.constexpr, VALUE_LANES: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """Some heads of one token. Grid: tokens, heads in portions of HEADS."""
+    """Store some heads of one token. Grid: tokens, groups of HEADS heads."""
     token = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + token).to(tl.int64)
     if slot < 0:
@@ -352,11 +355,11 @@ def write_tokens(
 
 
 def write_paged(keys: Any, values: Any, new_keys: Any, new_values: Any, slots: Any) -> None:
-    """Store the keys and values of new tokens; capturable in a CUDA graph.
+    """Store the keys and values of new tokens. A CUDA graph can capture this.
 
     keys, values: [blocks, heads, BLOCK, size]
     new_keys, new_values: [tokens, heads, size]
-    slots: int32 [tokens], block * BLOCK + place in the block; -1: not stored
+    slots: int32 [tokens], block * BLOCK + place in the block; -1 for tokens that are not stored
     """
     if not slots.shape[0]:
         return

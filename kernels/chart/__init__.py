@@ -1,6 +1,7 @@
-"""The chart of a grammar: what its states are, how they are reached, and how far they are from the end.
+"""The chart of a grammar: its states, their transitions, and the costs from states to the end of a text.
 
-layout.py says what the arrays hold. interning.py numbers contents, sets among them, return_sets.py the open calls of a
-state; closure.py closes a set of items and rows.py reads bytes. compaction.py makes room; cost.py knows how
-many bytes and tokens are left to the end.
+layout.py describes the arrays. interning.py interns contents and sets of bits, return_sets.py the open calls of a
+state.
+closure.py closes sets of items, rows.py makes transition rows. compaction.py frees memory. cost.py computes the fewest
+bytes and tokens to the end. copying.py copies fragments into graphs.
 """

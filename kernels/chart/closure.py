@@ -1,6 +1,6 @@
-"""The closure of an item set: all that its items imply before another byte is read; its state.
+"""The closure of an item set under links, calls and completions; its state.
 
-Kernels answer as kernels/answers.py says; the sources are those of layout.py.
+Kernels return the codes of kernels/answers.py. Sources: see layout.py.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ from .return_sets import (
     note_done,
 )
 
-# Of how many items the work is counted at a time.
+# Items per update of the meter.
 BATCH = 1024
-# From how many items on they are in no cache any more, and how many times as long each takes then, with its sorting
+# Beyond this many items the arrays exceed the cache; steps of work that each further item counts, with its sorting.
 IN_CACHE, BEYOND_CACHE = 32_768, 32
 
 
 @inner_njit
 def push(chart: Chart, node: Int, origin: Int, count: Int, length: Int) -> Int:
-    """Add an item to the work list unless it is there; returns the list's new length, or CROWDED."""
+    """Add an item to the work list unless it is there. Return the list's new length, or CROWDED."""
     stamp = chart.sizes[STAMP]
     seen = chart.seen
     mask = len(seen) - 1
@@ -93,7 +93,7 @@ def push(chart: Chart, node: Int, origin: Int, count: Int, length: Int) -> Int:
 
 @inner_njit
 def complete(graph: GraphArrays, chart: Chart, node: Int, origin: Int, length: Int, entry_count: Int) -> Int:
-    """Return from the rule that ends at `node` to everything that called it; the work list's new length, or a code."""
+    """Return from the rule that ends at `node` to all its callers. Return the work list's new length, or a code."""
     rule = graph.nodes[node, RULE]
     tried = 0
     if origin == SELF:
@@ -117,7 +117,7 @@ def complete(graph: GraphArrays, chart: Chart, node: Int, origin: Int, length: I
 
 @inner_njit
 def behind_guard(graph: GraphArrays, chart: Chart, counter: Int, argument: Int, count: Int) -> Int:
-    """The count behind a guard; DEAD if it does not let through, or a code."""
+    """Return the count after a guard; DEAD if the guard refuses it, or a code."""
     guard = graph.guards[argument]
     if is_large(graph, counter):
         return pass_guard(chart, guard, counter, count)
@@ -131,7 +131,7 @@ def behind_guard(graph: GraphArrays, chart: Chart, counter: Int, argument: Int, 
 def follow_links(
     graph: GraphArrays, chart: Chart, node: Int, origin: Int, count: Int, length: Int, entry_count: Int, done_count: Int
 ) -> tuple[Int, Int]:
-    """Push what `node` reaches without reading a byte; returns (work length or a code, entry count)."""
+    """Push the nodes that `node` reaches without reading a byte. Return (work length or a code, entry count)."""
     links = graph.links
     for at in range(graph.nodes[node, LINK_LO], graph.nodes[node, LINK_HI]):
         kind, target, argument = links[at, LINK_KIND], links[at, LINK_TARGET], links[at, LINK_ARGUMENT]
@@ -164,7 +164,7 @@ def follow_links(
 
 @inner_njit
 def note_missing(chart: Chart, node: Int) -> None:
-    """Ask for a lazy node, if there is room for it in the list."""
+    """Add a node to the list of lazy nodes that were reached, if there is room."""
     count = chart.sizes[MISSING]
     if count < len(chart.missing):
         chart.missing[count] = node
@@ -173,9 +173,9 @@ def note_missing(chart: Chart, node: Int) -> None:
 
 @shared_njit
 def close(graph: GraphArrays, chart: Chart, length: Int) -> Int:
-    """The state of the items in work[:length] and all they imply; see the module for the codes.
+    """Return the state of the items in work[:length] and all they imply, DEAD, or a code.
 
-    Where a lazy node is in the way it goes on elsewhere, to ask for all of them at once.
+    At a lazy node the closure continues elsewhere, to report all of them with one EXPAND.
     """
     entry_count = 0
     leaf_count = 0
@@ -227,7 +227,7 @@ def close(graph: GraphArrays, chart: Chart, length: Int) -> Int:
 
 @njit
 def begin(graph: GraphArrays, chart: Chart, node: Int) -> Int:
-    """The state in which the rule that starts at `node` is the whole text."""
+    """Return the start state of the rule that starts at `node`, as the whole text."""
     new_stamp(chart)
     state = close(graph, chart, push(chart, node, ROOT, 0, 0))
     if state >= 0:

@@ -1,11 +1,10 @@
-"""Making room in the chart: states are given up, or put to sleep and worked out again when they are wanted.
+"""Freeing memory of the chart: states are removed, or evicted (ASLEEP) and computed again on demand.
 
-A state that a token led to remembers the state before it and where that token's bytes are. Its words may then be
-dropped, so that it is *asleep*; its number stays, and means the same. When it is asked for, the tokens are read again
-from the nearest state on the way that is awake.
+A state that a token led to records its predecessor and the token's bytes. Its words may then be dropped: the state is
+evicted, but keeps its number and meaning. On demand the tokens are read again, from the nearest predecessor with words.
 
-Where room is made only the states that somebody was given stay, and what they are made of. Numbers of what stays are as
-they were; those given up are used again. Kernels answer as kernels/answers.py says.
+Compaction keeps the states that were handed out to callers, and what they refer to. Their numbers do not change; other
+numbers are used again. Kernels return the codes of kernels/answers.py.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ class TokenBytes(Arrays):
 
 @njit
 def follow(graph: GraphArrays, chart: Chart, tokens: TokenBytes, state: Int, token: Int) -> Int:
-    """The state after a token's bytes, which are remembered as the way to it if it is new; or a code.
+    """Return the state after a token's bytes, recording the way to it if it is new; or a code.
 
-    DEAD for a token without bytes. Any number may be given as the state.
+    DEAD for a token without bytes; UNREADY for a number that is not a usable state.
     """
     states = chart.states
     if state < 0 or state >= chart.sizes[STATES] or states[state, KEPT] < 0 or states[state, HI] == ASLEEP:
@@ -80,9 +79,9 @@ def follow(graph: GraphArrays, chart: Chart, tokens: TokenBytes, state: Int, tok
 
 @njit
 def follow_each(graph: GraphArrays, chart: Chart, tokens: TokenBytes, state: Int, ids: Ints, after: Ints) -> Int:
-    """As `follow`, of several tokens: 0, or a code, after which all is as before but for what is in `after`.
+    """Like `follow` for several tokens. Return 0, or a code, after which only `after` has changed.
 
-    ids: int32 [n]; after: int32 [n], the states that they lead to, NEVER where that is not known yet
+    ids: int32 [n]; after: int32 [n], the states after them, NEVER where not computed yet
     """
     for at in range(len(ids)):
         if after[at] == NEVER:
@@ -95,7 +94,7 @@ def follow_each(graph: GraphArrays, chart: Chart, tokens: TokenBytes, state: Int
 
 @njit
 def pin(graph: GraphArrays, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
-    """The state after the bytes data[first:last], which nothing else remembers: it never sleeps; or a code."""
+    """Return the state after data[first:last], or a code. Without another recorded way it is never evicted."""
     after = advance(graph, chart, state, data, first, last)
     if after >= 0 and chart.states[after, PARENT] == UNSET:
         chart.states[after, PARENT] = PINNED
@@ -104,7 +103,7 @@ def pin(graph: GraphArrays, chart: Chart, state: Int, data: Bytes, first: Int, l
 
 @njit
 def kept_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
-    """The number of the state's row, all of whose states somebody is given; or a code."""
+    """Return the state's complete row, or a code. All its targets count as handed out."""
     row = fill_row(graph, chart, state)
     if row >= 0:
         states = chart.states
@@ -119,10 +118,10 @@ def kept_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
 
 @njit
 def least_texts(graph: GraphArrays, chart: Chart, state: Int, wanted: Bytes, steps: Int, most: Int) -> Int:
-    """A number of texts of wanted bytes that lead on from a state, at least, up to `most`; or a code.
+    """Return a lower bound, up to `most`, of the number of texts of wanted bytes from a state on; or a code.
 
-    Of each state the bytes are counted that lead to the one to which most of them do, for so many steps; `most` where
-    one leads back to the state. wanted: uint8 [256]
+    Each step counts the bytes that lead to the most frequent target, and continues there; it returns `most` at a loop.
+    wanted: uint8 [256]
     """
     found = np.int64(1)
     targets, counts = np.empty(0x100, np.int32), np.empty(0x100, np.int32)
@@ -156,7 +155,7 @@ def least_texts(graph: GraphArrays, chart: Chart, state: Int, wanted: Bytes, ste
 
 @njit
 def put_to_sleep(states: Ints, count: Int, stride: Int) -> Int:
-    """Put states that nobody was given since the last time to sleep, but for every so many; returns how many."""
+    """Evict states not handed out since the last call, except every stride-th. Return how many."""
     asleep = 0
     for state in range(count):
         is_idle = states[state, KEPT] == 0 and states[state, PARENT] >= 0 and states[state, HI] >= 0
@@ -169,7 +168,7 @@ def put_to_sleep(states: Ints, count: Int, stride: Int) -> Int:
 
 @njit
 def grow_old(states: Ints, count: Int) -> Int:
-    """Note that nobody was given any of the states from now on."""
+    """Mark all states as not handed out from now on."""
     for state in range(count):
         if states[state, KEPT] > 0:
             states[state, KEPT] = 0
@@ -178,13 +177,13 @@ def grow_old(states: Ints, count: Int) -> Int:
 
 @njit
 def rouse(graph: GraphArrays, chart: Chart, state: Int, asleep: Int, data: Bytes, first: Int, last: Int) -> Int:
-    """Give the state `asleep` the words of the state after data[first:last], which it is; 0 or a code."""
+    """Restore the words of an evicted state, which equals the state after data[first:last]. Return 0 or a code."""
     states = chart.states
     same = advance(graph, chart, state, data, first, last)
     if same < 0:
         return same
     if states[same, PARENT] == UNSET:
-        states[same, KEPT] = -1  # a number of our own, which nobody was given
+        states[same, KEPT] = -1  # a new number, which was not handed out
     used, lo, hi = chart.sizes[WORDS], states[same, LO], states[same, HI]
     if used + hi - lo > len(chart.words):
         return FULL
@@ -197,13 +196,13 @@ def rouse(graph: GraphArrays, chart: Chart, state: Int, asleep: Int, data: Bytes
 
 @inner_njit
 def is_awake(states: Ints, state: Int) -> bool:
-    """Tell whether somebody was given the state's number, and it has its words."""
+    """Test whether a state was handed out, and has its words."""
     return states[state, KEPT] >= 0 and states[state, HI] != ASLEEP
 
 
 @inner_njit
 def mark(return_set: Int, return_sets: Bytes, stack: Ints, depth: Int) -> Int:
-    """Note that a return set is needed, if it was not known; the new depth of the stack of those to look into."""
+    """Mark a return set as needed, and push it if it was not marked. Return the new depth of the stack."""
     if return_set < 0 or return_sets[return_set]:
         return depth
     return_sets[return_set] = 1
@@ -213,7 +212,7 @@ def mark(return_set: Int, return_sets: Bytes, stack: Ints, depth: Int) -> Int:
 
 @njit
 def find_needed(chart: Chart, return_sets: Bytes, signatures: Bytes) -> Int:
-    """Mark the return sets and signatures (uint8, by number) that kept states need; how many words all that has."""
+    """Mark the return sets and signatures (uint8, by number) that kept states need. Return the words of all of them."""
     words, sizes = chart.words, chart.sizes
     total = 0
     stack = np.empty(len(return_sets), np.int32)
@@ -245,7 +244,7 @@ def find_needed(chart: Chart, return_sets: Bytes, signatures: Bytes) -> Int:
 
 @njit
 def keep_needed(chart: Chart, return_sets: Bytes, signatures: Bytes, target: Ints) -> Int:
-    """Copy the words of all that is needed to `target`, and give up the rest; returns nothing of use."""
+    """Copy the words of all that is needed to `target`, and free the other numbers. Returns 0."""
     words, sizes, states = chart.words, chart.sizes, chart.states
     used, free = 0, -1
     for state in range(sizes[STATES] - 1, -1, -1):
@@ -272,7 +271,7 @@ def keep_needed(chart: Chart, return_sets: Bytes, signatures: Bytes, target: Int
 
 @inner_njit
 def give_up(spans: Ints, number: Int, free: Int) -> Int:
-    """Let a number be used again, before `free`, the next such number; returns the number."""
+    """Free a number by chaining it before `free`. Return the number."""
     spans[number, :] = -1
     spans[number, LO] = free
     return number
@@ -280,7 +279,7 @@ def give_up(spans: Ints, number: Int, free: Int) -> Int:
 
 @inner_njit
 def move(words: Ints, spans: Ints, number: Int, target: Ints, used: Int) -> Int:
-    """Copy one span's words to target[used:]; the number of words in use there."""
+    """Copy one span's words to target[used:]. Return the number of words in use there."""
     lo, hi = spans[number, LO], spans[number, HI]
     for at in range(lo, hi):
         target[used + at - lo] = words[at]
@@ -291,7 +290,7 @@ def move(words: Ints, spans: Ints, number: Int, target: Ints, used: Int) -> Int:
 
 @njit
 def keep_sets(graph: GraphArrays, chart: Chart, target: Ints) -> Int:
-    """Copy the words of the large sets that are still spoken of to `target`, after `keep_needed`; give up the rest."""
+    """Copy the words of referenced large sets to `target`, after `keep_needed`; free the others."""
     needed = np.zeros(len(chart.sets), np.uint8)
     words, sizes = chart.words, chart.set_sizes
     for state in range(chart.sizes[STATES]):
@@ -321,7 +320,7 @@ def keep_sets(graph: GraphArrays, chart: Chart, target: Ints) -> Int:
 def mark_sets(
     graph: GraphArrays, words: Ints, lo: Int, hi: Int, width: Int, node: Int, count: Int, needed: Bytes
 ) -> None:
-    """Note which large sets the records words[lo:hi] speak of, whose columns `node` and `count` are."""
+    """Mark the large sets in the records words[lo:hi]; `node` and `count` are their columns."""
     for at in range(lo, hi, width):
         if is_large(graph, graph.nodes[words[at + node], COUNTER]):
             needed[words[at + count]] = 1

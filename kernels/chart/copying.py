@@ -1,7 +1,7 @@
-"""Making a graph, its quick parts: fragments are copied into it, texts laid, and what is lazy looked for.
+"""Fast parts of graph construction: copying fragments, laying out many texts, and searching for lazy nodes.
 
-A fragment may have *holes*, numbers below 0 where a copy gets a number of its own: -1 - k stands for given[k]. This is
-copy-and-patch (H. Xu and F. Kjolstad, "Copy-and-Patch Compilation", 2021), with graphs in place of machine code.
+A fragment may have *holes*, numbers below 0 that each copy fills: -1 - k stands for given[k]. This is copy-and-patch
+(H. Xu and F. Kjolstad, "Copy-and-Patch Compilation", 2021) for graphs in place of machine code.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from .layout import (
 
 
 class FragmentArrays(Arrays):
-    """A fragment: nodes, edges and links as those of `Graph`, numbered from 0, with holes.
+    """A fragment: nodes, edges and links as in `Graph`, numbered from 0, with holes.
 
-    What may be a hole: targets of edges and links, arguments of links, counters.
+    Holes may be targets of edges and links, arguments of links, and counters.
     """
 
     nodes: Table[np.int32]
@@ -49,13 +49,13 @@ class FragmentArrays(Arrays):
 
 @inner_njit
 def copy_of_node(given: Ints, shift: Int, node: Int) -> Int:
-    """The number that a node of the fragment has in the graph."""
+    """Return the graph's number for a node of the fragment."""
     return given[-1 - node] if node < 0 else node + shift
 
 
 @inner_njit
 def copy_of_counter(given: Ints, counters: Int, counter: Int) -> Int:
-    """The number that a counter of the fragment has in the graph; 0 for none."""
+    """Return the graph's number for a counter of the fragment; 0 for none."""
     if counter < 0:
         return given[-1 - counter]
     return counter + counters if counter else 0
@@ -73,10 +73,9 @@ def copy_piece(
     link: Int,
     counters: Int,
 ) -> None:
-    """Copy a fragment into the arrays of a graph, in which there is room.
+    """Copy a fragment into the arrays of a graph, which have room.
 
-    given: int32 [holes]; shift, counters: what is added to the numbers of its nodes and its counters; edge, link: where
-    its edges and links begin
+    given: int32 [holes]; shift, counters: offsets of node and counter numbers; edge, link: first free edge and link
     """
     for node in range(len(piece.nodes)):
         there = node + shift
@@ -119,12 +118,12 @@ def copy_bytes(
     edge: Int,
     link: Int,
 ) -> None:
-    """Copy nodes begin ... end - 1 of a fragment of bytes into the arrays of a graph, in which there is room.
+    """Copy nodes begin ... end - 1 of a fragment of bytes into the arrays of a graph, which have room.
 
-    ends: int32 [nodes], where each node's edges end; written: int32 [n, 3], the edges, a target below 0 the way out;
-    exits: int32, the nodes among these from which the way out is taken without a byte
-    first: what its node 0 is there; target: where its ways out lead; rule, counter: what its nodes get; edge: where its
-    first edge goes, whichever nodes are copied; link: where the links of the exits go, one each
+    ends: int32 [nodes], the end of each node's edges; written: int32 [n, 3], the edges, a target below 0 is the exit;
+    exits: int32, the nodes of this range with an epsilon link to the exit
+    first: number of the fragment's node 0 in the graph; target: the exit; rule, counter: of the new nodes; edge: place
+    of the fragment's first edge; link: place of the links of `exits`
     """
     at = ends[begin - 1] if begin else 0
     for node in range(begin, end):
@@ -161,14 +160,14 @@ def lay_names(
     guard: Int,
     more: Int,
 ) -> None:
-    """Define a node before many texts, each with a guard in front of it and a call behind it that returns to `after`.
+    """Lay out many texts after a node, each with a guard before it and a call after it that returns to `after`.
 
-    They begin alike, with the byte `begin`, which is read before the guards: white space that may come before the texts
-    then leads to one place, not to all of them. data, ends: the bytes behind it, and where those of each text end;
-    rules: what is called behind each; guard: that of the first
-    first, edge, link: where there is room for a node and an edge for each byte and one more, two more nodes and three
-    links for each text, and for `more` links beside the guards, which others write. The links of `node` come last, and
-    are none yet; it goes on as the others in its rule do, with its counter.
+    All texts begin with the byte `begin`, which is read before the guards. So preceding white space leads to one node,
+    not to one for each text. data, ends: further bytes of all texts, and the end of each text; rules: the rule called
+    after each text; guard: the first text's guard
+    first, edge, link: free places, for a node and an edge for each byte and one more, two more nodes and three links
+    for each text, and `more` links after the guards' links, which the caller writes. The links of `node` come last, and
+    are empty so far. All nodes take the rule and counter of `node`.
     """
     count = len(ends)
     guarded = link + 2 * count
@@ -204,9 +203,9 @@ def lay_names(
 
 @njit
 def measure_trie(texts: Bytes, sizes: Ints) -> Int:
-    """Measure a trie of sorted texts: its bytes, to sizes[0], and the ways it parts into, to sizes[1]; 0.
+    """Measure a trie of sorted texts: write its bytes to sizes[0], and its branches to sizes[1]. Returns 0.
 
-    texts: uint8 [n, length], different
+    texts: uint8 [n, length], all different
     """
     count, length = texts.shape
     depths = np.empty(count, np.int64)
@@ -243,13 +242,13 @@ def lay_trie(
     link: Int,
     guard: Int,
 ) -> Int:
-    """Lay a trie of texts of one length behind each of which a rule is called, which returns to `after`; 0.
+    """Lay out a trie of texts of one length; after each text a rule is called, which returns to `after`. Returns 0.
 
-    A guard before each way that it parts into wants some text there whose bit, of a large set, is missing; one behind
-    each text adds its bit. texts: uint8 [n, length], sorted; bit: that of the first, the others' come in order
-    first, edge, link, guard: where there is room, as `measure_trie` counts, for a node, the root, and a node and an
-    edge for each byte; a node, a link and a guard for each way; two more nodes, three links and a guard for each text.
-    All go on in the rule of `node`, with its counter.
+    A guard before each branch requires that some text below it has its bit, in a large set, missing. A guard after each
+    text adds its bit. texts: uint8 [n, length], sorted; bit: the first text's bit, followed by the others'
+    first, edge, link, guard: free places, as `measure_trie` counts, for a node (the root), and a node and an edge for
+    each byte; a node, a link and a guard for each branch; two more nodes, three links and a guard for each text.
+    All nodes take the rule and counter of `node`.
     """
     count, length = texts.shape
     todo = np.empty((256 * (length + 1), 4), np.int64)
@@ -302,9 +301,10 @@ def lay_trie(
 
 @njit
 def look_ahead(nodes: Ints, links: Ints, begin: Ints, found: Ints) -> Int:
-    """The lazy nodes that links lead to, whatever is counted, from the nodes `begin`; how many are written to `found`.
+    """Write the lazy nodes that links reach from the nodes `begin`, without conditions on counts, to `found`. Return
+    their number.
 
-    Each node is looked at once, since what it led to was asked for then: it is LOOKED afterwards.
+    Each node is examined once, and is marked LOOKED.
     """
     todo = np.empty(len(begin) + len(nodes), np.int32)
     count = waiting = 0

@@ -1,17 +1,18 @@
-"""Least bytes of texts from a state on: its own items, and what their callers need after them.
+"""Fewest bytes and tokens from a state to the end of a text.
 
-The cost of a state is the least over its items of what the item's own rule needs (`node_cost`), plus what its callers
-need after it.
+The cost of a state is the least over its items of the cost within the item's rule (`within_rule`), plus the cost of its
+callers after it.
 
-The cost of a node is the fewest bytes from it to the end of its rule; inside a counted loop, to the end of
-the turn. A lazy node costs what its front end promised. Costs are exact where the promises are.
+The cost of a node is the fewest bytes from it to the end of its rule; in a counted loop, to the end of the turn. The
+cost of a lazy node is the front end's promise. Costs are exact if promises are.
 
-A node of a set has two costs: with all the bits that must be there, and without some of them. To the second
-each missing bit adds its weight, which is what it takes to come by it.
+A node of a set has two costs: with all required bits set, and with some missing. Each missing bit adds its weight, the
+cost of setting it, to the second.
 
-What takes NEVER bytes or more counts as having no end. Behind costs stand ways from a state to the end of a text: by
-fewest bytes, by fewest tokens along one, by tokens that come nearest. Kernels answer as kernels/answers.py says; what
-they have found out by then stays right.
+Costs of NEVER or more mean that there is no end. From costs follow ways from a state to the end of a text: by fewest
+bytes; the fewest tokens along one of these; by tokens that come nearest. Kernels return the codes of
+kernels/answers.py;
+results until then stay valid.
 """
 
 from __future__ import annotations
@@ -71,17 +72,17 @@ BYTE, NEXT, TOKENS, COST = range(4)
 
 
 class Costs(Arrays):
-    """Costs in bytes, NEVER where there is no end. Those of entries and `shortest` are worked out when needed.
+    """Costs in bytes, NEVER where there is no end. Costs of entries and `shortest` are computed on demand.
 
-    nodes: int32, by node; unmet: int32, of nodes of a set, while bits are missing
-    promised: int32, what a node promised while it was lazy, -1 for others; lacking: int32, what it promised for
-    the case that bits are missing; after: int32, the node that the promise leads to, -1 for the end of the rule
-    turns, exits: int32, by counter, of one turn and after the loop
-    weights: int32 [n, 32], by set and bit; of large sets in several rows
-    entries: int32, beside Chart.words, where the entries of a return set for one rule begin: of everything after
-    that rule, -1 where not known yet
+    nodes: int32, by node; unmet: int32, of nodes of a set while bits are missing
+    promised: int32, a lazy node's promise, -1 for other nodes; lacking: int32, its promise while bits are missing;
+    after: int32, the node after the promised part, -1 for the end of the rule
+    turns, exits: int32, by counter, cost of one turn, and after the loop
+    weights: int32 [n, 32], by set and bit; large sets take several rows
+    entries: int32, beside Chart.words, at the first entry of a return set for a rule: the cost of everything after
+    that rule, -1 where not computed yet
     shortest: int32 [n, 4], by state: the first byte of a shortest text, the state after it, the fewest tokens that
-    spell the text, and its bytes; -1 where not known yet
+    spell the text, and its bytes; -1 where not computed yet
     """
 
     nodes: Vector[np.int32]
@@ -98,7 +99,7 @@ class Costs(Arrays):
 
 @inner_njit
 def node_cost(graph: GraphArrays, costs: Costs, node: Int) -> Int:
-    """The cost of a node given those of the nodes after it; notes what it learns about counters."""
+    """Return the cost of a node, given the costs of its successors. Updates the costs of counters."""
     target: Int
     nodes, edges, links = graph.nodes, graph.edges, graph.links
     promised = costs.promised[node]
@@ -129,13 +130,13 @@ def node_cost(graph: GraphArrays, costs: Costs, node: Int) -> Int:
 
 @inner_njit
 def lacking_from(graph: GraphArrays, costs: Costs, node: Int) -> Int:
-    """The cost of a node while bits are missing, if it is one of a set."""
+    """Return the cost of a node while bits are missing, if it is one of a set."""
     return np.int64(costs.unmet[node] if is_set(graph, graph.nodes[node, COUNTER]) else costs.nodes[node])
 
 
 @inner_njit
 def unmet_cost(graph: GraphArrays, costs: Costs, node: Int) -> Int:
-    """As node_cost, for a node of a set while bits are missing, and without what the missing bits weigh."""
+    """Return the cost of a node of a set while bits are missing, without the weights of these bits."""
     target: Int
     nodes, edges, links = graph.nodes, graph.edges, graph.links
     if costs.promised[node] >= 0:
@@ -155,7 +156,7 @@ def unmet_cost(graph: GraphArrays, costs: Costs, node: Int) -> Int:
 
 @inner_njit
 def depends_on(graph: GraphArrays, costs: Costs, node: Int, place: Int) -> Int:
-    """The node of number `place` among those that the cost of a node is made of; -1 behind the last."""
+    """Return the `place`-th node on which the cost of a node depends; -1 behind the last."""
     if costs.promised[node] >= 0:
         return costs.after[node] if place == 0 else -1
     edge = graph.nodes[node, EDGE_LO] + place
@@ -174,7 +175,7 @@ def depends_on(graph: GraphArrays, costs: Costs, node: Int, place: Int) -> Int:
 
 @inner_njit
 def put_in_order(graph: GraphArrays, costs: Costs, first: Int, last: Int, order: Ints) -> None:
-    """List the nodes first ... last - 1 so that each comes behind those it depends on, but for circles."""
+    """List the nodes first ... last - 1 in post-order: each after those that it depends on, except in cycles."""
     seen = np.full(last - first, -1, np.int32)
     stack = np.empty(last - first, np.int32)
     done = 0
@@ -198,7 +199,7 @@ def put_in_order(graph: GraphArrays, costs: Costs, first: Int, last: Int, order:
 
 @inner_njit
 def settle_node(graph: GraphArrays, costs: Costs, node: Int) -> Int:
-    """Compute the cost of a node from those it depends on; whether it is another than before."""
+    """Compute the cost of a node from those it depends on. Return whether it has changed."""
     changed = False
     cost = node_cost(graph, costs, node)
     if cost != costs.nodes[node]:
@@ -214,10 +215,10 @@ def settle_node(graph: GraphArrays, costs: Costs, node: Int) -> Int:
 
 @njit
 def settle_nodes(graph: GraphArrays, chart: Chart, costs: Costs, first: Int, last: Int) -> Int:
-    """Compute the costs of the nodes first ... last - 1, by rounds until nothing changes; 0 or EXHAUSTED.
+    """Compute the costs of the nodes first ... last - 1 to a fixed point. Return 0 or EXHAUSTED.
 
-    The first two rounds run back and forth, which is enough for most graphs: chains of nodes run either way. Then the
-    nodes are put in order, after which every further round is due to a circle.
+    The first two rounds run forwards and backwards, which is enough for most graphs: chains of nodes run either way.
+    Later rounds use post-order, so that only cycles need more than one.
     """
     changed = True
     begin, end, stride = first, last, 1
@@ -244,7 +245,7 @@ def settle_nodes(graph: GraphArrays, chart: Chart, costs: Costs, first: Int, las
 
 @inner_njit
 def within_set(graph: GraphArrays, chart: Chart, costs: Costs, node: Int, counter: Int, bits: Int) -> Int:
-    """As within_rule, for a node of a set."""
+    """`within_rule` for a node of a set."""
     weights = -1 - graph.counters[counter, GREATEST]
     if is_large(graph, counter):
         needed = -1 - graph.counters[counter, LEAST]
@@ -263,7 +264,7 @@ def within_set(graph: GraphArrays, chart: Chart, costs: Costs, node: Int, counte
 
 @inner_njit
 def weight_of(weights: Ints, missing: Int) -> Int:
-    """The weight of the missing bits together."""
+    """Return the sum of the weights of missing bits."""
     total = np.int64(0)
     for bit in range(BITS):
         if missing >> bit & 1:
@@ -273,7 +274,7 @@ def weight_of(weights: Ints, missing: Int) -> Int:
 
 @inner_njit
 def within_rule(graph: GraphArrays, chart: Chart, costs: Costs, node: Int, count: Int) -> Int:
-    """The fewest bytes from an item to the end of its rule."""
+    """Return the fewest bytes from an item to the end of its rule."""
     counter: Int = graph.nodes[node, COUNTER]
     if counter == 0:
         return np.int64(costs.nodes[node])
@@ -285,7 +286,7 @@ def within_rule(graph: GraphArrays, chart: Chart, costs: Costs, node: Int, count
 
 @inner_njit
 def after_call(chart: Chart, costs: Costs, return_set: Int, rule: Int) -> Int:
-    """The fewest bytes after a rule that returns to `return_set`, as far as the return set's entries are settled."""
+    """Return the fewest bytes after a rule that returns to `return_set`; the return set's entries must be settled."""
     at = first_entry(chart, return_set, rule)
     known = at < chart.return_sets[return_set, HI] and chart.words[at + ENTRY_RULE] == rule
     return np.int64(costs.entries[at] if known else NEVER)
@@ -293,14 +294,14 @@ def after_call(chart: Chart, costs: Costs, return_set: Int, rule: Int) -> Int:
 
 @inner_njit
 def is_settled(chart: Chart, costs: Costs, return_set: Int) -> Truth:
-    """Tell whether the costs of a return set's entries are known; what ends the text, and nothing, needs none."""
+    """Test whether the costs of a return set's entries are known; ROOT and the empty return set have none."""
     lo: Int = chart.return_sets[return_set, LO]
     return lo == chart.return_sets[return_set, HI] or costs.entries[lo] >= 0
 
 
 @inner_njit
 def settle_return_set(graph: GraphArrays, chart: Chart, costs: Costs, return_set: Int) -> Int:
-    """Compute the costs of a return set's entries, by rounds; those of their origins must be settled. 0 or a code."""
+    """Compute the costs of a return set's entries to a fixed point; their origins must be settled. 0 or a code."""
     words = chart.words
     lo, hi = chart.return_sets[return_set, LO], chart.return_sets[return_set, HI]
     for at in range(lo, hi, ENTRY):
@@ -328,7 +329,7 @@ def settle_return_set(graph: GraphArrays, chart: Chart, costs: Costs, return_set
 
 @inner_njit
 def settle(graph: GraphArrays, chart: Chart, costs: Costs, return_set: Int) -> Int:
-    """Settle a return set, and before it those that its entries come from, however long their chain is; 0 or a code."""
+    """Settle a return set, after the origins of its entries, without recursion. Return 0 or a code."""
     stack = np.empty(64, np.int32)
     stack[0] = return_set
     depth = 1
@@ -340,7 +341,7 @@ def settle(graph: GraphArrays, chart: Chart, costs: Costs, return_set: Int) -> I
         lo, hi = chart.return_sets[return_set, LO], chart.return_sets[return_set, HI]
         before, last = depth, SELF
         for at in range(lo + ENTRY_ORIGIN, hi, ENTRY):
-            origin = chart.words[at]  # `at` is that of the origins
+            origin = chart.words[at]  # the loop runs over the origins' places
             if origin in (last, SELF) or is_settled(chart, costs, origin):
                 continue
             if depth == len(stack):
@@ -361,7 +362,7 @@ def settle(graph: GraphArrays, chart: Chart, costs: Costs, return_set: Int) -> I
 
 @inner_njit
 def after_rule(graph: GraphArrays, chart: Chart, costs: Costs, return_set: Int, rule: Int) -> Int:
-    """The fewest bytes after a rule that returns to `return_set`, or a code."""
+    """Return the fewest bytes after a rule that returns to `return_set`, or a code."""
     if return_set == ROOT:
         return np.int64(0)
     if not is_settled(chart, costs, return_set):
@@ -373,7 +374,7 @@ def after_rule(graph: GraphArrays, chart: Chart, costs: Costs, return_set: Int, 
 
 @shared_njit
 def state_cost(graph: GraphArrays, chart: Chart, costs: Costs, state: Int) -> Int:
-    """The fewest bytes from a state to an accepting one, or a code."""
+    """Return the fewest bytes from a state to an accepting one, or a code."""
     known = costs.shortest[state, COST]
     if known >= 0:
         return np.int64(known)
@@ -398,7 +399,7 @@ def state_cost(graph: GraphArrays, chart: Chart, costs: Costs, state: Int) -> In
 
 @njit
 def state_costs(graph: GraphArrays, chart: Chart, costs: Costs, states: Ints, out: Ints) -> Int:
-    """The costs of the given states (int32 [n]) into out (int32 [n]), 0 for accepting states; returns 0 or a code."""
+    """Write the costs of states (int32 [n]) to out (int32 [n]), 0 for accepting states. Return 0 or a code."""
     for i in range(len(states)):
         cost = state_cost(graph, chart, costs, states[i])
         if cost < 0:
@@ -407,20 +408,20 @@ def state_costs(graph: GraphArrays, chart: Chart, costs: Costs, states: Ints, ou
     return np.int64(0)
 
 
-# How many nodes `nearest` may look at in search of any token, and what says that they were not enough.
+# Trie nodes that `nearest` examines in a search over all tokens, and the answer if they do not suffice.
 PATIENCE, TOO_MANY = 512, -20
-# Steps of work that a state on a way takes at least, and of how many nodes of the trie work is counted at a time.
+# Steps of work for each state on a way, and trie nodes per update of the meter (minus 1, as a bit mask).
 STEPS_EACH, BATCH = 128, 1023
 
 
 @inner_njit
 def find_onward(graph: GraphArrays, chart: Chart, costs: Costs, state: Int) -> Int:
-    """Note in Costs.shortest the first byte that a shortest text from `state` goes on with; DEAD, or a code.
+    """Record the first byte of a shortest text from `state` in Costs.shortest. Return DEAD, or a code.
 
-    Most states have many bytes that lead elsewhere: so none is looked at beyond one that is as good as can be.
+    Most states have many bytes that lead elsewhere, so the search stops at a byte with the least possible cost.
 
-    Where a promise was too low, all bytes lead farther from the end than they should: then white space that leads back
-    to where the text was looks as short as what goes on, and a text must not go round in it.
+    If a promise was too low, all bytes lead farther from the end than expected. White space that leads back to a state
+    of the text then looks as short as progress, so loops get a penalty.
     """
     row = open_row(graph, chart, state)
     if row < 0:
@@ -454,11 +455,11 @@ def find_onward(graph: GraphArrays, chart: Chart, costs: Costs, state: Int) -> I
 
 @njit
 def spell(graph: GraphArrays, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, way: Ints) -> Int:
-    """The least number of tokens that spell a shortest text from `state`, or a code.
+    """Return the fewest tokens that spell a shortest text from `state`, or a code.
 
-    DEAD if way (int32 [n]) is full of the states along the text before one is met from which the number is known. It
-    is then to be called for the state after the last of them, and again for this one. What is found out about the
-    states on the way is noted in Costs.shortest, so that texts that come to the same state share the rest.
+    Returns DEAD if way (int32 [n]) fills up with states before one whose number is known. The caller then calls for the
+    state after the last of them, and again for this one. Results for the states on the way go to Costs.shortest, so
+    texts through the same state share the rest.
     """
     shortest = costs.shortest
     length = 0
@@ -484,7 +485,7 @@ def spell(graph: GraphArrays, chart: Chart, costs: Costs, trie: TokenTrie, state
 
 @inner_njit
 def fewest_tokens(trie: TokenTrie, shortest: Ints, state: Int) -> Int:
-    """The least number of tokens that spell the text that `shortest` leads along, NEVER if they cannot."""
+    """Return the fewest tokens that spell the text along `shortest`, NEVER if no tokens do."""
     fewest = NEVER
     node = 0
     while shortest[state, TOKENS] != 0:
@@ -505,10 +506,10 @@ def fewest_tokens(trie: TokenTrie, shortest: Ints, state: Int) -> Int:
 def nearest_within(
     graph: GraphArrays, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, detour: Int, patience: Int
 ) -> Int:
-    """As `nearest`, among the tokens that begin a text at most `detour` bytes longer than a shortest.
+    """`nearest` over the tokens that begin a text at most `detour` bytes longer than a shortest one.
 
-    TOO_MANY if that takes a look at more than `patience` nodes of the trie. What is known already is read from the
-    arrays in place, as in `walk`.
+    TOO_MANY if that takes more than `patience` nodes of the trie. Known transitions are read from the arrays inline, as
+    in `walk`.
     """
     row = open_row(graph, chart, state)
     if row < 0:
@@ -564,10 +565,10 @@ def nearest_within(
 
 @njit
 def nearest(graph: GraphArrays, chart: Chart, costs: Costs, trie: TokenTrie, state: Int, detour: Int) -> Int:
-    """The state nearest to the end that one token leads to, nearer than `state`; DEAD if there is none, or a code.
+    """Return the state nearest to the end after one token, nearer than `state`; DEAD if there is none, or a code.
 
-    The first in the order of the trie. Where very many tokens may follow, only those that begin a text at most
-    `detour` bytes longer than a shortest.
+    Of several, the first in the order of the trie. If very many tokens are allowed, only those count that begin a text
+    at most `detour` bytes longer than a shortest one.
     """
     found = nearest_within(graph, chart, costs, trie, state, NEVER, PATIENCE)
     if found == TOO_MANY:

@@ -1,11 +1,10 @@
-"""Interning: contents of any length get numbers, equal contents the same one.
+"""Interning: contents of any length get numbers, equal contents the same one. Large sets of bits as numbers.
 
-Sets of any size as numbers: what the counts of items stand for where there are too many bits for one of them.
-
-A set is interned as its counter followed by its bits, BITS in a word, without empty words at the end; the empty set
-is number 0 and has no words. A guard of such a set says how many of the first bits must be there (ALL), which bit must
-be missing (REFUSED - 1) or of how many of the first bits some must be missing (-REFUSED), and which bit is added
-(ADDED - 1); KEPT_BITS is 0 where the set is forgotten, and -n where of n bits from REFUSED - 1 on some must be missing.
+A large set, the count of an item where its bits exceed one word, is interned as its counter followed by its bits, BITS
+in a word, without empty words at the end. The empty set is number 0 and has no words. A guard of such a set has: how
+many of the first bits must be set (ALL); a bit that must be missing (REFUSED - 1), or among how many of the first bits
+one must be missing (-REFUSED); the bit that is added (ADDED - 1). KEPT_BITS is 0 if the set is cleared, and -n if among
+the n bits from REFUSED - 1 on one must be missing.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from ..jit.aliases import Int, Ints, Longs
 from ..jit.wide import inner_njit, njit
 from .layout import Chart
 
-# Columns of spans. A number that was given up has no words (HI is -1); its LO is the next such number, or -1.
+# Columns of spans. A free number has no words (HI is -1); its LO is the next free number, or -1.
 LO, HI = 0, 1
-# Entries of sizes: the words in use; FREE + kind, the first number of a kind that may be used again, or -1.
+# Entries of sizes: words in use; FREE + kind, the first free number of a kind, or -1.
 WORDS, FREE = 0, 8
-# So many records are sorted by insertion, more by merging.
+# Runs of this many records are sorted by insertion, then merged.
 RUN = 16
 
 
 @inner_njit
 def hash_words(words: Ints, lo: Int, hi: Int) -> Int:
-    """A hash of words[lo:hi] below 2**32; the arithmetic stays below 2**63, so that it is the same without JIT."""
+    """Hash words[lo:hi] to a number below 2**32. Intermediates stay below 2**63, so it is the same without JIT."""
     value = 0x811C9DC5
     for i in range(lo, hi):
         value = ((value ^ (int(words[i]) & 0xFFFFFFFF)) * 0x5BD1E995) & 0xFFFFFFFF
@@ -35,7 +34,7 @@ def hash_words(words: Ints, lo: Int, hi: Int) -> Int:
 
 @inner_njit
 def intern(words: Ints, spans: Ints, index: Ints, buffer: Ints, length: Int, sizes: Longs, kind: Int) -> Int:
-    """The number of buffer[:length] among the spans of one kind, adding it if it is new. FULL when there is no room."""
+    """Return the number of buffer[:length] among the spans of one kind, added if it is new. FULL without room."""
     mask = len(index) - 1
     slot = hash_words(buffer, 0, length) & mask
     while index[slot] >= 0:
@@ -71,7 +70,7 @@ def intern(words: Ints, spans: Ints, index: Ints, buffer: Ints, length: Int, siz
 
 @njit
 def reindex(words: Ints, spans: Ints, index: Ints, first: Int, last: Int) -> None:
-    """Enter the spans numbered first ... last - 1 into an index, as far as they have words; none is there yet."""
+    """Enter the spans numbered first ... last - 1 that have words into an index, which has none of them yet."""
     mask = len(index) - 1
     for number in range(first, last):
         if spans[number, HI] <= spans[number, LO]:
@@ -84,7 +83,7 @@ def reindex(words: Ints, spans: Ints, index: Ints, first: Int, last: Int) -> Non
 
 @inner_njit
 def sort_records(records: Ints, count: Int, width: Int, buffer: Ints) -> None:
-    """Sort records[:count] by their first columns; they are mostly few, and nearly sorted.
+    """Sort records[:count] by their first columns; most inputs are short and nearly sorted.
 
     buffer: int32, room for half of them
     """
@@ -99,7 +98,7 @@ def sort_records(records: Ints, count: Int, width: Int, buffer: Ints) -> None:
 
 @inner_njit
 def insert_records(records: Ints, first: Int, last: Int, width: Int) -> None:
-    """Sort a few records."""
+    """Sort a few records by insertion."""
     for i in range(first + 1, last):
         j = i
         while j > first and precedes(records, j, j - 1, width):
@@ -110,7 +109,7 @@ def insert_records(records: Ints, first: Int, last: Int, width: Int) -> None:
 
 @inner_njit
 def merge_records(records: Ints, first: Int, middle: Int, last: Int, width: Int, buffer: Ints) -> None:
-    """Sort records of which both halves are sorted."""
+    """Merge two adjacent sorted runs."""
     if not precedes(records, middle, middle - 1, width):
         return
     for i in range(first, middle):
@@ -142,7 +141,7 @@ def precedes(records: Ints, a: Int, b: Int, width: Int) -> bool:
 
 
 BITS = 31
-# Entry of Chart.set_sizes: how many sets there are, with the empty one. The others are those of interning.py.
+# Entry of Chart.set_sizes: the number of sets, including the empty one. Its other entries are as in Chart.sizes.
 SETS = 1
 # Columns of Graph.guards.
 ALL, REFUSED, KEPT_BITS, ADDED = range(4)
@@ -150,14 +149,14 @@ ALL, REFUSED, KEPT_BITS, ADDED = range(4)
 
 @inner_njit
 def bits_of(chart: Chart, number: Int, word: Int) -> Int:
-    """The bits of one word of a set."""
+    """Return one word of a set's bits."""
     at = chart.sets[number, LO] + 1 + word
     return int(chart.set_words[at]) if at < chart.sets[number, HI] else 0
 
 
 @inner_njit
 def has_first(chart: Chart, number: Int, count: Int) -> bool:
-    """Tell whether the first `count` bits are all there."""
+    """Test whether the first `count` bits are all set."""
     for word in range(count // BITS):
         if bits_of(chart, number, word) != (1 << BITS) - 1:
             return False
@@ -167,7 +166,7 @@ def has_first(chart: Chart, number: Int, count: Int) -> bool:
 
 @inner_njit
 def has_all(chart: Chart, number: Int, first: Int, count: Int) -> bool:
-    """Tell whether `count` bits from `first` on are all there."""
+    """Test whether `count` bits from `first` on are all set."""
     at, end = first, first + count
     while at < end:
         here = at % BITS
@@ -181,7 +180,7 @@ def has_all(chart: Chart, number: Int, first: Int, count: Int) -> bool:
 
 @inner_njit
 def with_bit(chart: Chart, counter: Int, number: Int, bit: Int) -> Int:
-    """The number of a set with one more bit; FULL or CROWDED where there is no room."""
+    """Return the number of a set with one more bit; FULL or CROWDED without room."""
     word = bit // BITS
     known = max(chart.sets[number, HI] - chart.sets[number, LO] - 1, 0)
     length = max(known, word + 1) + 1
@@ -197,7 +196,7 @@ def with_bit(chart: Chart, counter: Int, number: Int, bit: Int) -> Int:
 
 @inner_njit
 def pass_guard(chart: Chart, guard: Ints, counter: Int, number: Int) -> Int:
-    """The number of the set behind a guard; DEAD if it lets nothing through, or a code."""
+    """Return the number of the set after a guard; DEAD if the guard refuses it, or a code."""
     refused = guard[REFUSED]
     if refused > 0 and has_all(chart, number, refused - 1, max(1, -guard[KEPT_BITS])):
         return DEAD

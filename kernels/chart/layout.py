@@ -1,17 +1,17 @@
 """The chart: hash-consed Earley item sets over a graph of byte edges and calls, as integers on arrays.
 
-A state is a set of items (graph node, origin, count). The origin says what to do when the item's rule is
-complete: it is the number of a *return set*, the set of call entries (rule, return node, count, origin) that
-were open when the rule was predicted, and it is interned by content. Two prefixes with the same open calls
-therefore share their origins, and with the same items they are the same state. An item predicted inside
-its own state has the origin SELF, which stands for the state's own return set; that keeps left recursion
-finite. Tail calls are flattened: an entry that would return to the end of a rule is replaced by the entries
-that rule itself returns to, so right recursion does not grow the chart.
+A state is a set of items (graph node, origin, count). The origin tells where to return when the item's rule is
+complete:
+it is the number of a *return set*, the set of call entries (rule, return node, count, origin) that were open when the
+rule was predicted. Return sets are interned by content. So two prefixes with the same open calls share their origins,
+and with the same items they are the same state. An item predicted inside its own state has the origin SELF, for the
+state's own return set; this keeps left recursion finite. Tail calls are flattened: an entry that would return to the
+end of a rule is replaced by the entries that the rule itself returns to, so right recursion does not grow the chart.
 
 Sources: J. Earley, "An efficient context-free parsing algorithm" (1970); J. Leo, "A general context-free
 parsing algorithm running in linear time on every LR(k) grammar" (1991) for the tail calls.
 
-Kernels answer as kernels/answers.py says.
+Kernels return the codes of kernels/answers.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..jit.aliases import Int
 from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit
 
-# Columns of Graph.nodes, and its flags; LOOKED is the graph's own, see guides/graph/graph.py.
+# Columns of Graph.nodes, and flags; only guides/graph/graph.py uses LOOKED.
 EDGE_LO, EDGE_HI, LINK_LO, LINK_HI, FLAGS, RULE, COUNTER, SPAN = range(8)
 FINAL, LAZY, TAIL, LOOKED = 1, 2, 4, 8
 # Columns of edges, links and counters, and kinds of links.
@@ -30,18 +30,19 @@ EDGE_FIRST, EDGE_LAST, EDGE_TARGET = range(3)
 LINK_KIND, LINK_TARGET, LINK_ARGUMENT = range(3)
 LEAST, GREATEST = range(2)
 EPSILON, CALL, INCREMENT, LEAVE, GUARD = range(5)
-# Columns of Chart.states and Chart.return_sets (return sets: the first two and CANON). KEPT: -1 until somebody was
-# given the state's number; 1 then, and 0 once nobody was for some time. The last three: the way to it (compaction.py).
+# Columns of Chart.states and Chart.return_sets (return sets: the first two and CANON). KEPT: -1 until the number is
+# handed out to a caller, then 1; 0 once it has not been handed out for some time. PARENT, FIRST and LAST: the state
+# before it, and the token's bytes that lead from there (compaction.py).
 ROW, SIGNATURE, KEPT, PARENT, FIRST, LAST = 2, 3, 4, 5, 6, 7
 STATE = 8
 CANON = 2
-# What PARENT says of a state without a way, or that never sleeps; what HI says of one that is asleep.
+# PARENT of a state without a recorded way, and of one that is never evicted; HI of an evicted state.
 UNSET, PINNED, ASLEEP = -1, -2, -2
 # Entries of Chart.sizes.
 STATES, RETURN_SETS, SIGNATURES, ROWS, MISSING, STAMP, HORIZON = range(1, 8)
-# Origins. The first return sets are ROOT, which ends the text, and the empty one; they stay.
+# Origins. The return sets ROOT, which ends the text, and 1, the empty one, are never removed.
 SELF, ROOT, RESERVED = -1, 0, 2
-# A state's words: its return set, whether it is accepting, then three for every item; a return set's: four per entry.
+# Words of a state: return set, whether it is accepting, three for each item. Words of a return set: four per entry.
 OWN_RETURN_SET, ACCEPTING, HEADER = range(3)
 ITEM_NODE, ITEM_ORIGIN, ITEM_COUNT, ITEM = range(4)
 ENTRY_RULE, ENTRY_TARGET, ENTRY_COUNT, ENTRY_ORIGIN, ENTRY = range(5)
@@ -54,20 +55,20 @@ UNBOUNDED = 2**31 - 1
 
 
 class GraphArrays(Arrays):
-    """A graph of byte edges and links, as kernels read it.
+    """A graph of byte edges and links, for kernels.
 
     nodes: int32 [n, 8], columns EDGE_LO ... SPAN
     edges: int32 [n, 3], inclusive byte range and target
     links: int32 [n, 3], kind, target, argument (CALL: the return node; INCREMENT and LEAVE: the counter;
     EPSILON: a counter that must be below its greatest count, or 0; GUARD: a row of guards)
-    counters: int32 [n, 2], least and greatest count; counter 0 means none. A greatest count below 0 says that this is
-    a *set*: the count of an item is a set of bits, and the greatest count is -1 - its row in Costs.weights. The least
-    is the bits that must be there at the end; or, of a *large set*, whose count is the number of a set in Chart.sets,
-    -1 - how many of the first bits must be
-    guards: int32 [n, 4], for links between nodes of a set: the bits that must be there, those of which one must be
-    missing (0 if none need be), those that are kept, and those that are added; of a large set see interning.py
+    counters: int32 [n, 2], least and greatest count; counter 0 means none. A greatest count below 0 marks a *set*: the
+    count of an item is a set of bits then, and the greatest count is -1 - its row in Costs.weights. The least count is
+    the bits that must be set at the end. In a *large set*, whose count is the number of a set in Chart.sets, the least
+    count is -1 - n if the first n bits must be set
+    guards: int32 [n, 4], for links between nodes of a set: bits that must be set, bits of which one must be missing (0
+    for no such condition), bits that are kept, bits that are added; for large sets see interning.py
     spans: uint64 [n, 3], sets of characters (ASCII in two words, then lead bytes as in Chart.loops): from a node with
-    span k > 0 every text of these characters can be read and continued; span 0 means nothing is promised
+    span k > 0 every text of these characters can be read and continued; span 0 promises nothing
     """
 
     nodes: Table[np.int32]
@@ -79,19 +80,19 @@ class GraphArrays(Arrays):
 
 
 class Chart(Arrays):
-    """All states met so far; see the module for what they are, and docs/charts.md for when arrays move.
+    """All states met so far, as described above; docs/charts.md says when arrays are reallocated.
 
     words: int32 [w], the contents of states, return sets and signatures
-    states, return_sets, signatures: int32 [n, STATE | 3 | 2], spans of words and what belongs to them
+    states, return_sets, signatures: int32 [n, STATE | 3 | 2], spans of words, and further columns
     state_index, return_set_index, signature_index: int32 [2**k], open-addressing hash tables of numbers, -1 free
-    rows: int32 [n, 256], transition rows; loops: uint64 [n, 4], beside them, see kernels/chart/rows.py
-    memo: int32 [2**k, MEMO_HEADER + 3 MEMO_ITEMS], what sets of items have led to, see kernels/chart/rows.py
+    rows: int32 [n, 256], transition rows; loops: uint64 [n, 4], their loops, see kernels/chart/rows.py
+    memo: int32 [2**k, MEMO_HEADER + 3 MEMO_ITEMS], states by unclosed items, see kernels/chart/rows.py
     sets: int32 [n, 2], spans of set_words, the contents of large sets; set_index, set_sizes: as for the others
-    sizes: int64 [12], how many of each are in use, see above and kernels/chart/interning.py
-    missing: int32 [256], the lazy nodes that were reached, of which the answer EXPAND speaks
-    meter: int64 [3], see kernels/answers.py; it is the call's, not the chart's
-    scratch: items, work, leaves: int32 [s, 3]; entries: int32 [s, 6] and done: int32 [s], which, with seen: int32
-    [8s, 2], are those of kernels/chart/return_sets.py; buffer: int32 [4s + 8]
+    sizes: int64 [12], numbers in use, see above and kernels/chart/interning.py
+    missing: int32 [256], the lazy nodes that were reached, for EXPAND
+    meter: int64 [3], of the call, see kernels/answers.py
+    scratch: items, work, leaves: int32 [s, 3]; entries: int32 [s, 6], done: int32 [s] and seen: int32 [8s, 2], see
+    kernels/chart/return_sets.py; buffer: int32 [4s + 8]
     """
 
     words: Vector[np.int32]
@@ -122,11 +123,11 @@ class Chart(Arrays):
 
 @inner_njit
 def is_set(graph: GraphArrays, counter: Int) -> bool:
-    """Tell whether the counter counts nothing, but holds a set of bits."""
+    """Test whether a counter holds a set of bits."""
     return graph.counters[counter, GREATEST] < 0
 
 
 @inner_njit
 def is_large(graph: GraphArrays, counter: Int) -> bool:
-    """Tell whether the counter holds the number of a set of bits."""
+    """Test whether a counter holds the number of a set of bits."""
     return graph.counters[counter, GREATEST] < 0 and graph.counters[counter, LEAST] < 0

@@ -1,12 +1,11 @@
-"""Return sets, the call entries that are open when a rule is predicted, and how they and states are interned.
+"""Return sets, the call entries that are open when a rule is predicted; interning of them and of states.
 
-Kernels answer as kernels/answers.py says; the sources are those of layout.py.
+Kernels return the codes of kernels/answers.py. Sources: see layout.py.
 
-The call entries of a state in the making: a list without repetitions, and where in it a rule's entries are.
-
-A few are looked through. From FEW entries on all are in the hash table Chart.seen as well, which the work list of
-kernels/chart/closure.py shares, and those of one rule are chained, and so are those that return to the end of one rule.
-Whatever is in the table for another state has a lower stamp, and counts as free.
+The call entries of a state under construction form a list without duplicates. Up to FEW entries are searched linearly.
+From FEW on all are also in the hash table Chart.seen, which the work list of kernels/chart/closure.py shares, with
+chains of the entries of one rule, and of those that return to the end of one rule. Records of earlier states have lower
+stamps, and count as free slots.
 """
 
 from __future__ import annotations
@@ -53,18 +52,18 @@ from .layout import (
 )
 
 FEW = 16
-# Kinds of records in Chart.seen, by what is added to the stamp: items of the work list; entries; by rule, the last
-# entry of it, the last entry that returns to its end, its place in Chart.done.
+# Kinds of records in Chart.seen, added to the stamp: items of the work list; entries; by rule: its last entry, the
+# last entry that returns to its end, its place in Chart.done.
 WORK, ENTRIES, OF_RULE, TO_END, DONE = range(5)
 KINDS = 8
-# Columns of Chart.entries beyond those of an entry: the entry before of the same rule, and that of the same TO_END.
+# Columns of Chart.entries beyond those of an entry: the previous entry of the same rule, and that of the same TO_END.
 BEFORE, BEFORE_TO_END = 4, 5
 LAST_STAMP = 2**31 - 2 * KINDS
 
 
 @inner_njit
 def new_stamp(chart: Chart) -> None:
-    """Forget all that is in Chart.seen."""
+    """Invalidate all records in Chart.seen."""
     sizes, seen = chart.sizes, chart.seen
     if sizes[STAMP] > LAST_STAMP:
         sizes[STAMP] = 0
@@ -75,14 +74,14 @@ def new_stamp(chart: Chart) -> None:
 
 @inner_njit
 def hash_slot(a: Int, b: Int, c: Int, d: Int) -> Int:
-    """The slot at which the search for four numbers begins."""
+    """Hash four numbers to the first slot of their search."""
     value = int(a) * 0x9E3779B1 + int(b + 1) * 0x85EBCA6B + int(c) * 0x27D4EB2F + int(d) * 0x165667B1
     return value ^ (value >> 29)
 
 
 @inner_njit
 def entry_slot(chart: Chart, rule: Int, target: Int, count: Int, origin: Int) -> Int:
-    """The slot of Chart.seen that has an entry, or has room for it."""
+    """Return the slot of Chart.seen with an entry, or a free slot for it."""
     seen, entries = chart.seen, chart.entries
     stamp, mask = chart.sizes[STAMP], len(seen) - 1
     slot = hash_slot(target, origin, count, rule) & mask
@@ -98,7 +97,7 @@ def entry_slot(chart: Chart, rule: Int, target: Int, count: Int, origin: Int) ->
 
 @inner_njit
 def key_slot(graph: GraphArrays, chart: Chart, kind: Int, rule: Int) -> Int:
-    """The slot of Chart.seen that has what is known of a rule, or has room for it."""
+    """Return the slot of Chart.seen with a rule's record of a kind, or a free slot for it."""
     seen, entries = chart.seen, chart.entries
     wanted, mask = chart.sizes[STAMP] + kind, len(seen) - 1
     slot = hash_slot(rule, kind, 0, 0) & mask
@@ -119,21 +118,21 @@ def key_slot(graph: GraphArrays, chart: Chart, kind: Int, rule: Int) -> Int:
 
 @inner_njit
 def last_of(graph: GraphArrays, chart: Chart, kind: Int, rule: Int) -> Int:
-    """The entry of a rule in Chart.seen, -1 if there is none."""
+    """Return the record of a rule in Chart.seen, -1 if there is none."""
     slot = key_slot(graph, chart, kind, rule)
     return chart.seen[slot, SEEN_AT] if chart.seen[slot, SEEN_STAMP] >= chart.sizes[STAMP] else -1
 
 
 @inner_njit
 def put(chart: Chart, slot: Int, kind: Int, at: Int) -> None:
-    """Take a slot."""
+    """Fill a slot."""
     chart.seen[slot, SEEN_STAMP] = chart.sizes[STAMP] + kind
     chart.seen[slot, SEEN_AT] = at
 
 
 @inner_njit
 def chain(graph: GraphArrays, chart: Chart, at: Int, kind: Int, rule: Int, column: Int) -> None:
-    """Put an entry before those that are chained already."""
+    """Put an entry at the head of a rule's chain."""
     slot = key_slot(graph, chart, kind, rule)
     chart.entries[at, column] = chart.seen[slot, SEEN_AT] if chart.seen[slot, SEEN_STAMP] >= chart.sizes[STAMP] else -1
     put(chart, slot, kind, at)
@@ -141,7 +140,7 @@ def chain(graph: GraphArrays, chart: Chart, at: Int, kind: Int, rule: Int, colum
 
 @inner_njit
 def index_entries(graph: GraphArrays, chart: Chart, first: Int, last: Int) -> None:
-    """Put the entries first ... last - 1 into the table, and chain them."""
+    """Enter the entries first ... last - 1 into the table and the chains."""
     entries = chart.entries
     for at in range(first, last):
         rule, target = entries[at, ENTRY_RULE], entries[at, ENTRY_TARGET]
@@ -155,7 +154,7 @@ def index_entries(graph: GraphArrays, chart: Chart, first: Int, last: Int) -> No
 
 @inner_njit
 def add_entry(graph: GraphArrays, chart: Chart, rule: Int, target: Int, count: Int, origin: Int, length: Int) -> Int:
-    """Add a call entry unless it is there; returns the new number of entries, or CROWDED."""
+    """Add a call entry unless it is there. Return the new number of entries, or CROWDED."""
     entries = chart.entries
     if length < FEW:
         for i in range(length):
@@ -181,7 +180,7 @@ def add_entry(graph: GraphArrays, chart: Chart, rule: Int, target: Int, count: I
 
 @inner_njit
 def next_of_rule(graph: GraphArrays, chart: Chart, rule: Int, at: Int, length: Int) -> Int:
-    """The entry of a rule that comes after `at`, in some order; -1 before the first and after the last one."""
+    """Return the entry of a rule that follows `at` in some order; begins with `at` -1, and ends with -1."""
     entries = chart.entries
     if length >= FEW:
         return last_of(graph, chart, OF_RULE, rule) if at < 0 else entries[at, BEFORE]
@@ -193,7 +192,7 @@ def next_of_rule(graph: GraphArrays, chart: Chart, rule: Int, at: Int, length: I
 
 @inner_njit
 def next_to_end(graph: GraphArrays, chart: Chart, rule: Int, at: Int, length: Int) -> Int:
-    """As next_of_rule, among the entries that return to the end of a rule that was called in this state."""
+    """`next_of_rule` for the entries that return to the end of a rule that was called in this state."""
     entries, nodes = chart.entries, graph.nodes
     if length >= FEW:
         return last_of(graph, chart, TO_END, rule) if at < 0 else entries[at, BEFORE_TO_END]
@@ -208,7 +207,7 @@ def next_to_end(graph: GraphArrays, chart: Chart, rule: Int, at: Int, length: In
 
 @inner_njit
 def note_done(graph: GraphArrays, chart: Chart, rule: Int, length: Int) -> Int:
-    """Note that a rule called in this state was completed in it; how many there are."""
+    """Note that a rule called in this state was completed in it. Return the number of such rules."""
     if is_done(graph, chart, rule, length):
         return length
     chart.done[length] = rule
@@ -221,7 +220,7 @@ def note_done(graph: GraphArrays, chart: Chart, rule: Int, length: Int) -> Int:
 
 @inner_njit
 def is_done(graph: GraphArrays, chart: Chart, rule: Int, length: Int) -> Truth:
-    """Tell whether a rule was noted."""
+    """Test whether a rule was noted."""
     if length >= FEW:
         return last_of(graph, chart, DONE, rule) >= 0
     for at in range(length):  # noqa: SIM110
@@ -230,13 +229,13 @@ def is_done(graph: GraphArrays, chart: Chart, rule: Int, length: Int) -> Truth:
     return False
 
 
-# Steps of work that an entry of many takes to be put in order, looked up and written down.
+# Steps of work for sorting, finding and writing an entry of a long list.
 STEPS_EACH = 12
 
 
 @inner_njit
 def first_entry(chart: Chart, return_set: Int, rule: Int) -> Int:
-    """The place where the entries of `rule` begin among the words of a return set, in order of their rules."""
+    """Return the place of the first entry of `rule` in a return set, whose entries are sorted by rule."""
     words = chart.words
     lo = chart.return_sets[return_set, LO]
     low, high = 0, (chart.return_sets[return_set, HI] - lo) // ENTRY
@@ -251,13 +250,13 @@ def first_entry(chart: Chart, return_set: Int, rule: Int) -> Int:
 
 @inner_njit
 def flatten_tails(graph: GraphArrays, chart: Chart, entry_count: Int) -> Int:
-    """Replace entries that return to the end of a rule by what that rule returns to; the new number of entries.
+    """Replace entries that return to the end of a rule by the entries that rule returns to. Return their new number.
 
-    Or a code. Those of rules called in this state say which rule hands on to which, and stay as they are meanwhile;
-    all that does not return to the end of a rule is handed on along them, once for each of them.
+    Or a code. Entries of rules called in this state define which rule hands on to which, and stay unchanged meanwhile;
+    every entry that does not return to the end of a rule is copied along them.
     """
     entries = chart.entries
-    called = entry_count  # entries that return to the end of a rule called in this state are all among these
+    called = entry_count  # all entries that return to the end of a rule called in this state are among these
     at = 0
     while at < entry_count:
         tried = 1
@@ -292,16 +291,16 @@ def flatten_tails(graph: GraphArrays, chart: Chart, entry_count: Int) -> Int:
 
 @inner_njit
 def returns_to_end(graph: GraphArrays, chart: Chart, at: Int) -> bool:
-    """Tell whether an entry returns to the end of a rule, and not to that of the text."""
+    """Test whether an entry returns to the end of a rule, other than the rule of the text."""
     entries = chart.entries
     return graph.nodes[entries[at, ENTRY_TARGET], FLAGS] & TAIL != 0 and entries[at, ENTRY_ORIGIN] != ROOT
 
 
 @inner_njit
 def flatten_entry(graph: GraphArrays, chart: Chart, at: Int, entry_count: Int) -> Int:
-    """Add for an entry that returns to the end of a rule of an earlier state what that rule returns to.
+    """Add the entries that a rule of an earlier state returns to, for an entry that returns to its end.
 
-    The new number of entries, or a code. The return set was flattened when it was made.
+    Return the new number of entries, or a code. The earlier return set has been flattened already.
     """
     entries, words = chart.entries, chart.words
     caller, rule, origin = (
@@ -322,7 +321,7 @@ def flatten_entry(graph: GraphArrays, chart: Chart, at: Int, entry_count: Int) -
 
 @inner_njit
 def first_record(entries: Ints, count: Int, rule: Int) -> Int:
-    """The place where the entries of `rule` begin among those in order of their rules."""
+    """Return the place of the first entry of `rule` among entries sorted by rule."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -335,7 +334,7 @@ def first_record(entries: Ints, count: Int, rule: Int) -> Int:
 
 @inner_njit
 def need(chart: Chart, rule: Int, needed: Int, count: Int) -> Int:
-    """Note that the entries of a rule are needed; the new number of those that are."""
+    """Mark the entries of a rule as needed. Return the new number of needed entries."""
     entries, done = chart.entries, chart.done
     is_sorted = count >= FEW
     at = first_record(entries, count, rule) if is_sorted else 0
@@ -354,7 +353,7 @@ def need(chart: Chart, rule: Int, needed: Int, count: Int) -> Int:
 
 @inner_njit
 def prune_entries(graph: GraphArrays, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
-    """Keep the entries, in order, of rules that can still be completed from this state's return set; their number."""
+    """Keep the entries of rules that can still be completed from this state, in order. Return their number."""
     entries, done = chart.entries, chart.done
     if entry_count >= FEW:
         sort_records(entries, entry_count, ENTRY, chart.buffer)
@@ -386,7 +385,7 @@ def prune_entries(graph: GraphArrays, chart: Chart, leaf_count: Int, entry_count
 
 @inner_njit
 def clamp(graph: GraphArrays, horizon: Int, node: Int, count: Int) -> Int:
-    """The part of the count at `node` that a text of `horizon` bytes can tell: how near its bounds it is."""
+    """Map the count at `node` to an equivalent one for texts of up to `horizon` bytes: its distance from the bounds."""
     counter = graph.nodes[node, COUNTER]
     if counter == 0:
         return 0
@@ -399,7 +398,7 @@ def clamp(graph: GraphArrays, horizon: Int, node: Int, count: Int) -> Int:
 
 @inner_njit
 def intern_return_set(graph: GraphArrays, chart: Chart, leaf_count: Int, entry_count: Int) -> Int:
-    """The number of the return set in entries[:entry_count], after flattening and pruning."""
+    """Return the number of the return set in entries[:entry_count], after flattening and pruning; or a code."""
     entry_count = flatten_tails(graph, chart, entry_count)
     if entry_count < 0:
         return entry_count
@@ -435,7 +434,7 @@ def intern_return_set(graph: GraphArrays, chart: Chart, leaf_count: Int, entry_c
 
 @inner_njit
 def intern_state(chart: Chart, return_set: Int, accepting: Int, leaf_count: Int) -> Int:
-    """The number of the state with this return set and the items in leaves[:leaf_count]."""
+    """Return the number of the state with this return set and the items in leaves[:leaf_count], or a code."""
     sort_records(chart.leaves, leaf_count, ITEM, chart.buffer)
     length = HEADER + ITEM * leaf_count
     buffer = chart.buffer
@@ -451,7 +450,7 @@ def intern_state(chart: Chart, return_set: Int, accepting: Int, leaf_count: Int)
 
 @njit
 def signature(graph: GraphArrays, chart: Chart, state: Int) -> Int:
-    """A number that states share when no text of up to `horizon` bytes tells them apart; FULL without room."""
+    """Return a number that states share if no text of up to `horizon` bytes distinguishes them; FULL without room."""
     known = chart.states[state, SIGNATURE]
     if known >= 0:
         return known

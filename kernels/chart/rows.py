@@ -1,9 +1,9 @@
-"""Transition rows: the state after every byte, worked out when it is first asked for, and where a state loops.
+"""Transition rows: the state after every byte, computed on demand, and the loops of states.
 
-Bytes that no edge of a state's items tells apart are read at once. What sets of items have led to is remembered in
-a small table (Chart.memo), because the states of a rule mostly go on alike.
+Bytes that no edge of a state's items distinguishes are read together. The state after a set of items is cached in a
+small table (Chart.memo), because the states of a rule mostly have equal successors.
 
-Kernels answer as kernels/answers.py says.
+Kernels return the codes of kernels/answers.py.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ from .layout import (
 )
 from .return_sets import new_stamp
 
-# Columns of Chart.loops: the ASCII bytes that loop (two words of 64 bits), then the flags and the room, then the lead
-# bytes of UTF-8 all of whose characters loop, a bit for each from FIRST_LEAD on.
+# Columns of Chart.loops: the ASCII bytes that loop (two words of 64 bits), flags and room, and the lead bytes of
+# UTF-8 all of whose characters loop, a bit for each from FIRST_LEAD on.
 ASCII_LOW, ASCII_HIGH, ROOM, LEADS, LOOP = range(5)
 FIRST_LEAD = 0xC0
 LEADS_KNOWN, LOOP_KNOWN, COMPLETE, STEADY = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(8)
 ROOM_SHIFT = np.uint64(8)
-# Columns of Chart.memo: how many items, the state after them, then the items; how many it has room for; what `recall`
-# says of others.
+# Columns of Chart.memo: number of items, the state after them, the items; its maximum of items; the answer of
+# `recall` for others.
 MEMO_COUNT, MEMO_AFTER, MEMO_HEADER = range(3)
 MEMO_ITEMS, UNKNOWN = 8, -9
-# What a row has for a transition until somebody asks: most states are left by few bytes.
+# A transition of a row before it is computed: most states are left by few bytes.
 PENDING = -7
-# States of more words than these count the work of looking through them.
+# States of more words than this count the work of scanning them.
 MANY = 256
-# What `is_shift` answers.
+# Answers of `is_shift`.
 NO_SHIFT, GROWN, SHIFTED = 0, 1, 2
 
 
 @inner_njit
 def is_shift(graph: GraphArrays, chart: Chart, state: Int, other: Int) -> Int:
-    """Tell whether `other` is `state` with every counter one higher (SHIFTED), perhaps with more items besides (GROWN).
+    """Test whether `other` is `state` with all counts one higher: SHIFTED, or GROWN if it has further items.
 
-    Bytes that lead from `state` there loop, as far as the counters have room. Items whose counter is then full
-    need not be there any more.
+    Bytes that lead from `state` to it loop, as far as the counters have room. Items whose counter is then full may be
+    absent.
     """
     lo, hi = chart.states[state, LO], chart.states[state, HI]
     at, end = chart.states[other, LO], chart.states[other, HI]
@@ -101,7 +101,7 @@ def is_shift(graph: GraphArrays, chart: Chart, state: Int, other: Int) -> Int:
 
 @inner_njit
 def room_of(graph: GraphArrays, chart: Chart, state: Int) -> Int:
-    """The number of characters more that the counted loops of `state` have room for."""
+    """Return how many more characters the counted loops of `state` have room for."""
     room = UNBOUNDED
     words = chart.words
     for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
@@ -113,7 +113,7 @@ def room_of(graph: GraphArrays, chart: Chart, state: Int) -> Int:
 
 @inner_njit
 def lacking(graph: GraphArrays, chart: Chart, state: Int) -> Int:
-    """The number of characters more that the counted loops of `state` must have."""
+    """Return how many more characters the counted loops of `state` require."""
     most = 0
     words = chart.words
     for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
@@ -125,16 +125,16 @@ def lacking(graph: GraphArrays, chart: Chart, state: Int) -> Int:
 
 @inner_njit
 def is_counted(graph: GraphArrays, node: Int) -> bool:
-    """Tell whether an item counts while it is at a node."""
+    """Test whether a node has a counter that counts."""
     counter = graph.nodes[node, COUNTER]
     return counter > 0 and not is_set(graph, counter)
 
 
 @inner_njit
 def recall(chart: Chart, count: Int) -> tuple[Int, Int]:
-    """The slot of the memo for chart.items[:count], and the state that they have led to, UNKNOWN if that is not there.
+    """Return the memo's slot for chart.items[:count], and the state cached there, UNKNOWN if there is none.
 
-    The slot is -1 if there are too many items for one.
+    The slot is -1 if there are too many items.
     """
     items = chart.items
     if count > MEMO_ITEMS:
@@ -160,7 +160,7 @@ def recall(chart: Chart, count: Int) -> tuple[Int, Int]:
 
 @inner_njit
 def close_items(graph: GraphArrays, chart: Chart, count: Int) -> Int:
-    """The state of chart.items[:count] and all they imply, DEAD if there are none; or a code."""
+    """Return the state of chart.items[:count] and all they imply, DEAD if there are none; or a code."""
     if count == 0:
         return DEAD
     slot, after = recall(chart, count)
@@ -186,7 +186,7 @@ def close_items(graph: GraphArrays, chart: Chart, count: Int) -> Int:
 
 @inner_njit
 def open_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
-    """The number of the state's row, in which at first every transition that some edge has is PENDING; or FULL."""
+    """Return the number of the state's row, allocated if needed: PENDING where some edge has the byte; or a code."""
     known = chart.states[state, ROW]
     if known >= 0:
         return known
@@ -217,9 +217,9 @@ def open_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
 
 @shared_njit
 def step(graph: GraphArrays, chart: Chart, state: Int, row: Int, byte: Int) -> Int:
-    """Work out a transition that is PENDING, and with it those of all bytes that no edge tells apart from it.
+    """Compute a PENDING transition, and those of all bytes that no edge distinguishes from it.
 
-    Returns the state after the byte, DEAD, or a code.
+    Return the state after the byte, DEAD, or a code.
     """
     words, nodes, edges, items = chart.words, graph.nodes, graph.edges, chart.items
     lo, hi = chart.states[state, LO], chart.states[state, HI]
@@ -251,13 +251,13 @@ def step(graph: GraphArrays, chart: Chart, state: Int, row: Int, byte: Int) -> I
 
 @shared_njit
 def fill_range(graph: GraphArrays, chart: Chart, state: Int, row: Int, first: Int, end: Int) -> Int:
-    """Work out the transitions of a row by the bytes first ... end - 1; 0 or a code."""
+    """Compute the transitions of a row for the bytes first ... end - 1. Return 0 or a code."""
     code = 0
     for byte in range(first, end):
         if chart.rows[row, byte] == PENDING:
             after = step(graph, chart, state, row, byte)
             if after == EXPAND:
-                # Go on, so that all that is missing is asked for at once.
+                # Go on, so that all lazy nodes are reported at once.
                 code = EXPAND
             elif after < DEAD:
                 return after
@@ -266,7 +266,7 @@ def fill_range(graph: GraphArrays, chart: Chart, state: Int, row: Int, first: In
 
 @shared_njit
 def loop_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
-    """The number of the state's row, with its loop found, or a code."""
+    """Return the number of the state's row, with its loop found, or a code."""
     row = open_row(graph, chart, state)
     if row >= 0 and chart.loops[row, ROOM] & LOOP_KNOWN == 0:
         code = find_loop(graph, chart, state, row)
@@ -277,7 +277,7 @@ def loop_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
 
 @shared_njit
 def fill_low(graph: GraphArrays, chart: Chart, state: Int) -> Int:
-    """The number of the state's row, with its loop found and all ASCII bytes worked out, or a code."""
+    """Return the number of the state's row, with its loop and all ASCII transitions, or a code."""
     row = loop_row(graph, chart, state)
     if row >= 0:
         code = fill_range(graph, chart, state, row, 0, 0x80)
@@ -288,7 +288,7 @@ def fill_low(graph: GraphArrays, chart: Chart, state: Int) -> Int:
 
 @njit
 def fill_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
-    """The number of the state's row, with its loop found and all transitions worked out, or a code."""
+    """Return the number of the state's row, with its loop and all transitions, or a code."""
     row = loop_row(graph, chart, state)
     if row >= 0 and chart.loops[row, ROOM] & COMPLETE == 0:
         code = fill_range(graph, chart, state, row, 0, 0x100)
@@ -300,10 +300,10 @@ def fill_row(graph: GraphArrays, chart: Chart, state: Int) -> Int:
 
 @shared_njit
 def find_loop(graph: GraphArrays, chart: Chart, state: Int, row: Int) -> Int:
-    """Note in chart.loops[row] which ASCII bytes lead from `state` back to it, or to it with one more counted.
+    """Record in chart.loops[row] which ASCII bytes lead from `state` back to it, or to it with counts one higher.
 
-    Only bytes that an edge has in common with others are tried, and then single ones that are counted, as in the
-    indentation of a line: another loop of one byte is not worth while. 0 or a code.
+    It tries bytes of edges with several bytes, then single bytes that are counted, as in an indentation. Other loops of
+    one byte are not worth the search. Return 0 or a code.
     """
     loops, rows = chart.loops, chart.rows
     lo, hi = chart.states[state, LO], chart.states[state, HI]
@@ -336,7 +336,7 @@ def find_loop(graph: GraphArrays, chart: Chart, state: Int, row: Int) -> Int:
 
 @shared_njit
 def find_looping(graph: GraphArrays, chart: Chart, state: Int, row: Int, single: Int) -> Int:
-    """A byte that loops, of those that an edge has in common with others or of single ones; DEAD, or a code."""
+    """Return a byte that loops, of edges with several bytes or of single bytes; DEAD, or a code."""
     rows, words = chart.rows, chart.words
     tried, previous = 0, DEAD
     for at in range(chart.states[state, LO] + HEADER, chart.states[state, HI], ITEM):
@@ -364,9 +364,9 @@ def find_looping(graph: GraphArrays, chart: Chart, state: Int, row: Int, single:
 
 @njit
 def explore(graph: GraphArrays, chart: Chart, limit: Int) -> Int:
-    """Fill the rows of all states that can be reached; how many numbers they have (stops above `limit`), or a code.
+    """Fill the rows of all reachable states. Return how many numbers they have (stops above `limit`), or a code.
 
-    Numbers that were given up, or are asleep, are passed over.
+    Free and evicted numbers are skipped.
     """
     state = 0
     while state < chart.sizes[STATES] and state <= limit:
@@ -381,7 +381,7 @@ def explore(graph: GraphArrays, chart: Chart, limit: Int) -> Int:
 
 @shared_njit
 def advance(graph: GraphArrays, chart: Chart, state: Int, data: Bytes, first: Int, last: Int) -> Int:
-    """The state after the bytes data[first:last], kept from now on; DEAD, or a code."""
+    """Return the state after data[first:last], marked as handed out; DEAD, or a code."""
     for at in range(first, last):
         row = open_row(graph, chart, state)
         if row < 0:

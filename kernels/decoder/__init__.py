@@ -1,6 +1,6 @@
-"""A decoder's layer: its products, and what lies between them: norms, rotation, writing of keys and values, gates.
+"""A decoder layer: its products, and the operations between them (norms, rotary embedding, KV cache, gates).
 
-operations.py chooses by the device: plain.py says in torch operations what each computes, and in which order it
-rounds; triton_decoder.py does it in one launch each, and multiplies a few tokens. On a CPU layers.py does all of it
-but attention in two kernels, with the products of products.py, or reads all layers in one, attention with them.
+operations.py dispatches by device. plain.py defines each operation and its rounding in torch; triton_decoder.py does
+each in one launch, and products of a few tokens. On a CPU layers.py does a layer in two kernels around attention, or
+all layers with attention in one kernel; its products are those of products.py.
 """

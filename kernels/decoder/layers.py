@@ -1,8 +1,8 @@
-"""A layer of a decoder on a CPU, in two kernels: what lies before its attention, and behind it. And all layers in one.
+"""A decoder layer on a CPU in two kernels, before and after attention; and all layers in one kernel.
 
-They do what plain.py does with torch operations, and the products between, for some tokens at a time, whose states stay
-in the processor's caches all the way. Which arrays are empty says what a decoder is without: biases, norms of heads,
-rotation. A norm with a bias is a layer norm, one without is an RMS norm.
+They compute the operations of plain.py and the products between, for a few tokens at a time, whose states stay in the
+caches. Empty arrays stand for absent parts of a decoder: biases, norms of heads, rotation. A norm with a bias is a
+layer norm, one without is an RMS norm.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ def begin_layer(
     across: Reals,
     sums: Reals,
 ) -> None:
-    """Norm, product of queries, keys and values, norms of heads, rotation; keys and values go to their slots.
+    """Compute norm, product of queries, keys and values, norms of heads, and rotation; store keys and values.
 
-    queries: [n, heads, size], written
-    keys, values: [blocks, heads, places, row length], written where `slots` [n] says, -1 for nowhere
+    queries: [n, heads, size], output
+    keys, values: [blocks, heads, places, row length], written at `slots` [n]; -1 for tokens that are not stored
     residual: [n, hidden]
-    cos, sin: [n, size / 2], or [n, 0] where heads are not turned
-    norm, norm_bias, eps: weights of the norm, its bias if it has one, and what is added to mean squares or variances
-    weight, bias: [all heads * size, hidden]; as many as rows, or none
-    query_norm, key_norm, head_eps: the same of RMS norms of heads, if there are any
-    states, product: room for as many tokens as are multiplied at once, hidden and all heads * size numbers each
+    cos, sin: [n, size / 2], or [n, 0] without rotation
+    norm, norm_bias, eps: weights of the norm, its bias or empty, and the epsilon of mean squares or variances
+    weight, bias: [all heads * size, hidden]; [all heads * size], or empty
+    query_norm, key_norm, head_eps: RMS norms of heads [size], or empty, and their epsilon
+    states, product: scratch for the tokens of one multiplication, with hidden and all heads * size columns
     across, sums: see `multiply`
     """
     lanes = across.shape[1]
@@ -91,13 +91,13 @@ def end_layer(
     across: Reals,
     sums: Reals,
 ) -> None:
-    """The product of what attention found, norm, and an MLP; both sums go to the residual.
+    """Compute the output product of attention, norm, and the MLP; add both results to the residual.
 
     residual: [n, hidden], changed
-    mixed: [n, heads * size]
-    out, up, down and their biases, if any: weights of the products; where `up` has twice as many rows as `down` has
-        columns, gates and what they are multiplied with, the MLP is SwiGLU, else it has GELU between its products
-    The rest as `begin_layer` has it; `product` has room for what `up` gives.
+    mixed: [n, heads * size], output of attention
+    out, up, down and their biases, or empty: weights of the products. The MLP is SwiGLU if `up` has more rows (gates,
+        then the numbers that they scale) than `down` has columns; else it has GELU between its products
+    The rest is as in `begin_layer`; `product` has room for the output of `up`.
     """
     lanes = across.shape[1]
     for first in range(0, residual.shape[0], lanes):
@@ -119,21 +119,21 @@ def end_layer(
 
 @njit(fastmath=FAST, error_model="numpy")
 def normalise_rows(out: Reals, rows: Reals, weight: Reals, bias: Reals, eps: Float) -> None:
-    """Norm of each row [n, width]: layer norm with a bias, RMS norm without."""
+    """Normalise each row [n, width]: layer norm with a bias, RMS norm without."""
     for row in range(rows.shape[0]):
         normalise(out[row], rows[row], weight, bias, eps)
 
 
 @inner_njit
 def add(row: Reals, more: Reals) -> None:
-    """Add to a row in place; what is added may be longer."""
+    """row += more[: row.size], in place."""
     for i in range(row.size):
         row[i] += more[i]
 
 
 @inner_njit
 def normalise(out: Reals, row: Reals, weight: Reals, bias: Reals, eps: Float) -> None:
-    """Norm of a row, as `normalise_rows` has it."""
+    """Normalise a row, see `normalise_rows`."""
     if bias.size > 0:
         standardise(out, row, weight, bias, eps)
     else:
@@ -142,7 +142,7 @@ def normalise(out: Reals, row: Reals, weight: Reals, bias: Reals, eps: Float) ->
 
 @inner_njit
 def scale_by_root(out: Reals, row: Reals, weight: Reals, eps: Float) -> None:
-    """RMS norm (Zhang and Sennrich, 2019, arXiv:1910.07467) of a row; `out` may be the row, and longer.
+    """RMS norm (Zhang and Sennrich, 2019, arXiv:1910.07467) of a row; `out` may be the row itself, or longer.
 
     Squares are summed in float32.
     """
@@ -158,7 +158,7 @@ def scale_by_root(out: Reals, row: Reals, weight: Reals, eps: Float) -> None:
 
 @inner_njit
 def standardise(out: Reals, row: Reals, weight: Reals, bias: Reals, eps: Float) -> None:
-    """Layer norm (Ba, Kiros and Hinton, 2016, arXiv:1607.06450) of a row; `out` may be the row, and longer."""
+    """Layer norm (Ba, Kiros and Hinton, 2016, arXiv:1607.06450) of a row; `out` may be the row itself, or longer."""
     kind = row.dtype.type
     total = kind(0)
     for i in range(weight.size):
@@ -186,7 +186,7 @@ def place_heads(
     key_norm: Reals,
     eps: Float,
 ) -> None:
-    """From a token's product to its queries [heads, size], and its keys and values in their slot."""
+    """Split a token's product into queries [heads, size], and keys and values, which go to their slot."""
     heads, size = queries.shape
     stored, room = keys.shape[1], keys.shape[2]
     for head in range(heads):
@@ -208,7 +208,7 @@ def place_heads(
 
 @inner_njit
 def rotate(out: Reals, part: Reals, cos: Reals, sin: Reals) -> None:
-    """The halves of a head turned against each other; the head as it is where there are no angles. They may be one."""
+    """Apply the rotary embedding to a head; copy it if `cos` is empty. `out` may be `part` itself."""
     half = cos.size
     if half == 0:
         for i in range(part.size):
@@ -221,14 +221,14 @@ def rotate(out: Reals, part: Reals, cos: Reals, sin: Reals) -> None:
 
 @inner_njit
 def gate(row: Reals, width: Int) -> None:
-    """SwiGLU, in place: SiLU of the left half of a row of 2 width numbers times the right one."""
+    """SwiGLU in place: row[:width] becomes SiLU of row[:width], times row[width : 2 * width]."""
     for i in range(width):
         row[i] = row[i] * logistic(row[i], row) * row[width + i]
 
 
 @inner_njit
 def bend(row: Reals, width: Int) -> None:
-    """GELU of a row's first numbers, in place, in the form with tanh (Hendrycks and Gimpel, 2016, arXiv:1606.08415)."""
+    """GELU of row[:width] in place, in its form with tanh (Hendrycks and Gimpel, 2016, arXiv:1606.08415)."""
     kind = row.dtype.type
     for i in range(width):
         x = row[i]
@@ -238,15 +238,15 @@ def bend(row: Reals, width: Int) -> None:
 
 @inner_njit
 def logistic(x: Any, like: Reals) -> Any:
-    """1 / (1 + e^-x) in the type of `like`, without branches and calls, so that many are taken at once."""
+    """Return 1 / (1 + e^-x) in the dtype of `like`, without branches and calls, so that LLVM can vectorise it."""
     kind = like.dtype.type
-    # `exponential` gives no less than e^-80, which is much of numbers that are large enough.
+    # `exponential` returns at least e^-80, which is not negligible beside a large factor.
     small = exponential(-abs(x), like) if abs(x) < kind(80) else kind(0)
     return (kind(1) if x >= 0 else small) / (kind(1) + small)
 
 
 class Stack(Arrays):
-    """The weights of layers that are alike, in the order in which the kernels of a layer take them.
+    """The weights of equally shaped layers, in the order of the arguments of the layer kernels.
 
     weights: [layers, n] addresses
     shapes: [n, 2] rows and columns of each; a vector has one column
@@ -259,11 +259,11 @@ class Stack(Arrays):
 
 
 class Texts(Arrays):
-    """What attention reads: where keys and values lie, how far back layers look, and what is new of which texts.
+    """Arguments of attention: the KV cache, the reach of each layer, and the rows of the step.
 
-    stored: [layers, 2] addresses of keys and of values; shape: [4], of each: blocks, heads, places, size
-    reaches: [layers, 2] window and chunk of each layer, as `attend_blocks` has them
-    short, long: which texts are read by `attend_blocks`, and by `attend_panels`
+    stored: [layers, 2] addresses of keys and of values; shape: [4], of each: blocks, heads, places, row length
+    reaches: [layers, 2] window and chunk of each layer, see `attend_blocks`
+    short, long: rows for `attend_blocks`, and for `attend_panels`
     """
 
     stored: Table[np.int64]
@@ -294,13 +294,13 @@ def read_layers(
     across: Reals,
     sums: Reals,
 ) -> None:
-    """Layers as `begin_layer` and `end_layer` have them, attention between, and the last norm.
+    """Compute all layers, by `begin_layer`, attention and `end_layer`, and the last norm.
 
-    residual: [n, hidden], changed to what comes of it
-    queries, mixed: [n, heads, size], room
-    slots, cos, sin, states, product, across, sums: as `begin_layer` has them
-    norm, norm_bias, eps: the last one
-    settings, scratch, near: as `attend_blocks` has them
+    residual: [n, hidden], changed to the result
+    queries, mixed: [n, heads, size], scratch
+    slots, cos, sin, states, product, across, sums: see `begin_layer`
+    norm, norm_bias, eps: the last norm
+    settings, scratch, near: see `attend_blocks`
     """
     flat = mixed.reshape(mixed.shape[0], mixed.shape[1] * mixed.shape[2])
     for layer in range(stack.weights.shape[0]):
@@ -336,7 +336,7 @@ def attend_texts(
     scratch: Reals,
     near: Stored,
 ) -> None:
-    """Attention of one layer, of all texts."""
+    """Compute attention of one layer for all rows."""
     window, chunk, none = texts.reaches[layer, 0], texts.reaches[layer, 1], settings[:0]
     short, long = texts.short, texts.long
     attend_blocks(
@@ -364,18 +364,18 @@ def attend_texts(
 
 @inner_njit
 def stored_at(texts: Texts, layer: Int, like: Stored) -> tuple[Stored, Stored]:
-    """A layer's keys and values [blocks, heads, places, size]."""
+    """Return a layer's keys and values [blocks, heads, places, row length]."""
     shape = texts.shape[0], texts.shape[1], texts.shape[2], texts.shape[3]
     return array_at(texts.stored[layer, 0], shape, like), array_at(texts.stored[layer, 1], shape, like)
 
 
 @inner_njit
 def matrix_of(stack: Stack, layer: Int, number: Int, like: Reals) -> Reals:
-    """One of a layer's weights [rows, columns]."""
+    """Return one weight of a layer [rows, columns]."""
     return array_at(stack.weights[layer, number], (stack.shapes[number, 0], stack.shapes[number, 1]), like)
 
 
 @inner_njit
 def vector_of(stack: Stack, layer: Int, number: Int, like: Reals) -> Reals:
-    """One of a layer's weights [size], or none."""
+    """Return one weight of a layer [size], or an empty array."""
     return array_at(stack.weights[layer, number], (stack.shapes[number, 0],), like)

@@ -1,4 +1,4 @@
-"""What lies between a layer's products, and the products: kernels on a GPU, plain torch operations elsewhere."""
+"""Operations of a decoder layer: Triton kernels on a GPU, torch operations elsewhere."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from . import plain
 from .plain import HeadNorms, Heads
 
 MATVEC = True
-"""Whether a product of up to four tokens is made by the kernel of triton_decoder.py; else all are torch's."""
+"""Whether Triton computes products of up to four tokens; otherwise torch computes all."""
 
 
 def norm(residual: Tensor, added: Tensor | None, weight: Tensor, eps: float) -> Tensor:
-    """RMS norm (Zhang and Sennrich, 2019, arXiv:1910.07467) of rows [n, width], which `added` is added to first.
+    """Return the RMS norm (Zhang and Sennrich, 2019, arXiv:1910.07467) of rows [n, width], after adding `added`.
 
-    residual: contiguous; the sum is left there
-    Sums of squares are float32, and what is normalised is rounded to the dtype before it is multiplied by the weights.
+    residual: contiguous; the sum is stored here
+    Squares are summed in float32. Normalised numbers are rounded to the dtype before they are multiplied by the
+    weights.
     """
     if residual.is_cuda:
         from .triton_decoder import norm as on_device
@@ -35,12 +36,12 @@ def place(
     stored: tuple[Tensor, Tensor],
     heads: Heads,
 ) -> Tensor:
-    """From the product of queries, keys and values to what attention needs: the queries [n, heads, size].
+    """Split the product of queries, keys and values; store keys and values, and return the queries [n, heads, size].
 
     product: [n, (queries + 2 keys) * size], contiguous
-    angles: cosines and sines [n, size / 2] in the same dtype, by which the halves of queries and keys are turned
-        against each other (Su et al., 2021, arXiv:2104.09864), after their norms if there are any
-    slots: int32 [n], where keys and values go: the number of a block times its places, and a place; -1 for nowhere
+    angles: cosines and sines [n, size / 2] in the same dtype, for the rotary embedding of queries and keys (Su et al.,
+        2021, arXiv:2104.09864), after their norms if there are any
+    slots: int32 [n], block * places + place of each key and value; -1 for tokens that are not stored
     stored: keys and values [blocks, heads, places, size], contiguous
     """
     if product.is_cuda:
@@ -51,7 +52,7 @@ def place(
 
 
 def gate(product: Tensor) -> Tensor:
-    """SwiGLU of rows [n, 2 width], contiguous: SiLU of the left halves, rounded, times the right ones: [n, width]."""
+    """Return SwiGLU [n, width] of contiguous rows [n, 2 width]: SiLU of left halves, rounded, times right halves."""
     if product.is_cuda:
         from .triton_decoder import gate as on_device
 
@@ -60,7 +61,7 @@ def gate(product: Tensor) -> Tensor:
 
 
 def multiply(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """States [n, in], contiguous, times weights [out, in], plus a bias [out] if there is one: [n, out]."""
+    """Return states [n, in], contiguous, times weights [out, in], plus a bias [out] if given: [n, out]."""
     kernel = _matvec(states, weight)
     return linear(states, weight, bias) if kernel is None else kernel(states, weight, bias)
 
@@ -68,7 +69,7 @@ def multiply(states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def multiply_normed(
     residual: Tensor, added: Tensor | None, scales: Tensor, eps: float, weight: Tensor, bias: Tensor | None
 ) -> Tensor:
-    """`multiply` of `norm`, in one launch where there are few tokens and nothing is added."""
+    """Return `multiply` of `norm`; in one launch for few tokens if `added` is None."""
     kernel = _matvec(residual, weight) if added is None else None
     if kernel is None:
         return multiply(norm(residual, added, scales, eps), weight, bias)
@@ -78,7 +79,7 @@ def multiply_normed(
 def multiply_gated(
     residual: Tensor, added: Tensor | None, scales: Tensor, eps: float, weight: Tensor, bias: Tensor | None
 ) -> Tensor:
-    """`gate` of `multiply` of `norm`, in one launch where there are few tokens and nothing is added."""
+    """Return `gate` of `multiply` of `norm`; in one launch for few tokens if `added` is None."""
     kernel = _matvec(residual, weight) if added is None else None
     if kernel is None:
         return gate(multiply(norm(residual, added, scales, eps), weight, bias))
@@ -86,7 +87,7 @@ def multiply_gated(
 
 
 def multiply_onto(residual: Tensor, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
-    """What is still to be added to `residual`: the product, or nothing where it has been, with few tokens."""
+    """Multiply, and add the product to `residual` for few tokens. Return the product if it is still to be added."""
     kernel = _matvec(states, weight)
     if kernel is None:
         return linear(states, weight, bias)
@@ -95,7 +96,7 @@ def multiply_onto(residual: Tensor, states: Tensor, weight: Tensor, bias: Tensor
 
 
 def _matvec(states: Tensor, weight: Tensor) -> Callable[..., Tensor] | None:
-    """The kernel for products of a few tokens, if these are."""
+    """Return the kernel for products of few tokens, or None if it does not apply."""
     if not (MATVEC and states.is_cuda):
         return None
     from .triton_decoder import can_multiply, multiply

@@ -1,4 +1,4 @@
-"""What lies between a layer's products, as torch operations, rounded where transformers' own layers round."""
+"""The operations between a layer's products in torch, rounded where the layers of transformers round."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn.functional import silu
 
 
 class Heads(NamedTuple):
-    """How many heads queries and keys have, and the size of each; values are as keys."""
+    """Numbers of query and key heads, and their size; values are like keys."""
 
     queries: int
     keys: int
@@ -18,7 +18,7 @@ class Heads(NamedTuple):
 
 
 class HeadNorms(NamedTuple):
-    """Weights [size] of the norms of queries and keys, and what is added to their mean squares."""
+    """Weights [size] of the norms of queries and keys, and their epsilon."""
 
     queries: Tensor
     keys: Tensor
@@ -26,7 +26,7 @@ class HeadNorms(NamedTuple):
 
 
 def norm(residual: Tensor, added: Tensor | None, weight: Tensor, eps: float) -> Tensor:
-    """Normalised rows [n, width]; first adds `added` to `residual`, in place."""
+    """Return normalised rows [n, width], after adding `added` to `residual` in place."""
     if added is not None:
         residual += added
     return _normalised(residual, weight, eps)
@@ -40,7 +40,7 @@ def place(
     stored: tuple[Tensor, Tensor],
     heads: Heads,
 ) -> Tensor:
-    """The rotated queries [n, heads, size]; rotated keys and values go to their slots, those of slot -1 nowhere."""
+    """Return rotated queries [n, heads, size]; store rotated keys, and values, except where the slot is -1."""
     states = product.view(len(product), heads.queries + 2 * heads.keys, heads.size)
     queries, both = states[:, : heads.queries], states[:, heads.queries :]
     keys, values = both[:, : heads.keys], both[:, heads.keys :]
@@ -56,7 +56,7 @@ def place(
 
 
 def gate(product: Tensor) -> Tensor:
-    """SwiGLU: the left halves of the rows through SiLU, times the right ones."""
+    """Return SwiGLU of rows: SiLU of the left halves, times the right ones."""
     left, right = product.chunk(2, -1)
     return silu(left) * right
 
@@ -67,7 +67,7 @@ def _normalised(states: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def _rotated(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Each half turned against the other by the angles [n, size / 2]."""
+    """Apply the rotary embedding with cosines and sines [n, size / 2]."""
     left, right = states.chunk(2, -1)
     cos, sin = cos[:, None], sin[:, None]
     return torch.cat([left * cos + -right * sin, right * cos + left * sin], -1)

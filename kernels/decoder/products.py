@@ -1,20 +1,15 @@
-"""Products of a few tokens with a matrix on a CPU, on one thread: no library is called, so that small ones pay too.
+"""Products of a few tokens with a matrix on a CPU, on one thread. Small ones gain most: no library is called.
 
-Sums along the rows of a matrix for a few tokens, so few that it is mostly the matrix that takes time to read.
+For very few tokens (`along`) time is dominated by reading the matrix. Sums run along its rows. A tile of the result,
+some rows by some tokens, stays in registers, with a vector of partial sums for each number; a step reads a vector of
+each row and each token. At the end the vectors are reduced all at once by exchanging halves, quarters and so on between
+pairs. Each number is summed in one order in every tile, so a token's result does not depend on the other tokens.
 
-A tile of the result, some rows by some tokens, stays in registers, a vector of partial sums for each of its numbers; a
-step reads a vector of each row and each token. At the end the vectors are added up all at once, by exchanging halves,
-quarters and so on between pairs of them, so that one vector has all the sums. Each number is summed in the same order
-whichever tile it is in: a token comes to the same, to the last bit, beside any others.
-
-The innermost loops of products on a CPU, written for vector registers: nothing else keeps all sums in these.
-
-A vectoriser keeps sums of a product in memory, and reads and writes them with every step. Here a tile of the result,
-some rows of a matrix by one or two vectors of tokens, stays in registers for as long as its sums grow; a step reads a
-vector of the states, and a number of each row, which processors spread over a vector as they read it. So the matrix is
-read as it lies, with no copy in another order.
+For more tokens (`narrow`, `wide`) a vectoriser would load and store the sums at every step. Here a tile of the result,
+some rows by one or two vectors of tokens, stays in registers until its sums are done; a step reads a vector of states,
+and broadcasts a number of each row. So the matrix is read in place, without a transposed copy.
 """
-# llvmlite says nothing of the types of what is inside it.
+# llvmlite has no type stubs.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -34,15 +29,15 @@ from ..jit.wide import inner_njit, njit, shared_njit
 Reals = NDArray[np.floating[Any]]
 
 ROWS = 4
-"""Of a tile of one or two tokens; memory is read no faster where more rows are read side by side."""
+"""Rows of a tile of one or two tokens; more rows side by side are read no faster."""
 SHORT = 4 if WIDE else 2
 """Rows of a tile of four tokens, whose sums fill half of the registers."""
 
 
 def _dots_of(tokens: int, rows: int) -> Callable[[Reals, Reals, Reals, Int, Int], None]:
-    """tile(out, states, weight, token, row): out[token + t, row + r] = states[token + t] @ weight[row + r].
+    """Return tile(out, states, weight, token, row): out[token + t, row + r] = states[token + t] @ weight[row + r].
 
-    For so many tokens and rows; of the whole vectors only that lie in a row, without what is left behind.
+    For fixed numbers of tokens and rows. Sums cover whole vectors of a row only, without the remaining columns.
     """
 
     def tile(context: Any, out: Any, states: Any, weight: Any, token: Any, row: Any) -> Any:
@@ -93,11 +88,11 @@ _of_one, _of_two, _of_four = _dots_of(1, ROWS), _dots_of(2, ROWS), _dots_of(4, S
 
 @inner_njit
 def along(out: Reals, states: Reals, tokens: Int, weight: Reals, bias: Reals) -> None:
-    """out[t, :count] = weight @ states[t, :width] + bias, of the first tokens, as `multiply` has it."""
+    """out[t, :count] = weight @ states[t, :width] + bias for t < tokens, see `multiply`."""
     count, width = weight.shape
     in_tiles, in_fours = count // ROWS * ROWS, tokens // 4 * 4
     left = tokens - in_fours
-    is_again = left == 3 and tokens > 4  # one of four is computed twice, which is less than to read the matrix again
+    is_again = left == 3 and tokens > 4  # computing one of four tokens twice costs less than reading the matrix again
     for first in range(0, in_tiles, ROWS):
         for row in range(first, first + ROWS, SHORT):
             for token in range(0, in_fours, 4):
@@ -127,13 +122,14 @@ def along(out: Reals, states: Reals, tokens: Int, weight: Reals, bias: Reals) ->
 
 
 HEIGHT = 12 if WIDE else 6
-"""Rows of the tallest tile: with two vectors each they fill the registers but for what is read."""
+"""Rows of the tallest tile: two vectors each fill the registers, save those for operands."""
 
 
 def _tile_of(height: int, vectors: int) -> Callable[[Reals, Reals, Reals, Int], None]:
-    """tile(sums, weight, states, row): sums[row + i, :] += weight[row + i] @ states.
+    """Return tile(sums, weight, states, row): sums[row + i, :] += weight[row + i] @ states.
 
-    For `height` rows, and so many vectors of tokens; sums [rows, tokens], weight [rows, width], states [width, tokens].
+    For `height` rows and `vectors` vectors of tokens; sums [rows, tokens], weight [rows, width], states [width,
+    tokens].
     """
 
     def tile(context: Any, sums: Any, weight: Any, states: Any, row: Any) -> Any:
@@ -205,12 +201,12 @@ def _plain_turn(turned: Reals, row: Int, column: Int, table: Reals, from_row: In
             turned[row + i, column + j] = table[from_row + j, from_column + i]
 
 
-# Tall tiles, those of four rows, and of one; by one vector of tokens and by two.
+# Tiles of HEIGHT rows, of four rows, and of one; by one vector of tokens and by two.
 tall_narrow, tall_wide = _tile_of(HEIGHT, 1), _tile_of(HEIGHT, 2)
 low_narrow, low_wide = _tile_of(4, 1), _tile_of(4, 2)
 line_narrow, line_wide = _tile_of(1, 1), _tile_of(1, 2)
 # turn(turned, row, column, table, from_row, from_column): turned[row + i, column + j] = table[from_row + j,
-# from_column + i], for a square of as many rows as a vector has numbers.
+# from_column + i], for a square whose side is the number of lanes.
 turn: Callable[[Reals, Int, Int, Reals, Int, Int], None] = in_vectors(_plain_turn, _turn)
 
 
@@ -218,24 +214,24 @@ FAST = {"contract", "reassoc", "nsz", "arcp"}
 
 
 def lanes_of(dtype: Any) -> int:
-    """How many tokens are multiplied at once: two vectors of them."""
+    """Return the number of tokens that are multiplied at once: two vectors of them."""
     return 2 * VECTOR // np.dtype(dtype).itemsize
 
 
 def few_of(dtype: Any) -> int:
-    """Up to so many tokens each sum is taken along its row of the matrix; more lie side by side in vectors."""
+    """Return the most tokens for which sums run along rows of the matrix; more tokens lie side by side in vectors."""
     return 3 * lanes_of(dtype) // 8
 
 
 def room_of(widest: int, tallest: int, dtype: Any) -> tuple[Reals, Reals]:
-    """Where `multiply` turns states of up to `widest` numbers, and has up to `tallest` sums of each token."""
+    """Return scratch arrays of `multiply`: for states of up to `widest` numbers, and up to `tallest` sums a token."""
     lanes = lanes_of(dtype)
     empty = cast("Any", np.empty)
     return empty((widest, lanes), dtype), empty((tallest, lanes), dtype)
 
 
 def product_of(states: Reals, weight: Reals, bias: Reals | None) -> Reals:
-    """States [n, width] times a matrix [count, width], plus a bias [count] if there is one: [n, count].
+    """Return states [n, width] times a matrix [count, width], plus a bias [count] if given: [n, count].
 
     All contiguous, of float32 or float64.
     """
@@ -247,10 +243,11 @@ def product_of(states: Reals, weight: Reals, bias: Reals | None) -> Reals:
 
 
 def products_of_some(states: Reals, weight: Reals, bias: Reals | None, several: Sequence[NDArray[np.int64]]) -> Reals:
-    """Each of some states [n, width] times some rows of a matrix [count, width] of its own, plus those of a bias.
+    """Return each state [n, width] times selected rows of a matrix [count, width], plus the bias of these rows.
 
-    several: the numbers of the rows for each state, of which there is one at least
-    Returns [n, most]: as many numbers for each state as it has rows, then zeros. As `product_of`, with other roundings.
+    several: the row numbers for each state, at least one for all together
+    Returns [n, most]: the results of each state in the order of its rows, then zeros. Rounding differs from
+    `product_of`.
     """
     counts = list(map(len, several))
     ends = np.array(list(accumulate(counts)), np.int64)
@@ -262,12 +259,12 @@ def products_of_some(states: Reals, weight: Reals, bias: Reals | None, several: 
 
 @shared_njit(fastmath=FAST, error_model="numpy")
 def multiply(out: Reals, states: Reals, tokens: Int, weight: Reals, bias: Reals, across: Reals, sums: Reals) -> None:
-    """out[t, :count] = weight @ states[t, :width] + bias, of the first tokens.
+    """out[t, :count] = weight @ states[t, :width] + bias for t < tokens.
 
-    out, states: of as many rows or more, and as many columns or more; what `out` has beyond `tokens` means nothing then
-    tokens: no more than `lanes_of`
-    weight: [count, width]; bias: [count], or none
-    across, sums: `room_of` such sizes or larger ones
+    out, states: may have more rows and columns than that; further numbers of `out` are undefined afterwards
+    tokens: at most `lanes_of`
+    weight: [count, width]; bias: [count], or empty
+    across, sums: from `room_of` these sizes or larger ones
     """
     lanes = VECTOR // states.itemsize
     if 4 * tokens <= 3 * lanes:
@@ -288,14 +285,14 @@ def multiply(out: Reals, states: Reals, tokens: Int, weight: Reals, bias: Reals,
 
 @inner_njit
 def squares_of(tokens: Int, lanes: Int, rows: Int) -> Int:
-    """How many tokens are turned in squares: all, if there are rows for what that is beyond them."""
+    """Return the number of tokens to transpose in squares: rounded up if `rows` allows, else rounded down."""
     more = (tokens + lanes - 1) // lanes * lanes
     return more if more <= rows else tokens // lanes * lanes
 
 
 @inner_njit
 def to_columns(across: Reals, states: Reals, tokens: Int, width: Int) -> None:
-    """across[i, t] = states[t, i]; anything for tokens that there are not."""
+    """across[i, t] = states[t, i] for t < tokens; further columns are undefined."""
     lanes = VECTOR // states.itemsize
     whole, squares = squares_of(tokens, lanes, states.shape[0]), width // lanes * lanes
     for token in range(0, whole, lanes):
@@ -308,7 +305,7 @@ def to_columns(across: Reals, states: Reals, tokens: Int, width: Int) -> None:
 
 @inner_njit
 def narrow(sums: Reals, weight: Reals, states: Reals) -> None:
-    """sums += weight @ states, of the first vector of tokens."""
+    """sums += weight @ states, for the first vector of tokens."""
     count, row = weight.shape[0], 0
     while row + HEIGHT <= count:
         tall_narrow(sums, weight, states, row)
@@ -323,7 +320,7 @@ def narrow(sums: Reals, weight: Reals, states: Reals) -> None:
 
 @inner_njit
 def wide(sums: Reals, weight: Reals, states: Reals) -> None:
-    """sums += weight @ states, of both vectors of tokens."""
+    """sums += weight @ states, for both vectors of tokens."""
     count, row = weight.shape[0], 0
     while row + HEIGHT <= count:
         tall_wide(sums, weight, states, row)
@@ -338,7 +335,7 @@ def wide(sums: Reals, weight: Reals, states: Reals) -> None:
 
 @inner_njit
 def to_rows(out: Reals, sums: Reals, tokens: Int, count: Int) -> None:
-    """out[t, i] = sums[i, t]."""
+    """out[t, i] = sums[i, t] for t < tokens; further rows are undefined."""
     lanes = VECTOR // sums.itemsize
     whole, squares = squares_of(tokens, lanes, out.shape[0]), count // lanes * lanes
     for token in range(0, whole, lanes):
@@ -351,7 +348,7 @@ def to_rows(out: Reals, sums: Reals, tokens: Int, count: Int) -> None:
 
 @njit(fastmath=FAST, error_model="numpy")
 def multiply_some(out: Reals, states: Reals, weight: Reals, bias: Reals, rows: Longs, ends: Longs) -> None:
-    """out[t, i] = weight[r] @ states[t] + bias[r], for the i-th of the rows that are t's: those before `ends[t]`."""
+    """out[t, i] = weight[r] @ states[t] + bias[r], for the i-th row r of token t; its rows end before ends[t]."""
     width, place = states.shape[1], 0
     for token in range(states.shape[0]):
         first = place
@@ -366,7 +363,7 @@ def multiply_some(out: Reals, states: Reals, weight: Reals, bias: Reals, rows: L
 
 @njit(error_model="numpy")
 def multiply_rows(out: Reals, states: Reals, weight: Reals, bias: Reals, across: Reals, sums: Reals) -> None:
-    """out [n, count] = states [n, width] @ weight.T + bias, of any number of tokens; the rest as `multiply` has it."""
+    """out [n, count] = states [n, width] @ weight.T + bias, for any number of tokens; the rest as in `multiply`."""
     lanes = across.shape[1]
     for first in range(0, states.shape[0], lanes):
         tokens = min(lanes, states.shape[0] - first)

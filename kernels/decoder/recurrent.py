@@ -1,7 +1,7 @@
-"""How states of recurrent layers go on with a single token, on a CPU: what lies between a layer's products.
+"""Steps of recurrent layers by one token on a CPU: the operations between a layer's products.
 
-Sources: short convolutions and selective state spaces as A. Gu and T. Dao, Mamba, 2023; one decay for a head, T. Dao
-and A. Gu, Transformers are SSMs, 2024; S. Yang, J. Kautz and A. Hatamizadeh, Gated Delta Networks, 2024.
+Sources: short convolutions and selective state spaces: A. Gu and T. Dao, Mamba, 2023; one decay for a head: T. Dao
+and A. Gu, Transformers are SSMs, 2024; delta rule: S. Yang, J. Kautz and A. Hatamizadeh, Gated Delta Networks, 2024.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Reals = NDArray[np.floating[Any]]
 
 @njit(fastmath=FAST, error_model="numpy")
 def step_convolution(out: Reals, states: Reals, new: Reals, weight: Reals, bias: Reals, bends: bool) -> None:
-    """A convolution of each channel with its last inputs, the newest of which is `new`.
+    """Convolve each channel over its last inputs, the newest of which is `new`.
 
-    out: [rows, channels], written
-    states: [rows, channels, length], the last inputs, which are shifted by one
+    out: [rows, channels], output
+    states: [rows, channels, length], the last inputs, shifted by one
     new: [rows, channels]
-    weight: [channels, length]; bias: [channels], or none
+    weight: [channels, length]; bias: [channels], or empty
     bends: whether SiLU follows
     """
     rows, channels, length = states.shape
@@ -45,11 +45,11 @@ def step_convolution(out: Reals, states: Reals, new: Reals, weight: Reals, bias:
 
 @njit(fastmath=FAST, error_model="numpy")
 def step_selective(out: Reals, states: Reals, new: Reals, steps: Reals, decay: Reals, into: Reals, back: Reals) -> None:
-    """Selective state spaces in which each number has a decay of its own: Mamba.
+    """Step a selective state space with one decay for each number of a state: Mamba.
 
-    out: [rows, channels], written
+    out: [rows, channels], output
     states: [rows, channels, size], becomes exp(steps decay) states + steps new into
-    new, steps: [rows, channels]; decay: [channels, size], none of it above 0; into, back: [rows, size]
+    new, steps: [rows, channels]; decay: [channels, size], at most 0; into, back: [rows, size]
     """
     rows, channels, size = states.shape
     factors = np.empty(size, states.dtype)
@@ -70,12 +70,12 @@ def step_selective(out: Reals, states: Reals, new: Reals, steps: Reals, decay: R
 
 @njit(fastmath=FAST, error_model="numpy")
 def step_heads(out: Reals, states: Reals, new: Reals, steps: Reals, factors: Reals, into: Reals, back: Reals) -> None:
-    """The same with one decay for each head: Mamba 2.
+    """Step a selective state space with one decay for each head: Mamba 2.
 
-    out: [rows, heads, width], written
+    out: [rows, heads, width], output
     states: [rows, heads, width, size], becomes factors states + steps new into
     new: [rows, heads, width]; steps, factors: [rows, heads]
-    into, back: [rows, groups, size], of as many heads each
+    into, back: [rows, groups, size]; each group serves equally many heads
     """
     rows, heads, width, size = states.shape
     each = heads // into.shape[1]
@@ -97,11 +97,11 @@ def step_heads(out: Reals, states: Reals, new: Reals, steps: Reals, factors: Rea
 def step_delta(
     out: Reals, states: Reals, queries: Reals, keys: Reals, values: Reals, factors: Reals, shares: Reals
 ) -> None:
-    """Gated delta rule: what the state has under a key is moved towards the value, by a share.
+    """Step a gated delta rule: move the value stored under a key towards the new value, by a share.
 
-    out: [rows, heads, width], written
-    states: [rows, heads, size, width], decay by `factors` first
-    queries, keys: [rows, groups, size], of as many heads each; values: [rows, heads, width]
+    out: [rows, heads, width], output
+    states: [rows, heads, size, width], first multiplied by `factors`
+    queries, keys: [rows, groups, size]; each group serves equally many heads; values: [rows, heads, width]
     factors, shares: [rows, heads]
     """
     rows, heads, size, width = states.shape
@@ -128,6 +128,6 @@ def step_delta(
 
 @inner_njit
 def bend(row: Reals) -> None:
-    """SiLU, in place."""
+    """Apply SiLU in place."""
     for i in range(row.size):
         row[i] *= logistic(row[i], row)

@@ -1,13 +1,13 @@
-"""Triton kernels of a decoder's layer, beside attention: one launch for what lies between two products.
+"""Triton kernels of a decoder layer, except attention: one launch for the operations between two products.
 
-That is a sum and the norm of it; norms of heads, rotation and the write between the product of queries, keys and values
-and attention; SwiGLU (Shazeer, 2020, arXiv:2002.05202) between a layer's last two products.
+They are: addition and norm; norms of heads, rotary embedding and the KV cache write, between the product of queries,
+keys and values and attention; SwiGLU (Shazeer, 2020, arXiv:2002.05202) between the products of the MLP.
 
-With up to four tokens a product takes as long as its weights take to be read. Its rows are read once, by as many
-programs as can be. Each program reads some rows from end to end, in pieces of 16 bytes a thread, and has several of
-them under way. What lies before and behind a product costs nothing then, and is part of the launch.
+A product of up to four tokens is bound by the reading of its weights. Each program reads some rows from end to end, in
+pieces of 16 bytes a thread, several of them in flight; together they read the matrix once. Operations before and after
+a product take no extra time then, and are part of its launch.
 """
-# What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
+# Triton code has no Python types, and Triton may not be installed.
 # pyright: basic, reportArgumentType=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false, reportMissingImports=false, reportOperatorIssue=false
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def norm_rows(
     residual, added, weight, out, width, eps,
     ADD: tl.constexpr, WIDE: tl.constexpr, SPAN: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """One row: add, keep the sum, normalise it in float32, round, and multiply by the weights. Grid: rows."""
+    """Process one row: add, store the sum, normalise in float32, round, and multiply by the weights. Grid: rows."""
     first = tl.program_id(0).to(tl.int64) * width
     at = tl.arange(0, SPAN)
     inside = at < width
@@ -43,12 +43,12 @@ def norm_rows(
 
 
 def wide(dtype: Any) -> Any:
-    """The type in which sums and products of numbers of a type are made before they are rounded."""
+    """Return the Triton dtype for sums and products of a torch dtype, before they are rounded."""
     return tl.float64 if dtype == torch.float64 else tl.float32
 
 
 def norm(residual: Any, added: Any, weight: Any, eps: float) -> Any:
-    """`plain.norm` on a GPU, for rows that lie behind one another."""
+    """`plain.norm` on a GPU, for contiguous rows."""
     rows, width = residual.shape
     out = torch.empty_like(residual)
     if rows:
@@ -69,7 +69,7 @@ BLOCK = 1024
 
 @triton.jit
 def gated(left, right, kind: tl.constexpr, WIDE: tl.constexpr):  # noqa: N803
-    """SiLU of `left`, rounded, times `right`."""
+    """Return SiLU of `left`, rounded, times `right`."""
     exact = left.to(WIDE)
     opened = (exact / (1.0 + tl.exp(-exact))).to(kind)
     return (opened.to(WIDE) * right.to(WIDE)).to(kind)
@@ -77,7 +77,7 @@ def gated(left, right, kind: tl.constexpr, WIDE: tl.constexpr):  # noqa: N803
 
 @triton.jit
 def gate_rows(product, out, width, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # noqa: N803
-    """One block of one row. Grid: rows, blocks of `width`, half of a row."""
+    """Process one block of one row. Grid: rows, blocks of `width`, half of a row."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = at < width
@@ -87,7 +87,7 @@ def gate_rows(product, out, width, WIDE: tl.constexpr, BLOCK: tl.constexpr):  # 
 
 
 def gate(product: Any) -> Any:
-    """`plain.gate` on a GPU, for rows that lie behind one another."""
+    """`plain.gate` on a GPU, for contiguous rows."""
     rows, width = len(product), product.shape[1] // 2
     out = product.new_empty(rows, width)
     if rows:
@@ -98,7 +98,7 @@ def gate(product: Any) -> Any:
 
 @triton.jit
 def times(one, other, kind: tl.constexpr, WIDE: tl.constexpr):  # noqa: N803
-    """A product that is rounded before it is added to another one, as torch does it."""
+    """Return a product rounded to `kind`, as torch rounds it before an addition."""
     return (one.to(WIDE) * other.to(WIDE)).to(kind).to(WIDE)
 
 
@@ -108,7 +108,7 @@ def place_heads(
     QUERIES: tl.constexpr, KEYS: tl.constexpr, HALF: tl.constexpr, PLACES: tl.constexpr,  # noqa: N803
     NORMED: tl.constexpr, WIDE: tl.constexpr, SPAN: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """One head of one token: first those of queries, then of keys, then of values. Grid: tokens, heads of all three."""
+    """Process one head of one token, query heads first, then keys, then values. Grid: tokens, heads of all three."""
     token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     kind = product.dtype.element_ty
     at = tl.arange(0, SPAN)
@@ -151,11 +151,11 @@ def place_heads(
 
 
 def place(product: Any, angles: Any, norms: Any, slots: Any, stored: Any, heads: Any) -> Any:
-    """`plain.place` on a GPU; `product` and what is stored are contiguous."""
+    """`plain.place` on a GPU; `product` and `stored` are contiguous."""
     tokens = len(product)
     queries = product.new_empty(tokens, heads.queries, heads.size)
     keys, values = stored
-    # Without norms there must be something in place of their weights, which is not read.
+    # placeholders for absent norms; the kernel does not read them
     weights = (keys, keys, 0.0) if norms is None else norms
     if tokens:
         with on(product):
@@ -179,7 +179,7 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 class Tile(NamedTuple):
-    """How a matrix is cut: rows of a program, columns of a piece, pieces under way at once, and warps."""
+    """The split of a matrix: rows of a program, columns of a piece, pieces in flight, and warps."""
 
     rows: int
     columns: int
@@ -189,7 +189,7 @@ class Tile(NamedTuple):
 
 @triton.jit
 def weigh(sums, ups, squares, states, at, inside, piece, other, scales, NORM: tl.constexpr, GATE: tl.constexpr):  # noqa: N803
-    """One token's sums with a piece of the matrix added, and those of its states' squares."""
+    """Add one token's products with a piece of the matrix to its sums, and squares of its states to theirs."""
     part = tl.load(states + at, mask=inside, other=0.0).to(tl.float32)
     if NORM:
         squares += part * part
@@ -205,7 +205,7 @@ def finish(
     sums, ups, squares, bias, more, eps, out, known,
     WIDTH: tl.constexpr, NORM: tl.constexpr, GATE: tl.constexpr, ADD: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """Store one token's results: `out` points to where they go."""
+    """Store one token's results at `out`."""
     kind = out.dtype.element_ty
     found = tl.sum(sums, axis=1)
     up = tl.sum(ups, axis=1)
@@ -228,9 +228,9 @@ def matvec_rows(
     GATE: tl.constexpr, ADD: tl.constexpr,  # noqa: N803
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, UNROLL: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """Some rows of a matrix [count, WIDTH], with row step `stride`, times all tokens [TOKENS, WIDTH]. Grid: rows.
+    """Multiply some rows of a matrix [count, WIDTH], of row stride `stride`, by all tokens [TOKENS, WIDTH]. Grid: rows.
 
-    GATE: the matrix has `count` further rows, and what they give is multiplied by SiLU of what the first ones give
+    GATE: the matrix has `count` further rows, whose results are multiplied by SiLU of the first ones
     """
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     known = rows < count
@@ -283,7 +283,7 @@ def matvec_rows(
 
 
 def can_multiply(states: Any, weight: Any) -> bool:
-    """Whether there are as few tokens, of such types, as the kernel is for."""
+    """Test whether the kernel supports this number of tokens and these dtypes and strides."""
     few = 0 < len(states) <= TOKENS
     return few and states.dtype in DTYPES and weight.dtype == states.dtype and weight.stride(1) == 1
 
@@ -300,10 +300,10 @@ def multiply(
 ) -> Any:
     """`torch.nn.functional.linear` for up to four contiguous tokens [n, in]; sums are float32.
 
-    norm: weights [in] and an addend of an RMS norm, through which the states go first; it is not rounded in between
-    gate: whether SwiGLU is made of the result, which has half as many columns then
-    residual: [n, out], contiguous, to which the result is added in place, after it was rounded; else it is a new tensor
-    tile: chosen by the size of the matrix if not given
+    norm: weights [in] and epsilon of an RMS norm of the states, which is not rounded in between
+    gate: whether SwiGLU of the result is returned, with half as many columns
+    residual: [n, out], contiguous; the rounded result is added to it in place. None for a new tensor
+    tile: None to choose by the size of the matrix
     """
     tokens, width = states.shape
     count = len(weight) // 2 if gate else len(weight)
@@ -328,13 +328,13 @@ def multiply(
 
 
 def tile_of(count: int, width: int, size: int, tokens: int = 1, gate: bool = False) -> Tile:
-    """How a matrix [count, width] of numbers of `size` bytes is cut; of twice as many rows for a gate."""
+    """Choose the split of a matrix [count, width] of numbers of `size` bytes; with a gate it has twice as many rows."""
     warps = 4
-    most = warps * 32 * 16 // size  # a row of these is 16 bytes for each thread
+    most = warps * 32 * 16 // size  # columns of a row with 16 bytes a thread
     divisor = min(width & -width, most)
-    # Without a remainder nothing has to be asked about columns; where that would make rows of programs too short it is.
+    # A divisor of the width needs no mask of columns. Where it is too small, pieces have a remainder.
     columns = divisor if 4 * divisor >= most else min(triton.next_power_of_2(width), most)
-    # Sums of all tokens lie in registers; and a small matrix is to be cut into as many parts as there is room for.
+    # Sums of all tokens stay in registers, and a small matrix must be cut into enough programs.
     pieces = 1 if count <= 2048 else 2 if count <= 8192 or gate else 4
     pieces = max(1, min(pieces, 8 // (tokens * (2 if gate else 1))))
     return Tile(pieces * (most // columns), columns, 4, warps)

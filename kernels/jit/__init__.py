@@ -1,6 +1,6 @@
 """Compilation of kernels.
 
-compiling.py and wide.py hold the decorators and quick calls, arrays.py what kernels take as one argument, addresses.py
-memory by its address, vectors.py vectors in registers, aliases.py the types of their signatures.
-insides.py looks whether Numba has inside what makes compiling fast, on which by_address.py and linking.py stand.
+compiling.py and wide.py: decorators, and calls without type dispatch. arrays.py: several arrays as one argument.
+addresses.py: memory by address. vectors.py: vectors in registers. aliases.py: types of signatures.
+insides.py tests whether Numba has the internals that by_address.py and linking.py need for fast compilation.
 """

@@ -1,8 +1,8 @@
-"""Memory by its address, for kernels: arrays of as many layers as a model has, in one argument, and quick copies.
+"""Memory by address in kernels: the arrays of all layers of a model as one argument, and fast copies.
 
-The C library copies and clears rows of some kilobytes twice as fast as a loop.
+memcpy and memset of rows of some kilobytes are twice as fast as a loop.
 """
-# Numba says little of the types of what it takes.
+# Numba has no complete type stubs.
 # pyright: reportMissingTypeStubs=false, reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _array: Any = cast("Any", numba).carray
 
 
 def array_at(address: Int, shape: Shape, like: NDArray[Any]) -> NDArray[Any]:
-    """The array at an address: in C's order, of this shape, and of the type of `like`.
+    """Return a view of the memory at an address: C-contiguous, with a shape, and the dtype of `like`.
 
-    Whoever hands the address on keeps what lies there. An array of nothing may lie anywhere.
+    The caller keeps the memory alive. The address of an empty array does not matter.
     """
     if math.prod(shape) == 0:
         return np.empty(shape, like.dtype)
@@ -37,7 +37,7 @@ def array_at(address: Int, shape: Shape, like: NDArray[Any]) -> NDArray[Any]:
 
 
 def _typed(context: Any, address: Any) -> Any:
-    """An address as Numba's own functions take it."""
+    """Cast an integer to the pointer type that Numba's `carray` takes."""
 
     def build(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
@@ -86,8 +86,8 @@ _is_compiled = not cast("Any", config).DISABLE_JIT
 copy_bytes: Callable[[Any, Any, Any], None] = (
     cast("Any", intrinsic(_copy_in_kernels)) if _is_compiled else _copy_in_python
 )
-"""Copy bytes to an address from another, so many; the two places do not overlap."""
+"""Copy `count` bytes from the address `source` to `target`. The ranges do not overlap."""
 clear_bytes: Callable[[Any, Any], None] = (
     cast("Any", intrinsic(_clear_in_kernels)) if _is_compiled else _clear_in_python
 )
-"""Set bytes from an address on to 0, so many."""
+"""Set `count` bytes from the address `target` on to 0."""

@@ -1,4 +1,4 @@
-"""Types that kernels take and answer, for those who read their signatures; compiled code has types of its own."""
+"""Types in the signatures of kernels, for readers and type checkers. Numba infers its own."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Arrays that belong together, as one argument of a kernel.
+"""Several arrays as one argument of a kernel.
 
-What kernels are handed is the address of a list of where the arrays are (by_address.py). If Numba's public means must
-do, it is a structure of all its arrays: that is seven words an array, which Python's objects are unpacked to at every
-call, and which every kernel hands on to those that it calls. To compile that takes longer than to compile what the
-kernels do.
+A kernel receives the address of a list of addresses of arrays (by_address.py). With Numba's public interface only, it
+receives a structure of all arrays instead: seven words an array, unboxed at every call from Python and passed on to
+every callee. This takes longer to compile than the bodies of the kernels.
 """
-# Numba says little of the types of what is inside it.
+# Numba has no complete type stubs.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from .insides import PORTABLE
 
 
 def _install_by_value(which: Any, fields: Any) -> None:
-    """Let Numba know how arguments of this type, a class of its own, are read; fields: by name."""
+    """Register the unboxing of arguments of this type and their attributes with Numba; fields: by name."""
 
     class Model(models.StructModel):
         def __init__(self, manager: Any, kind: Any) -> None:
@@ -50,7 +49,7 @@ def _install_by_value(which: Any, fields: Any) -> None:
 
 
 def _take(kind: Any, value: Any, c: Any) -> NativeValue:
-    """The arrays that an object has; an error where it lacks one, or has something else there."""
+    """Unbox the arrays of an object. Fails if one is missing or has another type."""
     taken = cgutils.create_struct_proxy(kind)(c.context, c.builder)
     failed = cgutils.alloca_once_value(c.builder, cgutils.false_bit)
     with ExitStack() as stack:
@@ -73,12 +72,12 @@ Table: TypeAlias = Annotated[NDArray[_Scalar], 2]
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 class Arrays:
-    """The base of what kernels take as one argument. Fields are annotated Vector, Table, int, or as other `Arrays`.
+    """Base of classes that kernels take as one argument. Fields are annotated Vector, Table, int, or as other `Arrays`.
 
-    Vectors and tables are contiguous, in C's order. Nothing but their contents changes: `dataclasses.replace`
-    makes another. Raises TypeError for a field of another kind.
+    Vectors and tables are C-contiguous. Only their contents change; `dataclasses.replace` makes another object. Raises
+    TypeError for a field of another kind.
 
-    address: where the list is; it lives as long as this does
+    address: of the list; valid as long as the object lives
     """
 
     _numba_type_: ClassVar[Any]
@@ -95,12 +94,12 @@ class Arrays:
         return cls._numba_type_
 
     def __post_init__(self) -> None:
-        # What a kernel is handed must be right, and there: so it is made before anybody can hand it on.
+        # Kernels read the list without checks. So it is checked and made before the object can be passed on.
         words = self._words()
         vars(self).update(_list=words, address=words.buffer_info()[0])
 
     def _words(self) -> array[int]:
-        """For each field: where the array object is, a number, or the address of another list."""
+        """Return for each field: the address of the array object, a number, or the address of another list."""
         words: list[int] = []
         values = vars(self)
         for name, (kind, dtype, _) in fields_of(type(self)).items():
@@ -109,7 +108,7 @@ class Arrays:
                 words.append(value.address if isinstance(value, Arrays) else value)
                 continue
             is_array = isinstance(values[name], np.ndarray)
-            # Equal types are nearly always the same object, which is found out ten times as fast.
+            # Equal dtypes are nearly always the same object, and `is` is ten times as fast as ==.
             fits = is_array and (value.dtype is dtype or value.dtype == dtype) and value.ndim == kind.ndim
             if not fits or not value.flags.c_contiguous:
                 given = f"{value.dtype} {value.shape}" if is_array else type(value).__name__
@@ -119,7 +118,7 @@ class Arrays:
 
 
 class Field(NamedTuple):
-    """Numba's type of a field, an array's dtype, and where in the list it begins."""
+    """Numba's type of a field, an array's dtype, and the field's index in the list."""
 
     kind: Any
     dtype: np.dtype[Any] | None
@@ -128,7 +127,7 @@ class Field(NamedTuple):
 
 @cache
 def fields_of(which: type[Arrays]) -> dict[str, Field]:
-    """The fields of a subclass by name, in order."""
+    """Return the fields of a subclass by name, in order."""
     hints = get_type_hints(which, include_extras=True)
     found: dict[str, Field] = {}
     for place, field in enumerate(fields(which)):  # type: ignore[arg-type]
@@ -142,7 +141,7 @@ def _kind(hint: Any) -> tuple[Any, np.dtype[Any] | None]:
     if isinstance(hint, type) and issubclass(hint, Arrays):
         return hint.numba_type(), None
     values, dimensions = get_args(hint)
-    # NDArray[kind] is ndarray[shape, dtype[kind]], or from NumPy 2.5 on an alias that does not say so.
+    # NDArray[kind] is ndarray[shape, dtype[kind]], or from NumPy 2.5 on an alias without these arguments.
     *_, kind = get_args(values)
     dtype = np.dtype(next(iter(get_args(kind)), kind))
     return types.Array(from_dtype(dtype), dimensions, "C"), dtype
@@ -156,7 +155,7 @@ class ArraysType(types.Type):
         self.which = which
         self._key = which
 
-    # A plain attribute: Numba compares types by it at every call, and an interrupt there would be lost on the way.
+    # A plain attribute: Numba compares types by it at every call, and a property would swallow an interrupt there.
     key = property(operator.attrgetter("_key"))  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
 
     def __reduce__(self) -> Any:
@@ -164,7 +163,7 @@ class ArraysType(types.Type):
 
     @property
     def fields(self) -> dict[str, Field]:
-        """As `fields_of`."""
+        """The fields of the class by name, see `fields_of`."""
         return fields_of(self.which)
 
 

@@ -1,9 +1,9 @@
-"""`Arrays` as one argument of a kernel: the address of a list of where the arrays are.
+"""`Arrays` as one argument of a kernel: the address of a list of addresses of array objects.
 
-Kernels are handed one word, hand it on, and read from the list what they want. This takes Numba at its word about what
-is inside it; `insides.py` looks whether it is right.
+A kernel receives and passes on one word, and loads the fields that it needs from the list. This depends on internals of
+Numba; `insides.py` checks them.
 """
-# Numba says little of the types of what is inside it.
+# Numba has no complete type stubs.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORD = ir.IntType(64)
 
 
 def install(base: Any) -> None:
-    """Let Numba know how arguments of the types that are instances of `base` are read."""
+    """Register the loading of arguments and of their fields with Numba, for types that are instances of `base`."""
     register_model(base)(models.OpaqueModel)
     unbox(base)(_take)
     lower_getattr_generic(base)(_read)
@@ -36,7 +36,7 @@ def install(base: Any) -> None:
 
 
 def _take(kind: Any, value: Any, c: Any) -> NativeValue:
-    """The address that an object has; an error where it has none, or a number that is no address."""
+    """Unbox the `address` of an object. Fails if the object has none, or if it is not an integer."""
     found = cgutils.alloca_once_value(c.builder, ir.Constant(c.pyapi.voidptr, None))
     address = c.pyapi.object_getattr_string(value, "address")
     with c.builder.if_then(cgutils.is_not_null(c.builder, address), likely=True):
@@ -73,7 +73,7 @@ def _read(context: Any, builder: Any, kind: Any, pointer: Any, name: str) -> Any
 
 
 def _load(builder: Any, pointer: Any, offset: int, kind: Any) -> Any:
-    """The value so many bytes from a pointer. None of it changes while a kernel runs, whatever that writes to."""
+    """Load a value at an offset in bytes from a pointer. The load is invariant: kernels never write to these places."""
     place = builder.bitcast(builder.gep(pointer, [_WORD(offset)]), kind.as_pointer())
     word = builder.load(place)
     word.set_metadata("invariant.load", builder.module.add_metadata([]))

@@ -1,8 +1,8 @@
-"""Numba's `njit` for these kernels: kept on disk, never stale, and not silent while it compiles.
+"""Numba's `njit` for kernels: with a cache on disk that is never stale, and a message at the first compilation.
 
-`call` calls a compiled kernel without Numba's look at the types of its arguments. The dispatcher derives the type of
-every array, and of every array in a tuple, at every call; with the chart's arrays that takes longer than most walks.
-Kernels behind `call` always get arguments of the same types, so what the first call found out holds for all.
+`call` calls a compiled kernel without Numba's type dispatch. The dispatcher derives the type of every array, also in
+tuples, at every call; for the arrays of a chart this takes longer than most walks. Kernels called by `call` always
+get the same argument types, so the overload of the first call serves all later ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Decorator(Protocol):
-    """`njit` with some options."""
+    """`njit` with some options preset."""
 
     @overload
     def __call__(self, function: Function, /) -> Function: ...
@@ -41,7 +41,7 @@ class Decorator(Protocol):
 
 
 class _State:
-    """The events of this process."""
+    """Compilation events and caches of this process. kept: False when some kernels cannot be cached on disk"""
 
     announced = False
     seconds = 0.0
@@ -54,13 +54,15 @@ def njit(function: Function, /) -> Function: ...
 @overload
 def njit(*, wide: bool = ..., kind: str = ..., cache: bool = ..., **options: Any) -> Callable[[Function], Function]: ...
 def njit(function: Any = None, *, wide: bool = False, kind: str = "entry", cache: bool = True, **options: Any) -> Any:
-    """A decorator, with options or without: `numba.njit`, for a kernel that Python calls.
+    """Decorate a kernel that Python calls: `numba.njit`, with options or without.
 
-    Where no folder can be written to, a kernel is compiled in every process; NUMBA_CACHE_DIR names another.
+    Without a writable cache folder every process compiles anew; NUMBA_CACHE_DIR names another folder.
 
-    wide: for kernels to which it is all the same whether an integer has 32 or 64 bits, or is a constant. Numba
-    compiles a kernel for every combination of argument types that other kernels call it with, so integers are passed
-    as int64. And unless they make arrays they do not count references: all arrays are those of the caller.
+    wide: for kernels that compute the same for int32, int64 and constant integers. Numba compiles a kernel for each
+    combination of argument types in its calls, so these kernels take integers as int64. Unless they allocate arrays,
+    they are also compiled without reference counting, since the caller owns all arrays.
+    kind: "entry" for a call from Python, "inner" and "shared" see below
+    cache: whether to keep compiled code on disk; inner kernels have none
     """
     if function is None:
         return partial(njit, wide=wide, kind=kind, cache=cache, **options)
@@ -68,14 +70,14 @@ def njit(function: Any = None, *, wide: bool = False, kind: str = "entry", cache
     return _portable(function, cache, options) if PORTABLE else _linked(function, wide, kind, cache, options)
 
 
-# For kernels that only other kernels call (see linking.py): `inner_njit` for one that is small, or has one caller;
-# `shared_njit` for one with several callers that takes much longer than a call does.
+# Kernels that only other kernels call (see linking.py). `inner_njit`: small ones, or with one caller.
+# `shared_njit`: ones with several callers that run much longer than a call takes.
 inner_njit: Decorator = cast("Decorator", partial(njit, kind="inner"))
 shared_njit: Decorator = cast("Decorator", partial(njit, kind="shared"))
 
 
 def _portable(function: Any, cache: bool, options: dict[str, Any]) -> Any:
-    # Files on disk are named after functions: so these are found by nobody who compiles in the other way.
+    # Files of the cache are named after functions. This name keeps the two ways of compiling apart.
     function.__qualname__ = f"portable.{function.__qualname__}"
     return _compiled(function, cache, {"nogil": True, **options})
 
@@ -97,7 +99,7 @@ def _linked(function: Any, wide: bool, kind: str, cache: bool, options: dict[str
     return kernel
 
 
-# Functions and methods that make arrays. Assigning an array to a part of another makes one as well; kernels use loops.
+# Functions and methods that allocate arrays. Assigning to a slice allocates too; kernels use loops instead.
 _MAKERS = {"arange", "array_at", "copy", "empty", "full", "searchsorted", "zeros"}
 
 
@@ -108,33 +110,33 @@ def _makes_arrays(function: Any) -> bool:
 def _compiled(function: Any, cache: bool, options: dict[str, Any]) -> Any:
     try:
         kernel = numba.njit(cache=cache, **options)(function)
-    except RuntimeError:  # no place for a cache
+    except RuntimeError:  # Numba finds no cache folder
         _State.kept = False
         return numba.njit(**options)(function)
     if not cache or kernel is function:
         return kernel
     folder = getattr(getattr(kernel, "stats", None), "cache_path", None)
-    if folder is None:  # nobody knows where to look for what is stale
+    if folder is None:  # Numba does not say where its cache is, so stale files cannot be deleted
         _State.kept = False
         return numba.njit(**options)(function)
-    if Path(folder) not in _State.checked:  # each room has one
+    if Path(folder) not in _State.checked:  # each package has its own folder
         _State.checked.add(Path(folder))
         _forget_stale(Path(folder))
     return kernel
 
 
 def compile_seconds() -> float:
-    """Seconds that compiling kernels has taken in this process; 0.0 with a Numba that tells nobody when it compiles."""
+    """Return the seconds that this process has spent on compiling; 0.0 if Numba has no compile events."""
     return _State.seconds
 
 
 def keep_quiet() -> None:
-    """Say nothing when kernels are compiled in this process."""
+    """Suppress the message at the first compilation in this process."""
     _State.announced = True
 
 
 def _forget_stale(folder: Path) -> None:
-    """Delete compiled kernels if any source has changed; Numba looks at a kernel's own file, not at what it calls."""
+    """Delete cached kernels if any source has changed. Numba checks a kernel's own file only, not its callees."""
     digest = _digest()
     marker = folder / _MARKER
     try:
@@ -145,25 +147,25 @@ def _forget_stale(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         marker.write_text(digest)
     except OSError:
-        # A folder that is only read, in an image for example: what is in it was compiled with the package.
+        # A read-only folder, as in an image. Its kernels were compiled together with the package.
         return
 
 
 @cache
 def _digest() -> str:
-    """A hash of all that compiled kernels depend on."""
+    """Return a hash of all sources that compiled kernels depend on."""
     sources = [path.read_bytes() for path in sorted(_KERNELS.rglob("*.py"))]
     return hashlib.sha256(b"".join(each for each in sources if b"njit" in each or b"numba" in each)).hexdigest()
 
 
 def _watch() -> None:
-    """Print a line when the first kernel of this package is compiled; loading one from the disk is no event.
+    """Print a message when the first kernel is compiled (not when one is loaded from disk), and measure the time.
 
-    While Numba compiles kernels it remembers signatures.
+    During compilation Numba's results of operator typing are memoised, see `linking.Signatures`.
     """
     try:
         event = import_module("numba.core.event")
-    except ImportError:  # a Numba that tells nobody when it compiles
+    except ImportError:  # a Numba without compile events
         return
 
     class Watch(event.Listener):
@@ -212,7 +214,7 @@ _called: dict[Any, Callable[..., Any]] = {}
 
 
 def call(kernel: Any, *arguments: Any) -> Any:
-    """Call a kernel; from the second call on its compiled code directly, unless kernels are portable."""
+    """Call a kernel. From the second call on the compiled code is called directly, unless kernels are portable."""
     known = _called.get(kernel)
     if known is not None:
         return known(*arguments)

@@ -1,8 +1,8 @@
-"""Tell whether Numba has inside what makes compiling kernels fast, beyond its public interface.
+"""Test whether Numba has the internals on which fast compilation of kernels depends.
 
-Where it has not, or TRELLM_PORTABLE_KERNELS=1 is set, kernels are *portable*: compiled by Numba's public means only,
-which takes several times as long, and does the same. What is expected is looked for by name, by parameters, and where
-neither tells, by trying; a version says nothing about that.
+If not, or if TRELLM_PORTABLE_KERNELS=1 is set, kernels are *portable*: compiled through Numba's public interface only.
+This takes several times as long, with the same results. Checks are by name, by parameters, and where neither tells, by
+a trial. Versions are not compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-# Functions that by_address.py and linking.py call or put others in place of, with their parameters.
+# Functions that by_address.py and linking.py call or replace, with their parameters.
 _FUNCTIONS = (
     ("numba.core.codegen:CPUCodeLibrary._get_module_for_linking", "self"),
     ("numba.core.codegen:CPUCodeLibrary.finalize", "self"),
@@ -37,7 +37,7 @@ _FUNCTIONS = (
     ("numba.core.pythonapi:PythonAPI.object_getattr_string", "self obj attr"),
     ("numba.core.pythonapi:PythonAPI.long_as_voidptr", "self numobj"),
 )
-# Names that these functions use: that they call what is put in another's place, and have the attributes that are read.
+# Names in the code of these functions: they call the replaced functions, and have the attributes that are read.
 _USED = (
     ("numba.core.codegen:CPUCodeLibrary.__init__", "_linking_libraries _final_module _shared_module"),
     ("numba.core.codegen:CPUCodeLibrary.finalize", "_linking_libraries _get_module_for_linking"),
@@ -51,7 +51,7 @@ _USED = (
     ("numba.core.types.functions:BaseFunction.get_call_type", "_impl_keys"),
     ("numba.core.typing.templates:AttributeTemplate._resolve", "generic_resolve"),
 )
-# Other things that must be there.
+# Other names that must exist.
 _ATTRIBUTES = (
     *(f"numba.core.compiler:Flags.{name}" for name in ("nrt", "no_compile", "no_cpython_wrapper", "no_cfunc_wrapper")),
     *(f"numba.core.compiler:CompileResult.{name}" for name in ("entry_point", "fndesc", "library", "reload_init")),
@@ -68,15 +68,14 @@ _ATTRIBUTES = (
     "llvmlite.ir:Constant",
     "llvmlite.binding:parse_assembly",
 )
-# What an array is to compiled code, and an array object in memory: what all objects begin with, its data, the number of
-# its dimensions, and its shape. C has it so, in the macros PyArray_DATA and PyArray_DIMS, which are a part of every
-# extension module.
+# Fields of an array in compiled code, and offsets of an array object in memory: object header, data, number of
+# dimensions, shape. The layout is part of NumPy's ABI through the macros PyArray_DATA and PyArray_DIMS.
 _ARRAY = ("meminfo", "parent", "nitems", "itemsize", "data", "shape", "strides")
 DATA = object.__basicsize__
 SHAPE = DATA + 16
 
-# Of Numba's passes those that kernels need, in order, and those that they do without: for closures, generators, `with`,
-# exceptions, code that is inlined before types are known, loops over tuples, and what is only printed.
+# Numba's passes that kernels need, in order. The others serve closures, generators, `with`, exceptions, inlining
+# before type inference, loops over tuples, and printing.
 NEEDED = (
     "TranslateByteCode",
     "FixupArgs",
@@ -109,7 +108,7 @@ _SPARED = {
 
 
 def find_missing() -> str:
-    """The first thing that is expected and not there; empty if all is."""
+    """Return a description of the first missing internal; empty if none is missing."""
     places = [(place, parameters.split()) for place, parameters in _FUNCTIONS]
     uses = [(place, set(names.split())) for place, names in _USED]
     try:
@@ -135,7 +134,7 @@ def _at(place: str) -> Any:
 
 
 def passes() -> dict[str, Any]:
-    """Numba's passes for any function by name, in order."""
+    """Return Numba's passes of the nopython pipeline by name, in order."""
     flags = SimpleNamespace(no_rewrites=False, enable_ssa=True, auto_parallel=SimpleNamespace(enabled=False))
     builder = _at("numba.core.compiler:DefaultPassBuilder")
     manager = builder.define_nopython_pipeline(SimpleNamespace(func_ir=None, flags=flags))
@@ -143,7 +142,7 @@ def passes() -> dict[str, Any]:
 
 
 def _missing_passes() -> str:
-    """Tell whether Numba has the passes, in this order, and no others that we know nothing of."""
+    """Return a description of an unknown pass, or of a needed pass out of order; empty if there is none."""
     found = passes()
     unknown = set(found) - _SPARED - set(NEEDED)
     if unknown:
@@ -153,7 +152,7 @@ def _missing_passes() -> str:
 
 
 def _missing_layout() -> str:
-    """Tell whether arrays are in memory, and in compiled code, as kernels/jit/by_address.py reads them."""
+    """Return a description of a memory layout unlike that in by_address.py; empty if it is the same."""
     types, manager = _at("numba:types"), _at("numba.core.datamodel:default_manager")
     if tuple(manager[types.Array(types.int32, 2, "C")]._fields) != _ARRAY:
         return f"an array of {_ARRAY}"

@@ -1,21 +1,20 @@
-"""Linking of compiled kernels, so that no kernel is optimised and translated more often than needed.
+"""Linking of compiled kernels, so that LLVM optimises and translates no kernel more often than needed.
 
-Numba copies everything that a kernel calls into it, and what that calls as well; then it optimises the whole and
-makes machine code of it. A kernel in the middle of many is translated with each of them again. Here there are two
-kinds instead:
+Numba copies all callees of a kernel into it, transitively; then it optimises the whole and generates machine code. A
+kernel in the middle of a call graph is translated again with each caller. Here there are two kinds instead:
 
-- An *inner* kernel is a part of its callers, and nothing but that: it is copied into them, so that they are optimised
-  together, and has no machine code of its own.
-- Any other has machine code, once. Callers refer to it by its symbol, as in a library of C.
+- An *inner* kernel is only a part of its callers. It is copied into them and optimised with them, and has no machine
+  code of its own.
+- Any other kernel has machine code once. Callers refer to its symbol, as with a library of C.
 
-What Numba loads from the disk has to find the symbols it refers to, because LLVM ends the process where one is missing.
-So it is kept with a list of those kernels (Numba calls that reload_init), and is loaded after them.
+A kernel from the disk must find the symbols that it refers to; LLVM ends the process if one is missing. So the file
+lists these kernels (Numba's reload_init), and they are loaded first.
 
-Before Numba loads anything it makes ready what compiling needs: it imports what it knows of Python and NumPy, and
-compiles the counting of references. Kernels on the disk have that in them, but for some functions in C; so they are
-loaded without it, and it is made ready when a first kernel is compiled.
+Before Numba loads a kernel, it prepares for compilation: it imports its implementations of Python and NumPy, and
+compiles the runtime of reference counting. Cached kernels contain all of that but for some functions in C. So they are
+loaded without it, and the preparation happens when a first kernel is compiled.
 """
-# Numba says little of the types of what is inside it.
+# Numba has no complete type stubs.
 # pyright: reportAttributeAccessIssue=false, reportMissingTypeStubs=false, reportOptionalMemberAccess=false, reportUnknownArgumentType=false, reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from numba.core.types.functions import BaseFunction
 from .insides import NEEDED, passes
 
 _helpers: dict[str, int] = cast("Any", nrt)._nrt.c_helpers
-for _name, _place in _helpers.items():  # as Numba's runtime itself calls them
+for _name, _place in _helpers.items():  # under the names that Numba's runtime uses
     llvm.add_symbol(_name if _name.startswith("_") else f"NRT_{_name}", _place)
 
 
 def make_wide(kernel: Any) -> None:
-    """Have a dispatcher compiled for integers of 64 bits, whatever its callers have or know of them."""
+    """Have a dispatcher compile for int64 where its callers have narrower or literal integers."""
     template = kernel.get_call_template
     kernel.get_call_template = lambda args, kws: template([_widened(each) for each in args], kws)
 
@@ -54,7 +53,7 @@ def _widened(kind: Any) -> Any:
 
 
 def make_inner(kernel: Any) -> None:
-    """Make a dispatcher's compiled code a part of its callers. From Python the function is called as it was written."""
+    """Make a dispatcher's code a part of its callers. Calls from Python run the Python function."""
     flags = kernel._compiler._customize_flags
 
     def without_machine_code(made: Any) -> Any:
@@ -64,7 +63,7 @@ def make_inner(kernel: Any) -> None:
 
     def add_overload(self: Any, result: Any) -> None:
         result.library.finalize = MethodType(_only_link, result.library)
-        # Other kernels find its code by what would be its address.
+        # Callers look the code up by this key, in place of an address.
         result = result._replace(entry_point=object())
         self.targetctx.insert_user_function(result.entry_point, result.fndesc, [result.library])
         self.overloads[tuple(result.signature.args)] = result
@@ -75,11 +74,11 @@ def make_inner(kernel: Any) -> None:
 
 
 def make_shared(kernel: Any, from_python: bool) -> None:
-    """Have a dispatcher's compiled code referred to by its callers. It may be called from Python `from_python`."""
+    """Have callers refer to a dispatcher's machine code by symbol. from_python: whether Python calls it too"""
     compile_or_load, load, add = kernel.compile, _loader_of(kernel._cache), kernel.add_overload
 
     def add_overload(result: Any) -> None:
-        # What Numba keeps on disk to copy into callers. It is also where a later process learns what is defined.
+        # Callers copy this module. A later process also learns from it which symbol is defined.
         result.library._shared_module = _module(result, f"define void {_quoted(result)}() {{ ret void }}")
         result.reload_init.extend(_needed_by(result.library))
         if from_python:
@@ -108,7 +107,7 @@ def make_shared(kernel: Any, from_python: bool) -> None:
 
 
 def _loader_of(cache: Any) -> Callable[[Any, Any], Any]:
-    """`Cache.load_overload` without making ready what compiling needs."""
+    """Return `Cache.load_overload` without the preparation for compilation."""
 
     def load(signature: Any, context: Any) -> Any:
         with cache._guard_against_spurious_io_errors():
@@ -118,12 +117,12 @@ def _loader_of(cache: Any) -> Callable[[Any, Any], Any]:
 
 
 class _OutOfDateError(Exception):
-    """A kernel on the disk refers to one that is not the one on the disk; two processes compiled at once."""
+    """A cached kernel refers to a symbol that the cache no longer has; two processes compiled at once."""
 
 
 @dataclass(frozen=True)
 class _Needed:
-    """A kernel that others refer to; called before one of these is loaded from the disk."""
+    """A kernel that another one refers to. Called before the other one is loaded from disk."""
 
     module: str
     name: str
@@ -143,7 +142,7 @@ class _Needed:
 
 
 def _needed_by(library: Any) -> set[_Needed]:
-    """The kernels that a library refers to, itself or in what is copied into it."""
+    """Return the kernels that a library refers to, directly or through inner kernels."""
     found: set[_Needed] = set()
     for other in library._linking_libraries:
         needed = getattr(other, "needed", None)
@@ -152,13 +151,13 @@ def _needed_by(library: Any) -> set[_Needed]:
 
 
 def _interpret(kernel: Any) -> None:
-    """Have calls from Python run the function itself."""
+    """Have calls from Python run the Python function."""
     function: Callable[..., Any] = kernel.py_func
     kernel._compile_for_args = lambda *arguments, **named: function
 
 
 def _only_link(library: Any) -> None:
-    """`CodeLibrary.finalize` of an inner kernel: put together what it calls, and leave the rest to its callers."""
+    """Finalise an inner kernel's library: link its callees in, and generate no machine code."""
     for other in dict.fromkeys(library._linking_libraries):
         library._final_module.link_in(other._get_module_for_linking(), preserve=True)
     library._finalized = True
@@ -178,7 +177,7 @@ _PASSES = [passes()[name] for name in NEEDED]
 
 
 class Compiler(CompilerBase):
-    """Numba's compiler for kernels."""
+    """Numba's compiler with the passes that kernels need."""
 
     def define_pipelines(self) -> list[PassManager]:
         manager = PassManager("kernels")
@@ -189,10 +188,9 @@ class Compiler(CompilerBase):
 
 
 class Signatures:
-    """Remembers what operators give for what types, from `begin` to `end`.
+    """Memo of operator signatures by argument types, active from `begin` to `end`.
 
-    To find the type of `a + b` Numba tries the meanings of + one by one, a dozen of them, each time it comes to a +
-    and once more when it makes code of it.
+    To type `a + b` Numba tries about a dozen signatures of + in turn, at every occurrence and again at lowering.
     """
 
     def __init__(self) -> None:
@@ -200,7 +198,7 @@ class Signatures:
         self._find = BaseFunction.get_call_type
 
     def begin(self) -> None:
-        """Answer from memory where possible; all compiling is under one lock of Numba's."""
+        """Replace Numba's look-up by the memo. Numba compiles under one global lock."""
 
         def find(function: Any, context: Any, args: Any, kws: Any) -> Any:
             flags = ConfigStack.top_or_none()
@@ -218,5 +216,5 @@ class Signatures:
         BaseFunction.get_call_type = find
 
     def end(self) -> None:
-        """Leave Numba as it was."""
+        """Restore Numba's look-up."""
         BaseFunction.get_call_type = self._find

@@ -1,5 +1,5 @@
-"""Vectors in kernels: intrinsics that are built of them keep in registers what a vectoriser keeps in memory."""
-# Numba and llvmlite say little of the types of what is inside them.
+"""Vectors in kernels: intrinsics whose sums stay in registers, where LLVM's vectoriser keeps them in memory."""
+# Numba and llvmlite have no complete type stubs.
 # pyright: reportMissingTypeStubs=false, reportUnknownArgumentType=false, reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils, config
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array  # what insides.py looks for
+from numba.np.arrayobj import make_array  # checked by insides.py
 
 from .compiling import inner_njit
 from .insides import PORTABLE
@@ -21,9 +21,9 @@ _config: Any = config
 HAS: Mapping[str, bool] = (
     llvm.get_host_cpu_features() if _config.ENABLE_AVX and _config.CPU_NAME is _config.CPU_FEATURES is None else {}
 )
-"""What of this processor is used, by LLVM's names; nothing where Numba is told to compile for another one."""
+"""Features of this processor that may be used, by LLVM's names; empty if Numba compiles for another processor."""
 WIDE = bool(llvm.get_host_cpu_features().get("avx512f"))
-"""Whether there are 32 registers of 64 bytes."""
+"""Whether the processor has AVX-512: 32 registers of 64 bytes."""
 VECTOR = 64 if WIDE else 32
 """Bytes of a vector."""
 INT = ir.IntType(64)
@@ -33,13 +33,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def in_vectors(plain: Function, build: Callable[..., Any]) -> Function:
-    """An intrinsic that `build` makes for Numba, or the same in plain loops where no intrinsics of ours can be."""
+    """Return an intrinsic that `build` defines, or `plain` where our intrinsics cannot be used."""
     made: Any = inner_njit(plain) if PORTABLE or _config.DISABLE_JIT else intrinsic(build)
     return made
 
 
 class Vectors:
-    """Builds operations on vectors of an array's numbers, each of `lanes` of them."""
+    """Builder of operations on vectors of `lanes` numbers."""
 
     def __init__(self, target: Any, builder: Any, kind: Any) -> None:
         self.builder = builder
@@ -51,27 +51,27 @@ class Vectors:
         self.zero = ir.Constant(self.kind, [0.0] * self.lanes)
 
     def load(self, place: Any) -> Any:
-        """The vector that begins at a number."""
+        """Load the vector that begins at an address."""
         found = self.builder.load(self.builder.bitcast(place, self.kind.as_pointer()))
         found.align = self.bytes
         return found
 
     def store(self, vector: Any, place: Any) -> None:
-        """Put a vector where a number is, and behind it."""
+        """Store a vector at an address."""
         self.builder.store(vector, self.builder.bitcast(place, self.kind.as_pointer())).align = self.bytes
 
     def chosen(self, one: Any, other: Any, lanes: list[int]) -> Any:
-        """Some lanes of two vectors, counted from the first of `one` on."""
+        """Select lanes of two vectors; those of `other` are numbered from `self.lanes` on."""
         return self.builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_LANE, self.lanes), lanes))
 
     def exchanged(self, one: Any, other: Any, size: int) -> tuple[Any, Any]:
-        """Two vectors of a table `size` rows apart, after squares of that size beside the diagonal changed places."""
+        """Exchange off-diagonal squares between two rows that lie `size` apart: a step of a transposition."""
         upper = [i if not i & size else self.lanes + i - size for i in range(self.lanes)]
         lower = [i + size if not i & size else self.lanes + i for i in range(self.lanes)]
         return self.chosen(one, other, upper), self.chosen(one, other, lower)
 
     def totals(self, vectors: Sequence[Any]) -> Any:
-        """The sum of the lanes of each of some vectors, in the lane that has its number; as many as a power of two."""
+        """Return a vector whose lane i is the sum of the lanes of vectors[i]. Their number must be a power of two."""
         left, size = list(vectors), 1
         while size < self.lanes:
             if len(left) > 1:
@@ -83,28 +83,28 @@ class Vectors:
         return left[0]
 
     def store_some(self, vector: Any, first: int, count: int, place: Any) -> None:
-        """Put so many lanes of a vector, a power of two of them, where a number is, and behind it."""
+        """Store `count` lanes of a vector from `first` on at an address; `count` is a power of two."""
         lanes = ir.Constant(ir.VectorType(_LANE, count), list(range(first, first + count)))
         some = self.builder.shuffle_vector(vector, self._none, lanes)
         self.builder.store(some, self.builder.bitcast(place, some.type.as_pointer())).align = self.bytes
 
     def spread(self, number: Any) -> Any:
-        """A number in all lanes."""
+        """Broadcast a number to all lanes."""
         first = self.builder.insert_element(self._none, number, _LANE(0))
         return self.chosen(first, self._none, [0] * self.lanes)
 
     def add_product(self, total: Any, one: Any, other: Any) -> Any:
-        """Fused where the processor can."""
+        """Add a product to a total, fused where the processor can."""
         return self.add(total, self.builder.fmul(one, other, flags=["contract"]))
 
     def add(self, one: Any, other: Any) -> Any:
-        """The sums, lane by lane."""
+        """Add two vectors lane by lane."""
         return self.builder.fadd(one, other, flags=["contract"])
 
     def repeat(
         self, count: Any, stride: int, begun: Sequence[Any], step: Callable[[Any, Sequence[Any]], Sequence[Any]]
     ) -> list[Any]:
-        """The vectors that `step` makes for 0, stride, 2 stride ... below a count; nothing if that is 0."""
+        """Build a loop over 0, stride, 2 * stride ... below `count`. Return its vectors; `begun` if `count` is 0."""
         builder = self.builder
         before = builder.block
         loop, done = builder.append_basic_block("step"), builder.append_basic_block("done")
@@ -128,7 +128,7 @@ class Vectors:
 
 
 def place_of(target: Any, builder: Any, kind: Any, value: Any, *index: Any) -> tuple[Any, Any]:
-    """The place of a number of a contiguous array of one or two dimensions, and how long the last one is."""
+    """Return the address of an element of a contiguous array [n] or [m, n], and the length of the last dimension."""
     array = make_array(kind)(target, builder, value)
     length = cgutils.unpack_tuple(builder, array.shape)[-1]
     at = index[0] if len(index) == 1 else builder.add(builder.mul(index[0], length), index[1])
@@ -136,7 +136,7 @@ def place_of(target: Any, builder: Any, kind: Any, value: Any, *index: Any) -> t
 
 
 LINE = 64
-"""Bytes that are brought at once."""
+"""Bytes of a cache line."""
 
 
 def _hint(context: Any, table: Any, row: Any, column: Any) -> Any:
@@ -148,17 +148,17 @@ def _hint(context: Any, table: Any, row: Any, column: Any) -> Any:
         flag = ir.IntType(32)
         kinds = ir.FunctionType(ir.VoidType(), [address.type, flag, flag, flag])
         hint = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kinds)
-        builder.call(hint, [address, flag(0), flag(3), flag(1)])  # to read, into all caches, data
+        builder.call(hint, [address, flag(0), flag(3), flag(1)])  # a read, locality 3, data
         return target.get_dummy_value()
 
     return types.void(table, row, column), build
 
 
 def _nothing(table: Any, row: Any, column: Any) -> None:
-    """Without the hint."""
+    """Do nothing, in place of a prefetch."""
 
 
-# prefetch(table, row, column): have that number brought near, and those on its line. A hint, which changes nothing.
+# prefetch(table, row, column): prefetch the cache line of an element. A hint without effect on results.
 prefetch: Callable[[Any, Any, Any], None] = (
     inner_njit(_nothing) if PORTABLE or cast("Any", config).DISABLE_JIT else cast("Any", intrinsic(_hint))
 )

@@ -1,4 +1,4 @@
-"""The decorators of compiling.py for kernels to which the width of an integer does not matter."""
+"""The decorators of compiling.py with `wide=True`: for kernels that take integers of any width as int64."""
 
 from __future__ import annotations
 

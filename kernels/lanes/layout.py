@@ -1,4 +1,4 @@
-"""Lanes: what host and device say to each other about them, and the ends of their steps in NumPy."""
+"""Lanes: the layout of messages between host and device, and beginning and end of a step in NumPy."""
 
 from __future__ import annotations
 
@@ -10,48 +10,50 @@ from numpy.typing import NDArray
 from ..jit.aliases import Ints
 
 RESUME, WIDTH, START, RECORD, GUESSED, ORIGIN, ATTEMPT, KEY = range(8)
-"""Columns of what a launch is told of each lane, int32: whether it goes on from its last choice; how many tokens it
-reads, 0 for none, or at most where it goes on; where the first of the tokens below lies in its text; its record, where
-it does not go on; how many guesses there are, where it does; where the first token that was chosen lies; the attempt of
-its choice; and two, the lower and the upper half of the key of its random numbers. Behind these HEADER columns come, in
-`room_of(W)` columns, the tokens it reads, or guesses of its text if it goes on; and then the numbers of its blocks."""
+"""Columns of the host's message about each lane of a launch, int32. RESUME: whether it continues after its last choice;
+WIDTH: the number of tokens it reads, 0 for none, or at most if it resumes; START: position in its sequence of the first
+token below; RECORD: its record, if it does not resume; GUESSED: the number of guesses, if it resumes; ORIGIN: position
+of the first chosen token; ATTEMPT: of its choice; KEY: two columns, the lower and upper half of its random key. Behind
+these HEADER columns come `room_of(W)` columns with the tokens to read, or guesses if it resumes; then its block table.
+"""
 HEADER = 9
 
 COUNT, TOKENS = range(2)
-"""Columns of what a launch answers: how many tokens a lane read, 0 if none; from TOKENS on, for each of the W places,
-the token behind it, UNUSABLE for logits out of which none can be chosen; and then, for each, the record after that
-token, UNKNOWN if it is not known. Those behind COUNT mean nothing."""
+"""Columns of a launch's answer. COUNT: the number of tokens that a lane read, 0 if none. From TOKENS on, for each of
+the W places: the token chosen after it, UNUSABLE if the logits allow none; then for each the record after that token,
+UNKNOWN if the state table has none. Columns of places from COUNT on are undefined.
+"""
 UNUSABLE = -1
 
 FREE = 0
 UNKNOWN = -1
 
 EMPTY = -1
-"""A key of the table of transitions that is not in use."""
+"""Key of an empty slot in the table of transitions."""
 PROBES = 32
-"""So many places from its own on a key is looked for."""
+"""Slots that a look-up probes."""
 CLASSES = 256
-"""Most classes of tokens of a record; class 0 is of those after which nothing is known."""
+"""Most token classes of a record; class 0 is for tokens without a known transition."""
 _FACTOR = 0x1E3779B97F4A7C15
 
 
 def room_of(width: int) -> int:
-    """Columns for tokens in launches of W tokens: guesses go on where those end of a launch that is under way."""
+    """Return the number of token columns in launches of W tokens: guesses may begin in the launch still under way."""
     return width if width == 1 else 2 * width
 
 
 def home_of(key: int, capacity: int) -> int:
-    """The first place of a key, record << 32 | token, in a table of transitions; capacity is a power of 2."""
+    """Return the first slot of a key, record << 32 | token, in a table of transitions; capacity is a power of 2."""
     return (key * _FACTOR & 0xFFFFFFFFFFFFFFFF) >> 33 & (capacity - 1)
 
 
 class LaunchState(NamedTuple):
-    """What a launch reads: rows of W tokens for each of B lanes.
+    """Inputs of a launch: W tokens for each of B lanes.
 
-    ids, positions: int64 [B * W]; slots: int32 [B * W], -1 for tokens that are not there
-    records: int32 [B * W], of what is chosen behind each token, UNKNOWN where nothing is
-    sure: int32 [B * W], the token to which there is no alternative there, -1 for none
-    draws: float64 [B * W], the random numbers in [0, 1) of these choices
+    ids, positions: int64 [B * W]; slots: int32 [B * W], -1 for absent tokens
+    records: int32 [B * W], for the choice after each token, UNKNOWN without one
+    sure: int32 [B * W], the forced token there, -1 for none
+    draws: float64 [B * W], random numbers in [0, 1) of these choices
     firsts, widths, starts: int32 [B]
     tables: int32 [B, most]
     """
@@ -69,13 +71,13 @@ class LaunchState(NamedTuple):
 
 
 class StateTables(NamedTuple):
-    """What is known of records.
+    """The state table.
 
-    masks: int32 [records, words]; forced: int32 [records], the one token that may follow, -1 where there is a choice
-    loops: int64 [records, 3], the characters that lead back; charsets: int64 [V, 3], those of each token
-    keys: int64 [capacity], EMPTY or record << 32 | token; values: int32 [capacity]
-    dense: int32 [records], a record's row of what follows, UNKNOWN for none; classes: uint8 [rows, V], the class of
-    each token, 0 where nothing is known; targets: int32 [rows, CLASSES], the record after each class, or UNKNOWN
+    masks: int32 [records, words]; forced: int32 [records], the forced token, -1 where there is a choice
+    loops: int64 [records, 3], the characters that lead back; charsets: int64 [V, 3], the characters of each token
+    keys: int64 [capacity], EMPTY or record << 32 | token; values: int32 [capacity], the record after it
+    dense: int32 [records], a record's row of the next two, UNKNOWN for none; classes: uint8 [rows, V], the class of
+    each token, 0 for unknown; targets: int32 [rows, CLASSES], the record after each class, or UNKNOWN
     """
 
     masks: Any
@@ -90,9 +92,9 @@ class StateTables(NamedTuple):
 
 
 class SlotState(NamedTuple):
-    """What lanes keep from one launch to the next, int32 [lanes] each.
+    """State of lanes between launches, int32 [lanes] each.
 
-    last: the token chosen; records: after it; ends: where it lies in its text
+    last: the chosen token; records: after it; ends: its position
     """
 
     last: Any
@@ -105,10 +107,10 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def begin(rows: Ints, width: int, room: int, known: StateTables, kept: SlotState) -> LaunchState:
-    """What lanes read, as rows int32 [B, HEADER + room_of(width) + most] tell; room: tokens in a block.
+    """Return the inputs of a launch from rows int32 [B, HEADER + room_of(width) + most]; room: tokens of a block.
 
-    A lane that goes on reads its last token and those that are forced or guessed behind it, as far as records are
-    known, but no more than it may. Where its own record is not known it reads nothing.
+    A lane that resumes reads its last token, and forced or guessed tokens after it while their records are known, up to
+    its WIDTH. Without a record of its own it reads nothing.
     """
     count = len(rows)
     tables = rows[:, HEADER + room_of(width) :].copy()
@@ -144,9 +146,9 @@ def begin(rows: Ints, width: int, room: int, known: StateTables, kept: SlotState
 def _behind(
     token: int, record: int, at: int, guesses: dict[int, int], most: int, known: StateTables
 ) -> tuple[list[int], list[int]]:
-    """A token and those that are forced or guessed behind it, up to so many in all, with the records after each.
+    """Return a token and the forced or guessed tokens after it, `most` at most, with the record after each.
 
-    at: where it lies; guesses: by their places, used as long as they agree with what is there
+    at: position of the token; guesses: by position, used as long as they agree with the tokens before
     """
     tokens: list[int] = []
     records: list[int] = []
@@ -163,7 +165,7 @@ def _behind(
 
 
 def _uniforms(keys: Ints, steps: NDArray[np.int64], attempts: Ints) -> NDArray[np.float64]:
-    """Random numbers in [0, 1), float64 [B, W]: counted by the step of a choice, and its attempt.
+    """Return random numbers in [0, 1), float64 [B, W], as a function of key, step and attempt.
 
     keys: int32 [B, 2]; steps: [B, W]; attempts: [B]. Source: SplitMix64 (Steele, Lea, Flood 2014).
     """
@@ -181,9 +183,9 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def advance(chosen: Ints, begun: LaunchState, known: StateTables, kept: SlotState) -> NDArray[np.int32]:
-    """Keep what is chosen behind tokens, int32 [B * W], UNUSABLE for none, and the records after it.
+    """Store the choices of a launch, int32 [B * W], UNUSABLE for none, and the records after them, in `kept`.
 
-    A lane's last token is the one behind which another is chosen than was read. The answer, int32 [B, TOKENS + 2 * W].
+    A lane ends at the first choice that differs from the token it read next. Returns int32 [B, TOKENS + 2 * W].
     """
     count = len(begun.widths)
     width = len(begun.ids) // count
@@ -208,7 +210,7 @@ def advance(chosen: Ints, begun: LaunchState, known: StateTables, kept: SlotStat
 
 
 def _after(record: int, token: int, known: StateTables) -> int:
-    """The record after a token, or UNKNOWN."""
+    """Return the record after a token, or UNKNOWN."""
     if record == FREE:
         return FREE
     if not (known.charsets[token] & ~known.loops[record]).any():

@@ -1,5 +1,5 @@
-"""The ends of a step of lanes on a GPU: what layout.py says, without a word from the host."""
-# What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
+"""The functions of layout.py on a GPU, without synchronising with the host."""
+# Triton code has no Python types, and Triton may not be installed.
 # pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
 # pyright: reportMissingImports=false, reportGeneralTypeIssues=false
 
@@ -42,7 +42,7 @@ _COPIED = tl.constexpr(128)
 
 @triton.jit
 def mixed(value):
-    """SplitMix64 (Steele, Lea, Flood 2014) of uint64."""
+    """Mix uint64 by SplitMix64 (Steele, Lea, Flood 2014)."""
     value = value + 0x9E3779B97F4A7C15
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB
@@ -51,7 +51,7 @@ def mixed(value):
 
 @triton.jit
 def after_token(record, token, wanted, charsets, loops, keys, values, capacity, dense, classes, size, targets):
-    """The record after a token, -1 if it is not known; of scalars. wanted: whether anybody asks"""
+    """Return the record after a token, -1 if unknown; all scalars. wanted: whether to look it up"""
     kept = tl.maximum(record, 0).to(tl.int64)
     read = tl.maximum(token, 0).to(tl.int64)
     strange = tl.load(charsets + read * 3, mask=wanted, other=0) & ~tl.load(loops + kept * 3, mask=wanted, other=0)
@@ -82,7 +82,7 @@ def begin_rows(
     ids, positions, slots, records, sure, draws, firsts, widths, starts, tables, most, room,
     WIDTH: tl.constexpr, ROOM: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """One lane of `begin`."""
+    """Process one lane of `begin`."""
     lane = tl.program_id(0)
     told = rows + lane.to(tl.int64) * stride
     resumed = tl.load(told + _RESUME) != 0
@@ -96,7 +96,7 @@ def begin_rows(
     met = tl.where(places == tl.where(resumed, 0, limit - 1), tl.where(resumed, record, tl.load(told + _RECORD)), -1)
     going = resumed & (record >= 0) & (limit > 0)
     width = tl.where(resumed, going.to(tl.int32), limit)
-    # Guesses begin where one was told of the token that is the last now, if that was right.
+    # Guesses count only if the one at the last token's position equals that token.
     ahead = start - tl.load(told + _START)
     guessed = tl.where(resumed & (ahead >= 0), tl.load(told + _GUESSED), 0)
     shift = tl.maximum(ahead, 0)
@@ -150,7 +150,7 @@ def advance_rows(
     last, kept_records, kept_ends, answer,
     WIDTH: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """One lane of `advance`."""
+    """Process one lane of `advance`."""
     lane = tl.program_id(0)
     width = tl.load(widths + lane)
     is_active = width > 0
@@ -180,7 +180,7 @@ def advance_rows(
 
 
 def begin(rows: Any, width: int, room: int, known: StateTables, kept: SlotState) -> LaunchState:
-    """As `host.begin`, of tensors on a GPU; width is a power of 2."""
+    """`layout.begin` for tensors on a GPU; width is a power of 2."""
     count, most, device = len(rows), rows.shape[1] - HEADER - room_of(width), rows.device
 
     def empty(*shape: int, dtype: Any = torch.int32) -> Any:
@@ -209,7 +209,7 @@ def begin(rows: Any, width: int, room: int, known: StateTables, kept: SlotState)
 
 
 def advance(chosen: Any, begun: LaunchState, known: StateTables, kept: SlotState) -> Any:
-    """As `host.advance`, of tensors on a GPU."""
+    """`layout.advance` for tensors on a GPU."""
     count = len(begun.widths)
     width = len(begun.ids) // count
     answer = torch.empty((count, TOKENS + 2 * width), dtype=torch.int32, device=chosen.device)
@@ -223,7 +223,7 @@ def advance(chosen: Any, begun: LaunchState, known: StateTables, kept: SlotState
 
 
 def _transitions(known: StateTables) -> tuple[Any, ...]:
-    """What `after_token` looks a token up in."""
+    """Return the arguments of `after_token` that describe transitions."""
     size = known.classes.shape[1]
     charsets, loops, dense, classes = known.charsets, known.loops, known.dense, known.classes
     return charsets, loops, known.keys, known.values, len(known.keys), dense, classes, size, known.targets

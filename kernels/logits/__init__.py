@@ -1,6 +1,6 @@
-"""Masks and logits: what `trellm.kernels` offers.
+"""Masks and logits: the functions of `trellm.kernels`.
 
-contracts.py checks arguments, once and alike for every backend. mask.py and select.py hold the functions and what is
-compiled for CPUs, with blocks.py; triton_mask.py, triton_scan.py and triton_select.py are for GPUs;
-reference.py says slowly and obviously what all of them compute, and warmup.py compiles what is for CPUs.
+contracts.py checks arguments once for all backends. mask.py, select.py and blocks.py have the functions and their CPU
+kernels; triton_mask.py, triton_scan.py and triton_select.py are for GPUs. reference.py defines the results in plain
+NumPy, and warmup.py compiles the CPU kernels.
 """

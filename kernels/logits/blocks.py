@@ -1,11 +1,10 @@
-"""Compiled pieces of the CPU kernels: loading allowed logits, block maxima, exponentials, a heap.
+"""Compiled pieces of the CPU kernels: loading allowed logits, block maxima, exponentials, a heap; and argmax.
 
-Logits are handled as the int32 bits of float32. Their order is the order of `key_of`, an integer, so that
-maxima vectorise without any promise about NaN. A disallowed logit is loaded as -inf.
+Logits are int32, the bits of float32. `key_of` maps these to integers of the same order as the floats, so that maxima
+vectorise without `fastmath` assumptions on NaN. A disallowed logit is loaded as -inf.
 
-Compiled kernels that read each row of logits once: argmax with log-sum-exp, and the best k.
-
-All take the fields of `contracts.Flat` first and return the index of the first bad row number, or -1.
+Kernels read each row of logits once. They take the fields of `contracts.Flat` first, and return the index of the first
+bad row number, or -1.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ NO_KEY = np.int32(-0x7FFFFFFF)  # below every key
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 _LANES = np.array([1 << lane for lane in range(32)], np.uint32).view(np.int32)
 
-# Where loops begin; a plain 0 would be a type of its own, and what is called with it compiled twice
+# Start of loops. The type of a literal 0 differs, so callees would be compiled twice
 ZERO = np.int64(0)
 
-OK, NAN, EMPTY = 0, 1, 2  # what became of a row; NAN stands for +inf as well
+OK, NAN, EMPTY = 0, 1, 2  # statuses of a row; NAN includes +inf
 
-# 2 ** r = 1 + c1 r + ... + c5 r ** 5 for |r| <= 1/2, the largest relative error least: 2e-7 in float32
+# Minimax polynomial: 2 ** r = 1 + c1 r + ... + c5 r ** 5 for |r| <= 1/2, with a relative error of 2e-7 in float32
 _P1, _P2, _P3, _P4, _P5 = (
     np.float32(0.693147),
     np.float32(0.24022242),
@@ -49,24 +48,24 @@ LOG2E = 1.4426950408889634
 
 @inner_njit
 def key_of(bits: Int) -> np.int32:
-    """The integer whose order is that of the float32 with these bits; both zeros give 0."""
+    """Return an integer that compares as the float32 with these bits; both zeros give 0."""
     magnitude = np.int32(bits & _MAGNITUDE)
     return magnitude if bits >= 0 else np.int32(-magnitude)
 
 
 @inner_njit
 def bits_of(key: Int) -> Int:
-    """The bits of the float32 with this key."""
+    """Return the bits of the float32 with this key."""
     return key if key >= 0 else np.int32(np.int32(-key) | np.int32(-0x80000000))
 
 
 @inner_njit
 def load(row: Ints, mask: Ints, word: Int, values: Ints, bases: Ints) -> tuple[Int, Int]:
-    """Copy the logits of the next words that allow anything, at most a block of them.
+    """Copy the logits of the next words that allow any token, at most a block of them.
 
-    `mask` int32 [W], or [0] where everything is allowed. Fills `values` int32 [BLOCK] and `bases` int32
-    [WORDS_PER_BLOCK]: value j belongs to token bases[j // 32] + j % 32. Returns how many values were
-    filled, a multiple of 32, and the word to go on with.
+    `mask` is int32 [W], or [0] if everything is allowed. Fills `values` int32 [BLOCK] and `bases` int32
+    [WORDS_PER_BLOCK]: value j belongs to token bases[j // 32] + j % 32. Returns the number of values, a multiple of 32,
+    and the next word to read.
     """
     words = (row.size + 31) >> 5
     if mask.size == 0:
@@ -100,7 +99,7 @@ def load(row: Ints, mask: Ints, word: Int, values: Ints, bases: Ints) -> tuple[I
 
 @inner_njit
 def _is_filled(words: Ints) -> bool:
-    """Tell whether so many words allow something that it does not pay to skip the others."""
+    """Test whether so many words are non-zero that skipping the others does not pay."""
     count = 0
     for word in words:
         count += word != 0
@@ -146,7 +145,7 @@ def _any_of_eight(mask: Ints, word: Int) -> bool:
 
 @inner_njit
 def top_of(values: Ints, count: Int) -> tuple[Int, Int]:
-    """The largest key among the first `count` values, and their largest magnitude (above INFINITE: a NaN)."""
+    """Return the largest key of the first `count` values, and their largest magnitude (above INFINITE for a NaN)."""
     top = NO_KEY
     largest = np.int32(0)
     for index in range(count):
@@ -159,9 +158,9 @@ def top_of(values: Ints, count: Int) -> tuple[Int, Int]:
 
 @inner_njit(fastmath=_FASTMATH)
 def weight_of(value: Float, top: Float, scale: Float) -> np.float32:
-    """2 ** ((value - top) * scale), 0 where that is below 2 ** -125; float32.
+    """Return 2 ** ((value - top) * scale), or 0 where that is below 2 ** -125; float32.
 
-    The relative error is below 4e-7, and another 1e-7 for every octave below 1.
+    The relative error is below 4e-7, plus 1e-7 for every octave below 1.
 
     `top` must be finite and no smaller than `value`. The weight of NaN is 0.
     """
@@ -176,7 +175,7 @@ def weight_of(value: Float, top: Float, scale: Float) -> np.float32:
 
 @njit(fastmath=_FASTMATH)
 def weigh(values: Floats, count: Int, top: Float, scale: Float, weights: Floats) -> np.float32:
-    """Write the weights of the first `count` values; returns their sum."""
+    """Write the weights of the first `count` values. Return their sum."""
     total = _ZERO
     for index in range(count):
         weight = weight_of(values[index], top, scale)
@@ -187,7 +186,7 @@ def weigh(values: Floats, count: Int, top: Float, scale: Float, weights: Floats)
 
 @inner_njit
 def merge_sums(top: Float, total: Float, other: Float, amount: Float) -> tuple[Float, Float]:
-    """Add `amount` * exp(other) to `total` * exp(top), all float64: the new top and total."""
+    """Add `amount` * exp(other) to `total` * exp(top), all float64. Return the new top and total."""
     if other == -np.inf:
         return top, total
     if other > top:
@@ -197,19 +196,19 @@ def merge_sums(top: Float, total: Float, other: Float, amount: Float) -> tuple[F
 
 @inner_njit
 def code_of(key: Int, token: Int) -> Int:
-    """An int64 that orders candidates: by key, then the lower token first."""
+    """Return an int64 that orders candidates: by key, then the lower token first."""
     return (np.int64(key) << np.int64(32)) | np.int64(0x7FFFFFFF - token)
 
 
 @inner_njit
 def key_in(code: Int) -> np.int32:
-    """The key in a code."""
+    """Return the key of a code."""
     return np.int32(code >> np.int64(32))
 
 
 @inner_njit
 def token_in(code: Int) -> np.int32:
-    """The token in a code."""
+    """Return the token of a code."""
     return np.int32(0x7FFFFFFF - (code & np.int64(0x7FFFFFFF)))
 
 
@@ -230,7 +229,7 @@ def sift_down(heap: Longs, size: Int, index: Int) -> None:
 
 @inner_njit
 def push(heap: Longs, size: Int, code: Int) -> Int:
-    """Offer a code to the heap of the largest codes, `size` of its places taken: the new size."""
+    """Offer a code to a heap of the largest codes, which has `size` codes. Return the new size."""
     if size == heap.size:
         if code > heap[0]:
             heap[0] = code
@@ -255,14 +254,14 @@ def sort_heap(heap: Longs, size: Int) -> None:
         sift_down(heap, size, ZERO)
 
 
-ARGMAX, CHOSEN, CHOSEN_AND_RAW = 0, 1, 2  # how much scan_kernel computes
+ARGMAX, CHOSEN, CHOSEN_AND_RAW = 0, 1, 2  # results of scan_kernel
 
 _LOG2E = np.float32(LOG2E)
 
 
 @inner_njit
 def bad_number(words: Ints, numbers: Ints) -> Int:
-    """The index of the first row number that is not in the table, or -1."""
+    """Return the index of the first row number outside the table, or -1."""
     for index in range(numbers.size):
         if numbers[index] < -1 or numbers[index] >= words.shape[0]:
             return index
@@ -271,13 +270,13 @@ def bad_number(words: Ints, numbers: Ints) -> Int:
 
 @inner_njit
 def mask_of(words: Ints, number: Int) -> Ints:
-    """The mask with a number; an empty one for -1, no mask."""
+    """Return a mask by number; an empty array for -1, no mask."""
     return words[max(number, 0), : 0 if number < 0 else words.shape[1]]
 
 
 @inner_njit
 def status_of(top: Int, largest: Int) -> Int:
-    """The verdict on a row whose allowed logits have this largest key and largest magnitude."""
+    """Return the status of a row, given the largest key and magnitude of its allowed logits."""
     if largest > INFINITE or top == INFINITE:
         return NAN
     return EMPTY if top <= -INFINITE else OK
@@ -295,7 +294,7 @@ def add_block(values: Ints, count: Int, key: Int, top: Float, total: Float, weig
 
 @inner_njit
 def add_raw(row: Ints, first: Int, last: Int, top: Float, total: Float, weights: Floats) -> tuple[Float, Float, Truth]:
-    """Add logits first..last, masked or not, to a log-sum-exp: top, total, and whether they are unusable."""
+    """Add logits first ... last - 1, masked or not, to a log-sum-exp. Return top, total, whether any is unusable."""
     unusable = False
     for start in range(first, min(last, row.size), BLOCK):
         part = row[start : min(start + BLOCK, last, row.size)]
@@ -307,7 +306,7 @@ def add_raw(row: Ints, first: Int, last: Int, top: Float, total: Float, weights:
 
 @inner_njit
 def locate(row: Ints, mask: Ints, word: Int, key: Int, values: Ints, bases: Ints) -> Int:
-    """The lowest token with this key in the block that starts at `word`."""
+    """Return the lowest token with this key in the block that starts at `word`."""
     count, _ = load(row, mask, word, values, bases)
     for index in range(count):
         if key_of(values[index]) == key:
@@ -319,7 +318,7 @@ def locate(row: Ints, mask: Ints, word: Int, key: Int, values: Ints, bases: Ints
 def scan_row(
     row: Ints, mask: Ints, much: Int, values: Ints, bases: Ints, weights: Floats
 ) -> tuple[Int, Int, Float, Float]:
-    """One row: the best token, its status, and log-sum-exp over the allowed and over all logits."""
+    """Return a row's best token, status, and log-sum-exp over the allowed and over all logits."""
     top, total, raw_top, raw_total = -np.inf, 0.0, -np.inf, 0.0
     best, largest, best_word, word = NO_KEY, np.int32(0), ZERO, ZERO
     unusable = False
@@ -356,7 +355,7 @@ def scan_kernel(
     chosen: Doubles,
     raw: Doubles,
 ) -> Int:
-    """Masked argmax int32 [B] and status uint8 [B]; log-sum-exp float64 [B] of allowed and of all logits."""
+    """Write argmax int32 [B], status uint8 [B], and log-sum-exp float64 [B] over the allowed and over all logits."""
     wrong = bad_number(words, numbers)
     if wrong >= 0:
         return wrong

@@ -1,7 +1,6 @@
-"""Demands of every kernel on its arrays, checked once before dispatch and alike for every backend.
+"""Checks of arguments, once before dispatch, for all backends.
 
-Arrays are NumPy arrays or torch tensors. torch is never imported here: a tensor is recognised by what it
-offers, so that this module loads without it.
+Arrays are NumPy arrays or torch tensors. The module does not import torch; it recognises tensors by their attributes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _NO_WORDS: Ints = np.zeros((1, 0), np.int32)
 
 
 class Contract(NamedTuple):
-    """Facts about one call that the checks have established."""
+    """Properties of a call's arguments, after the checks."""
 
     batch: int
     width: int
@@ -33,10 +32,10 @@ class Contract(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """CPU arguments as the compiled kernels take them; nothing in here is a copy unless logits were 16 bit.
+    """CPU arguments of compiled kernels, as views; only 16-bit logits are copied.
 
     `bits` int32 [n]: the logits' bits, row b at `bits[b * stride : b * stride + size]`. `words` int32 [R, W]:
-    mask words. `numbers` int32 [B]: the row of `words` for each row of logits, -1 for none.
+    mask words. `numbers` int32 [B]: the row of `words` for each row of logits, -1 for no mask.
     """
 
     bits: Ints
@@ -47,7 +46,7 @@ class Flat(NamedTuple):
 
 
 def check(logits: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> Contract:
-    """Check logits [B, V], masks [R, W], row numbers [B] and the vocabulary's size against one another.
+    """Check logits [B, V], masks [R, W], row numbers [B] and the vocabulary's size for consistency.
 
     Raises TypeError for a wrong kind or dtype, ValueError for a wrong shape, stride, size or device.
     """
@@ -79,7 +78,7 @@ def check(logits: Any, masks: Any = None, rows: Any = None, size: int | None = N
 
 
 def flatten(logits: Any, masks: Any, rows: Any, contract: Contract) -> Flat:
-    """View checked CPU arguments as the arrays that compiled kernels take; 16-bit logits are widened."""
+    """View checked CPU arguments as arrays of compiled kernels; 16-bit logits are widened."""
     if contract.dtype != "float32":
         logits = logits.astype(np.float32) if _is_numpy(logits) else logits.float()
     bits, stride = flat_bits(logits, contract, np.int32)
@@ -88,7 +87,7 @@ def flatten(logits: Any, masks: Any, rows: Any, contract: Contract) -> Flat:
 
 
 def flat_bits(logits: Any, contract: Contract, integer: type[np.signedinteger[Any]]) -> tuple[Any, int]:
-    """The memory of checked CPU logits as a flat integer array that shares it, and the step between rows."""
+    """Return the memory of checked CPU logits as a flat integer view, and the step between rows."""
     batch, width = contract.batch, contract.width
     stride = _step(logits, 0) if batch > 1 else width
     if not _is_numpy(logits):
@@ -105,7 +104,7 @@ def flat_bits(logits: Any, contract: Contract, integer: type[np.signedinteger[An
 
 
 def mask_rows(masks: Any, rows: Any, batch: int) -> tuple[Ints, Ints]:
-    """Checked masks as int32 words [R, W] and row numbers int32 [B]; without masks every number is -1."""
+    """Return checked masks as int32 words [R, W] and row numbers int32 [B]; without masks every number is -1."""
     if masks is None:
         return _NO_WORDS, np.full(batch, -1, np.int32)
     words = masks if _is_numpy(masks) else masks.numpy()
@@ -116,7 +115,7 @@ def mask_rows(masks: Any, rows: Any, batch: int) -> tuple[Ints, Ints]:
 
 
 def check_mask(mask: Any, size: int | None) -> tuple[Ints, int]:
-    """One packed mask on the CPU as int32 words [W], and the number of tokens it speaks of."""
+    """Return a packed mask on the CPU as int32 words [W], and its number of tokens."""
     _dtype(mask, "mask", WORDS)
     _shape(mask, "mask", 1, "[words]")
     size = None if size is None else whole(size, "size")
@@ -130,7 +129,7 @@ def check_mask(mask: Any, size: int | None) -> tuple[Ints, int]:
 
 
 def check_table(masks: Any) -> Ints:
-    """Packed masks on the CPU as contiguous int32 words [R, W]."""
+    """Return packed masks on the CPU as contiguous int32 words [R, W]."""
     _dtype(masks, "masks", WORDS)
     _shape(masks, "masks", 2, "[rows, words]")
     if _device(masks) != "cpu":
@@ -139,7 +138,7 @@ def check_table(masks: Any) -> Ints:
 
 
 def whole(value: Any, name: str) -> int:
-    """A whole number; NumPy's are some too. Raises TypeError for anything else."""
+    """Return a whole number as int, also one of NumPy's. Raises TypeError for other types."""
     try:
         return index(value)
     except TypeError:
@@ -147,12 +146,12 @@ def whole(value: Any, name: str) -> int:
 
 
 def bad_row(number: int, rows: int) -> ValueError:
-    """The error for a row number that is not in the mask table."""
+    """Return the error for a row number outside the mask table."""
     return ValueError(f"rows: mask row {number} is not in the table of {rows} rows (-1 means no mask)")
 
 
 def per_row(value: Any, batch: int, name: str) -> NDArray[np.float64]:
-    """A number, or one for each row, as float64 [B]. Raises TypeError, and ValueError for other shapes and for NaN."""
+    """Return a number, or one for each row, as float64 [B]. Raises TypeError, and ValueError for bad shapes and NaN."""
     if _is_tensor(value):
         if _device(value) == "meta":
             raise ValueError(f"{name}: on meta, where tensors have no values")
@@ -213,7 +212,7 @@ def _is_numpy(value: Any) -> bool:
 
 
 def _is_tensor(value: Any) -> bool:
-    """Tell whether it is a torch tensor that is not sparse."""
+    """Test whether a value is a dense torch tensor."""
     is_tensor = hasattr(value, "layout") and hasattr(value, "stride") and hasattr(value, "device")
     return is_tensor and str(value.layout) == "torch.strided"
 
@@ -224,7 +223,7 @@ def _shape(array: Any, name: str, dimensions: int, meaning: str) -> None:
 
 
 def _step(array: Any, axis: int) -> int:
-    """Distance between neighbours along an axis, in elements."""
+    """Return the distance between neighbours along an axis, in elements."""
     if _is_numpy(array):
         return int(array.strides[axis] // array.itemsize)
     return int(array.stride(axis))

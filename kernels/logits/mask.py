@@ -1,12 +1,12 @@
-"""Packed token masks on the CPU: bit t % 32 of word t // 32 says whether token t is allowed.
+"""Packed token masks on the CPU: bit t % 32 of word t // 32 is set if token t is allowed.
 
-Rows of a table of masks are written into bitmasks of hosts. Most masks have a bit in very few of their words: after
-most bytes of JSON three or four of 128,000 tokens may follow. So for each row of the table it is listed which words are
-not 0, where they are few; such a row is written by clearing, which takes half as long as copying. A place that holds
-such a mask is cleared by its words alone.
+Rows of a table of masks are copied into bitmasks of hosts. Most masks have very few non-zero words: after most bytes of
+JSON three or four of 128,000 tokens are allowed. So the table lists the non-zero words of each row that has few. Such a
+row is written by clearing, which takes half as long as copying; where the place holds such a mask, only its words are
+cleared.
 
-    few         int32 [rows, LISTED]: FEW_COUNT, how many words are not 0, or MANY; from FEW_PLACES on where they are,
-                ascending, and from FEW_WORDS on the words. A table without lists has few[0, LISTED]
+    few         int32 [rows, LISTED]: FEW_COUNT, the number of non-zero words, or MANY; from FEW_PLACES on their
+                places, ascending, and from FEW_WORDS on the words. Without lists, few is [0, LISTED]
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .contracts import bad_row, check, check_mask, check_table, flat_bits, mask_
 _LANES = np.array([1 << lane for lane in range(32)], np.uint32).view(np.int32)
 _ALL = np.int32(-1)
 
-# The integer that has the bits of -inf, by dtype of the logits
+# Integers with the bits of -inf, by dtype of the logits
 _MINUS_INFINITY: dict[str, np.signedinteger[Any]] = {
     "float32": np.int32(-0x00800000),
     "float16": np.int16(-0x0400),
@@ -33,7 +33,7 @@ _MINUS_INFINITY: dict[str, np.signedinteger[Any]] = {
 
 
 def words_for(size: int) -> int:
-    """The number of 32-bit words that hold the mask of a vocabulary of `size` tokens."""
+    """Return the number of 32-bit words of the mask of a vocabulary of `size` tokens."""
     return (size + 31) // 32
 
 
@@ -58,10 +58,10 @@ def unpack_mask(masks: NDArray[np.uint32], size: int) -> NDArray[np.bool_]:
 
 
 def apply_mask(logits: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> None:
-    """Set the logits of disallowed tokens, and those beyond the vocabulary, to -inf, in place.
+    """Set the logits of disallowed tokens, and of those beyond the vocabulary, to -inf, in place.
 
-    `logits` float32, float16 or bfloat16 [B, V], rows may lie apart; `masks` uint32 [R, W]; `rows` int32 [B]
-    numbers the mask of each row, -1 for none; without it row b has mask b. Raises TypeError and ValueError.
+    `logits` float32, float16 or bfloat16 [B, V] with any stride between rows; `masks` uint32 [R, W]; `rows` int32 [B],
+    the mask of each row, -1 for none; None for mask b of row b. Raises TypeError and ValueError.
     """
     contract = check(logits, masks, rows, size)
     if contract.device != "cpu":
@@ -80,12 +80,12 @@ def apply_mask(logits: Any, masks: Any = None, rows: Any = None, size: int | Non
 
 
 def popcount(masks: Any) -> NDArray[np.int64]:
-    """The number of bits set in each CPU mask: uint32 [R, W] -> int64 [R]. Raises TypeError and ValueError."""
+    """Count the bits set in each CPU mask: uint32 [R, W] -> int64 [R]. Raises TypeError and ValueError."""
     return count_kernel(check_table(masks))
 
 
 def allowed_ids(mask: Any, size: int | None = None) -> NDArray[np.int32]:
-    """The tokens that a mask uint32 [W] allows, ascending: int32 [n]; none at or past `size`."""
+    """Return the tokens below `size` that a mask uint32 [W] allows, ascending: int32 [n]."""
     words, limit = check_mask(mask, size)
     return ids_kernel(words, limit)
 
@@ -100,7 +100,7 @@ def mask_kernel(
     numbers: Ints,
     minus_infinity: Int,
 ) -> Int:
-    """Mask rows of logits given as integers; the index of the first bad row number, or -1."""
+    """Mask rows of logits given as integers. Return the index of the first bad row number, or -1."""
     for index in range(numbers.size):
         if numbers[index] < -1 or numbers[index] >= words.shape[0]:
             return index
@@ -130,7 +130,7 @@ def _mask_row(row: NDArray[np.signedinteger[Any]], size: Int, mask: Ints, minus_
 
 @inner_njit
 def _count_bits(word: Int) -> Int:
-    """Set bits among 32: of pairs, of fours, of eights at once. Source: H. S. Warren, Hacker's Delight (2012), 5-1."""
+    """Count the set bits of 32, by pairs, fours and eights. Source: H. S. Warren, Hacker's Delight (2012), 5-1."""
     bits = np.int64(word) & np.int64(0xFFFFFFFF)
     bits -= (bits >> 1) & np.int64(0x55555555)
     bits = (bits & np.int64(0x33333333)) + ((bits >> 2) & np.int64(0x33333333))
@@ -141,7 +141,7 @@ def _count_bits(word: Int) -> Int:
 
 @inner_njit
 def sum_bits(words: Ints) -> Int:
-    """Set bits of several words."""
+    """Count the set bits of several words."""
     count = np.int64(0)
     for word in range(words.size):
         count += _count_bits(words[word])
@@ -150,7 +150,7 @@ def sum_bits(words: Ints) -> Int:
 
 @njit
 def count_kernel(masks: Ints) -> Longs:
-    """Set bits in each row: int64 [R]."""
+    """Count the set bits of each row: int64 [R]."""
     counts = np.zeros(masks.shape[0], np.int64)
     for index in range(masks.shape[0]):
         counts[index] = sum_bits(masks[index])
@@ -159,9 +159,9 @@ def count_kernel(masks: Ints) -> Longs:
 
 @njit
 def ids_kernel(words: Ints, size: Int) -> Ints:
-    """The positions of the set bits below `size`: int32 [n]."""
+    """Return the positions of set bits below `size`: int32 [n]."""
     lanes = _LANES
-    # What is set from `size` on is counted here, and not listed below.
+    # The count includes bits from `size` on, which are not listed below.
     found = np.empty(sum_bits(words), np.int32)
     count = 0
     for word in range(words.size):
@@ -177,16 +177,16 @@ FEW = 15
 FEW_COUNT, FEW_PLACES, FEW_WORDS, LISTED = 0, 1, 1 + FEW, 32
 MANY = -1
 LEAST_LISTED = 256
-"""Rows of so many words or more are worth a list."""
+"""Rows of at least this many words have lists."""
 BLOCK = 128
-"""So many words are looked at together: a loop that counts is done by vectors, one that may stop is not."""
+"""Words that are tested together: LLVM vectorises a loop that counts, but not one with an early exit."""
 
 
 def keep_row(words: Ints, few: Ints, row: int, mask: NDArray[np.uint32]) -> None:
-    """Write a mask uint32 [W] to a row of masks, seen as int32 [R, W], and list its words in that row of `few`, if any.
+    """Write a mask uint32 [W] to a row of masks, viewed as int32 [R, W], and list its words in the same row of `few`.
 
-    What `few` says of the row before must be true, as it is of zeros beside zeros. Raises ValueError for a row that is
-    not there, and for a mask of another length.
+    `few` must describe the previous contents of the row; zeros describe a row of zeros. Raises ValueError for a row
+    outside the table, and for a mask of another length.
     """
     if call(keep_kernel, words, few, row, mask) < 0:
         raise ValueError(f"a mask of {mask.size} words cannot be row {row} of {words.shape}")
@@ -195,11 +195,10 @@ def keep_row(words: Ints, few: Ints, row: int, mask: NDArray[np.uint32]) -> None
 def copy_rows(
     masks: NDArray[np.uint32], few: Ints, rows: Ints, bits: Ints, places: Ints, stride: int, span: int
 ) -> None:
-    """Copy rows of masks uint32 [R, W] into memory seen as int32 [n]: row p is the `span` words from p * `stride`.
+    """Copy rows of masks uint32 [R, W] into memory viewed as int32 [n]: row p is the `span` words from p * `stride`.
 
-    `few` lists the words of the masks; `rows` int32 [k] numbers the masks, `places` int32 [k] where they go; with a
-    span above W the rest of it is cleared. Raises ValueError for what is out of range; then nothing is written. The
-    interpreter's lock is not held.
+    `few` lists the words of the masks; `rows` int32 [k] are the masks' numbers, `places` int32 [k] the rows to write;
+    words from W to `span` are cleared. Raises ValueError, before writing, for numbers out of range. Releases the GIL.
     """
     wrong = call(copy_kernel, masks.view(np.int32), few, rows, bits, places, stride, span)
     if wrong >= 0:
@@ -218,10 +217,10 @@ def renew_rows(
     lies: Longs,
     held: Ints,
 ) -> None:
-    """The same as `copy_rows` where what the memory has is known: what is there already is not written again.
+    """`copy_rows` into memory with known contents: rows that are already there are not written again.
 
-    `versions` int64 [R] numbers what the masks are, from 1 on; `lies` int64 [P] and `held` int32 [P, LISTED], of each
-    place, are the version that was written there, 0 for what is not known, and its words; both are kept up.
+    `versions` int64 [R] number the contents of masks, from 1 on; `lies` int64 [P] and `held` int32 [P, LISTED] are, for
+    each place, the version last written there, 0 for unknown, and its listed words; both are updated.
     """
     words = masks.view(np.int32)
     wrong = call(renew_kernel, words, few, versions, rows, bits, places, stride, span, lies, held)
@@ -235,9 +234,9 @@ def _not_there(rows: Ints, places: Ints, index: int) -> ValueError:
 
 @njit
 def keep_kernel(words: Ints, few: Ints, row: Int, mask: Words) -> Int:
-    """Write a mask to a row, and list its words that are not 0; -1 for one that is out of range.
+    """Write a mask to a row, and list its non-zero words. Return 0, or -1 for arguments out of range.
 
-    Where few words are in the place of few, no others are touched: the row is in no cache, and the mask mostly is.
+    Where few words replace few, only these are written: the row is rarely in the cache, and the mask mostly is.
     """
     if row < 0 or row >= words.shape[0] or mask.size != words.shape[1] or 0 < few.shape[0] <= row:
         return -1
@@ -264,7 +263,7 @@ def keep_kernel(words: Ints, few: Ints, row: Int, mask: Words) -> Int:
 
 @inner_njit
 def _list_places(mask: Words, few: Ints, row: Int) -> Int:
-    """Write to a row of `few` where a mask has words that are not 0; how many, or MANY. Most are passed in blocks."""
+    """List the places of a mask's non-zero words in a row of `few`, block by block. Return their number, or MANY."""
     count, whole = 0, mask.size // BLOCK * BLOCK
     for begin in range(0, whole, BLOCK):
         more = 0
@@ -279,7 +278,7 @@ def _list_places(mask: Words, few: Ints, row: Int) -> Int:
 
 @inner_njit
 def _list_some(mask: Words, begin: Int, end: Int, few: Ints, row: Int, count: Int) -> Int:
-    """Add where mask[begin:end] is not 0 to the places that are listed; how many there are then, or MANY."""
+    """Append the places of non-zero words in mask[begin:end]. Return the number listed, or MANY."""
     for place in range(begin, end):
         if mask[place] != 0:
             if count == FEW:
@@ -291,7 +290,7 @@ def _list_some(mask: Words, begin: Int, end: Int, few: Ints, row: Int, count: In
 
 @njit
 def copy_kernel(words: Ints, few: Ints, numbers: Ints, bits: Ints, places: Ints, stride: Int, span: Int) -> Int:
-    """Copy rows; the index of the first that is out of range, or -1."""
+    """Copy rows. Return the index of the first that is out of range, or -1."""
     wrong = _out_of_range(words, few, numbers, bits, places, stride, span)
     if wrong >= 0:
         return wrong
@@ -313,7 +312,7 @@ def renew_kernel(
     lies: Longs,
     held: Ints,
 ) -> Int:
-    """Copy rows where something else lies; the index of the first that is out of range, or -1."""
+    """Copy rows whose place holds another version. Return the index of the first that is out of range, or -1."""
     wrong = _out_of_range(words, few, numbers, bits, places, stride, span)
     if wrong >= 0:
         return wrong
@@ -341,7 +340,7 @@ def renew_kernel(
 
 @inner_njit
 def _out_of_range(words: Ints, few: Ints, numbers: Ints, bits: Ints, places: Ints, stride: Int, span: Int) -> Int:
-    """The index of the first row that is not there, or of a place; -1 if all are there."""
+    """Return the index of the first row or place out of range; -1 if there is none."""
     for index in range(numbers.size):
         place = places[index]
         if numbers[index] < 0 or numbers[index] >= words.shape[0] or words.shape[1] > span:
@@ -353,7 +352,7 @@ def _out_of_range(words: Ints, few: Ints, numbers: Ints, bits: Ints, places: Int
 
 @inner_njit
 def _write(words: Ints, few: Ints, number: Int, bits: Ints, begin: Int, span: Int) -> None:
-    """Write a row, whatever is there."""
+    """Write a row over any contents."""
     target, width = bits.ctypes.data + 4 * begin, words.shape[1]
     if few.shape[0] > 0 and few[number, FEW_COUNT] != MANY:
         clear_bytes(target, 4 * span)
@@ -365,6 +364,6 @@ def _write(words: Ints, few: Ints, number: Int, bits: Ints, begin: Int, span: In
 
 @inner_njit
 def _write_few(few: Ints, number: Int, bits: Ints, begin: Int) -> None:
-    """Write the words of a row that are listed, where the others are 0."""
+    """Write the listed words of a row over zeros."""
     for word in range(few[number, FEW_COUNT]):
         bits[begin + few[number, FEW_PLACES + word]] = few[number, FEW_WORDS + word]

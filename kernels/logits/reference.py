@@ -1,7 +1,7 @@
-"""References of the kernels, in plain NumPy and float64, slow and obvious; imports none of the fast code.
+"""Reference implementations of the kernels, in plain NumPy and float64; they share no code with the kernels.
 
-Masks come as in the kernels: `masks` uint32 [R, W] or None, `rows` [B] or None. A status is 0 for a row from
-which something can be chosen, 1 where a logit that counts is NaN or +inf, 2 where nothing allowed is above -inf.
+Masks are as in the kernels: `masks` uint32 [R, W] or None, `rows` [B] or None. A status is 0 if a token can be chosen,
+1 if a relevant logit is NaN or +inf, 2 if no allowed logit is above -inf.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Bools = NDArray[np.bool_]
 
 
 def allowed_tokens(batch: int, width: int, masks: Any = None, rows: Any = None, size: int | None = None) -> Bools:
-    """The tokens that each row allows: bool [B, width]."""
+    """Return the allowed tokens of each row: bool [B, width]."""
     allowed = np.zeros((batch, width), np.bool_)
     if size is None:
         size = width if masks is None else min(width, 32 * masks.shape[1])
@@ -31,12 +31,12 @@ def allowed_tokens(batch: int, width: int, masks: Any = None, rows: Any = None, 
 
 
 def apply_mask(logits: Any, allowed: Bools) -> Any:
-    """The logits with -inf where a token is not allowed."""
+    """Return the logits with -inf where a token is not allowed."""
     return np.where(allowed, logits, -np.inf)
 
 
 def status(logits: Any, allowed: Bools, counting: Bools | None = None) -> int:
-    """The status of one row, logits and allowed [V]; `counting` says which logits must be usable."""
+    """Return the status of one row, logits and allowed [V]; `counting` selects the relevant logits."""
     counts: Floats = np.asarray(logits[allowed if counting is None else counting], np.float64)
     if np.isnan(counts).any() or np.isposinf(counts).any():
         return 1
@@ -44,14 +44,14 @@ def status(logits: Any, allowed: Bools, counting: Bools | None = None) -> int:
 
 
 def argmax(logits: Any, allowed: Bools) -> int:
-    """The lowest allowed token with the largest logit of one row, [V]; -1 unless the status is 0."""
+    """Return the lowest allowed token with the largest logit of one row [V]; -1 unless the status is 0."""
     if status(logits, allowed):
         return -1
     return int(np.argmax(np.where(allowed, logits, -np.inf)))
 
 
 def logsumexp(logits: Any, allowed: Bools) -> float:
-    """Log-sum-exp of one row's allowed logits, -inf if there are none."""
+    """Return the log-sum-exp of one row's allowed logits, -inf if there are none."""
     values = logits[allowed].astype(np.float64)
     if not (values > -np.inf).any():
         return -np.inf
@@ -66,7 +66,7 @@ def filtered(
     top_p: float = 1.0,
     min_p: float = 0.0,
 ) -> Floats:
-    """The probabilities [V] from which sampling draws for one row; filters in the order of transformers."""
+    """Return the probabilities [V] for sampling one row; filters apply in the order of transformers."""
     values = np.where(allowed, logits, -np.inf).astype(np.float64)
     kept = values > -np.inf
     if 0 < top_k < kept.sum():
@@ -83,14 +83,14 @@ def filtered(
 
 
 def draw(probabilities: Floats, uniform: float) -> int:
-    """The first token at which the distribution function exceeds `uniform`."""
+    """Return the first token at which the cumulative distribution exceeds `uniform`."""
     return int(np.searchsorted(np.cumsum(probabilities), uniform, side="right"))
 
 
 def best(
     logits: Any, allowed: Bools, k: int, scores: Any, group: int, normalise: str
 ) -> list[list[tuple[float, int, int]]]:
-    """For every group of rows the best k of (score, row, token), best first, then by row and token.
+    """Return for every group of rows the best k of (score, row, token), best first, then by row and token.
 
     Logits are [B, V] without any beyond the vocabulary.
     """

@@ -1,9 +1,7 @@
-"""Choosing tokens from logits under masks: argmax, log-sum-exp, sampling, and the best k for beams.
+"""Choosing tokens from logits under masks: argmax, log-sum-exp, sampling, and the best k for beam search.
 
-Compiled kernel for sampling: temperature, top-k, top-p, min-p, then inverse of the distribution function.
-
-What the filters leave is described by a cut: a token is kept if its logit is above `cut`, or equal to it and
-the token is not above `cut_token`.
+Sampling applies temperature, top-k, top-p and min-p, then inverts the cumulative distribution. A cut describes the
+result of the filters: a token is kept if its logit is above `cut`, or equal to it and the token is at most `cut_token`.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ from .contracts import Contract, Flat, bad_row, check, flatten, per_row, whole
 
 @inner_njit
 def push_block(values: Ints, bases: Ints, count: Int, heap: Longs, taken: Int) -> Int:
-    """Offer a block's values above -inf to a heap of codes: the new number of places taken."""
+    """Offer a block's values above -inf to a heap of codes. Return its new size."""
     floor = key_in(heap[0]) if taken == heap.size else key_of(MINUS_INFINITY)
     for index in range(count):
         key = key_of(values[index])
@@ -67,7 +65,7 @@ def push_block(values: Ints, bases: Ints, count: Int, heap: Longs, taken: Int) -
 def best_of_row(
     row: Ints, mask: Ints, much: Int, heap: Longs, values: Ints, bases: Ints, weights: Floats
 ) -> tuple[Int, Int, Float]:
-    """The best codes of one row, sorted into `heap`: how many, the row's status, and its log-sum-exp."""
+    """Write the best codes of one row, sorted, to `heap`. Return their number, the row's status and log-sum-exp."""
     top, total, taken, word = -np.inf, 0.0, ZERO, ZERO
     best, largest, unusable = NO_KEY, np.int32(0), False
     while word < (row.size + 31) >> 5:
@@ -91,7 +89,7 @@ def best_of_row(
 def merge_row(
     row: Int, offset: Float, heap: Longs, taken: Int, scores: Doubles, rows: Ints, tokens: Ints, found: Int
 ) -> Int:
-    """Merge one row's codes, best first, into a group's best so far: how many the group has now."""
+    """Merge one row's codes, best first, into a group's best so far. Return the group's new number."""
     for place in range(taken):
         score = np.float64(np.int32(bits_of(key_in(heap[place]))).view(np.float32)) + offset
         if score == -np.inf or (found == scores.size and score <= scores[found - 1]):
@@ -121,11 +119,11 @@ def topk_kernel(
     normaliser: Doubles,
     status: Bytes,
 ) -> Int:
-    """The best k of each group of rows by added[row] + logit - normaliser[row].
+    """Find the best k of each group of rows by added[row] + logit - normaliser[row].
 
-    `added` float64 [B]; a row with -inf is not read. `best` float64, `rows` and `tokens` int32 [groups, k],
-    best first, the lower row and then token of equals; filled up with -inf, -1 and -1. `normaliser` float64
-    [B], 0 if much == ARGMAX. Returns the index of the first bad row number, or -1.
+    `added` float64 [B]; rows with -inf are not read. `best` float64, `rows` and `tokens` int32 [groups, k]: best first,
+    ties by lower row and then token; padded with -inf, -1 and -1. `normaliser` float64 [B], 0 if much == ARGMAX.
+    Returns the index of the first bad row number, or -1.
     """
     wrong = bad_number(words, numbers)
     if wrong >= 0:
@@ -162,7 +160,7 @@ _LAST_TOKEN = np.int32(0x7FFFFFFF)
 
 @inner_njit
 def peak_of_row(row: Ints, mask: Ints, values: Ints, bases: Ints) -> tuple[Int, Int]:
-    """The largest key among the allowed logits and the row's status."""
+    """Return the largest key of the allowed logits, and the row's status."""
     best, largest, word = NO_KEY, np.int32(0), ZERO
     while word < (row.size + 31) >> 5:
         count, word = load(row, mask, word, values, bases)
@@ -173,7 +171,7 @@ def peak_of_row(row: Ints, mask: Ints, values: Ints, bases: Ints) -> tuple[Int, 
 
 @inner_njit
 def kth_largest(row: Ints, mask: Ints, k: Int, values: Ints, bases: Ints) -> np.float32:
-    """The k-th largest allowed logit, -inf if fewer are above -inf."""
+    """Return the k-th largest allowed logit, -inf if fewer are above -inf."""
     heap = np.empty(k, np.int64)
     taken, word = ZERO, ZERO
     while word < (row.size + 31) >> 5:
@@ -197,7 +195,7 @@ def apply_cut(logits: Floats, bases: Ints, count: Int, cut: Float, cut_token: In
 
 @inner_njit
 def bin_of(value: Float, peak: Float, scale: Float) -> Int:
-    """The histogram bin of a logit; larger logits have lower bins."""
+    """Return the histogram bin of a logit; larger logits have lower bins."""
     return np.int32(min((peak - value) * scale * _BINS_PER_OCTAVE, _LAST_BIN))
 
 
@@ -205,9 +203,9 @@ def bin_of(value: Float, peak: Float, scale: Float) -> Int:
 def nucleus_bin(
     row: Ints, mask: Ints, p: Float, peak: Float, scale: Float, cut: Float, values: Ints, bases: Ints, weights: Floats
 ) -> tuple[Int, Int, Float]:
-    """The bin in which the mass of the best tokens reaches `p` of the mass above the cut.
+    """Find the bin in which the mass of the best tokens reaches `p` of the mass above the cut.
 
-    Returns the bin, how many tokens it holds, and how much mass is still wanted from it.
+    Returns the bin, its number of tokens, and the mass still needed from it.
     """
     logits = values.view(np.float32)
     masses, counts = np.zeros(_BINS), np.zeros(_BINS, np.int64)
@@ -232,7 +230,7 @@ def nucleus_bin(
 def nucleus_cut(
     row: Ints, mask: Ints, p: Float, peak: Float, scale: Float, cut: Float, values: Ints, bases: Ints, weights: Floats
 ) -> tuple[Float, Int]:
-    """Narrow a cut to the fewest best tokens that have at least `p` of the mass: cut and cut_token."""
+    """Narrow a cut to the fewest best tokens with at least `p` of the mass. Return cut and cut_token."""
     chosen, size, wanted = nucleus_bin(row, mask, p, peak, scale, cut, values, bases, weights)
     logits = values.view(np.float32)
     heap = np.empty(max(size, 1), np.int64)
@@ -271,7 +269,7 @@ def pick(
     bases: Ints,
     weights: Floats,
 ) -> Int:
-    """The first kept token, in order of tokens, at which the distribution function exceeds `uniform`."""
+    """Return the first kept token, by token id, at which the cumulative distribution exceeds `uniform`."""
     logits = values.view(np.float32)
     words = (row.size + 31) >> 5
     masses = np.empty((words + WORDS_PER_BLOCK - 1) // WORDS_PER_BLOCK)
@@ -288,7 +286,7 @@ def pick(
     while chosen < blocks - 1 and rest >= masses[chosen]:
         rest -= masses[chosen]
         chosen += 1
-    while masses[chosen] == 0:  # rounding can carry past the last block that has mass
+    while masses[chosen] == 0:  # rounding can go past the last block with mass
         chosen -= 1
         rest = np.inf
     count, _ = load(row, mask, starts[chosen], values, bases)
@@ -368,7 +366,7 @@ class Chosen(NamedTuple):
     """One token for each row.
 
     `tokens` int32 [B], -1 unless the status is OK; `status` uint8 [B]; `logprobs` and `raw_logprobs` float64
-    [B], the token's log-probability among the allowed and among all tokens, at temperature 1, or None.
+    [B], the token's log-probability among the allowed and among all tokens at temperature 1, or None.
     """
 
     tokens: Any
@@ -386,10 +384,10 @@ class LogitSums(NamedTuple):
 
 
 class Best(NamedTuple):
-    """The best candidates of each group of rows, best first, the lower row and then token of equals.
+    """The best candidates of each group of rows, best first, ties by lower row and then token.
 
-    `scores` float64, `rows` and `tokens` int32 [B / group, k], filled up with -inf, -1, -1; `normaliser`
-    float64 [B], what was taken from a row's logits; `status` uint8 [B], EMPTY for a row that was not read.
+    `scores` float64, `rows` and `tokens` int32 [B / group, k], padded with -inf, -1, -1; `normaliser` float64 [B],
+    subtracted from a row's logits; `status` uint8 [B], EMPTY for rows that were not read.
     """
 
     scores: Any
@@ -405,9 +403,9 @@ _MUCH = {"raw": CHOSEN_AND_RAW, "masked": CHOSEN, "none": ARGMAX}
 def masked_argmax(
     logits: Any, masks: Any = None, rows: Any = None, size: int | None = None, *, logprobs: bool = False
 ) -> Chosen:
-    """The allowed token with the largest logit in each row, the lowest of equals.
+    """Return the allowed token with the largest logit in each row, the lowest of equals.
 
-    Logits are read once; without `logprobs` only those that a mask allows. Raises TypeError and ValueError.
+    Logits are read once; without `logprobs` only allowed ones. Raises TypeError and ValueError.
     """
     contract = check(logits, masks, rows, size)
     if contract.device != "cpu":
@@ -424,9 +422,9 @@ def masked_argmax(
 def logsumexp(
     logits: Any, masks: Any = None, rows: Any = None, size: int | None = None, *, raw: bool = True
 ) -> LogitSums:
-    """Log-sum-exp of each row's allowed logits and, in the same pass, of all of them.
+    """Return the log-sum-exp of each row's allowed logits and, from the same pass, of all logits.
 
-    Without `raw`, the raw ones are left at -inf where a row has a mask. -inf also where nothing is allowed.
+    With `raw=False`, the raw sums of rows with a mask are -inf. Sums are -inf where nothing is allowed.
     """
     contract = check(logits, masks, rows, size)
     if contract.device != "cpu":
@@ -451,13 +449,13 @@ def masked_sample(
     min_p: Any = 0.0,
     logprobs: bool = False,
 ) -> Chosen:
-    """Draw a token for each row from its allowed tokens, filtered in the order that transformers has.
+    """Draw a token for each row from its allowed tokens; filters apply in the order of transformers.
 
-    `uniforms` float64 [B] in [0, 1): in order of tokens, the first is drawn at which the distribution
-    function exceeds it. The filters are numbers, or one for each row: `temperature` > 0; `top_k`, 0 = off,
-    keeps equals of the k-th logit; `top_p` keeps the fewest best tokens with at least that mass, the lower of
-    equals; `min_p` keeps tokens with at least that share of the best one's probability. A token of less than
-    2 ** -125 of the best one's probability is never drawn. Raises TypeError and ValueError.
+    `uniforms` float64 [B] in [0, 1): the result is the first token, by id, at which the cumulative distribution exceeds
+    it. Filters are numbers, or one for each row: `temperature` > 0; `top_k`, 0 = off, keeps ties with the k-th logit;
+    `top_p` keeps the fewest best tokens with at least that mass, ties by lower id; `min_p` keeps tokens with at least
+    that share of the best one's probability. Tokens below 2 ** -125 of the best one's probability are never drawn.
+    Raises TypeError and ValueError.
     """
     contract = check(logits, masks, rows, size)
     uniforms, settings = _sampling(contract, uniforms, temperature, top_k, top_p, min_p)
@@ -486,11 +484,12 @@ def masked_topk(
     group: int = 1,
     normalise: str = "raw",
 ) -> Best:
-    """The best k of beams x vocabulary, for every `group` of consecutive rows; logits are read once.
+    """Return the best k of beams x vocabulary, for every `group` of consecutive rows; logits are read once.
 
-    A candidate's score is `scores[row]` (float64 [B], default 0; a row with -inf is not read) plus its logit
-    less the row's log-sum-exp over all tokens ("raw": log-softmax, then the mask), over the allowed ones
-    ("masked") or 0 ("none"). Raises TypeError and ValueError.
+    A candidate's score is `scores[row]` (float64 [B], default 0; rows with -inf are not read) plus its logit minus the
+    row's log-sum-exp over all tokens ("raw": log-softmax, then the mask), over the allowed ones ("masked") or 0
+    ("none").
+    Raises TypeError and ValueError.
     """
     contract = check(logits, masks, rows, size)
     if not isinstance(normalise, str) or normalise not in _MUCH:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -514,7 +513,7 @@ def masked_topk(
 
 
 def token_logprobs(logits: Any, tokens: Any, masks: Any = None, rows: Any = None, size: int | None = None) -> Chosen:
-    """The log-probabilities of given tokens int32 [B] among the allowed and all tokens; -1 gives NaN."""
+    """Return log-probabilities of given tokens int32 [B] among the allowed and among all tokens; NaN for token -1."""
     contract = check(logits, masks, rows, size)
     given = per_row(tokens, contract.batch, "tokens")
     if ((given < -1) | (given >= contract.size) | (given != np.floor(given))).any():
@@ -532,7 +531,7 @@ def token_logprobs(logits: Any, tokens: Any, masks: Any = None, rows: Any = None
 def _sampling(
     contract: Contract, uniforms: Any, temperature: Any, top_k: Any, top_p: Any, min_p: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Check the numbers that sampling takes: uniforms float64 [B] and settings float64 [4, B]."""
+    """Check the numbers for sampling. Return uniforms float64 [B] and settings float64 [4, B]."""
     batch = contract.batch
     uniforms = per_row(uniforms, batch, "uniforms")
     settings = np.empty((4, batch))
@@ -567,7 +566,7 @@ def _scan(flat: Flat, contract: Contract, much: int) -> tuple[Any, Any, Any, Any
 
 
 def _logprobs(flat: Flat, tokens: Any, masked: Any, raw: Any) -> tuple[Any, Any]:
-    """The log-probabilities of chosen tokens; NaN where none was chosen."""
+    """Return the log-probabilities of chosen tokens; NaN where none was chosen."""
     places = np.arange(len(tokens)) * flat.stride + np.maximum(tokens, 0)
     chosen = np.where(tokens < 0, np.nan, flat.bits[places].view(np.float32).astype(np.float64))
     return chosen - masked, chosen - raw

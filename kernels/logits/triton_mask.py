@@ -1,9 +1,9 @@
-"""Triton kernels for logits on a GPU: what all of them share, and applying packed masks.
+"""Triton kernels for logits on a GPU: shared parts, and applying packed masks.
 
-Imported only when logits are on a GPU. A row number outside the mask table cannot be reported from there without
-waiting for the device: such a row allows nothing.
+Imported only when logits are on a GPU. Reporting a row number outside the mask table would require waiting for the
+device; instead such a row allows nothing.
 """
-# What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
+# Triton code has no Python types, and Triton may not be installed.
 # pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
 # pyright: reportMissingImports=false
 
@@ -22,9 +22,9 @@ BLOCK = 1024
 
 
 class MaskRows(NamedTuple):
-    """Checked arguments as the Triton kernels take them, all on one device.
+    """Checked arguments of the Triton kernels, all on one device.
 
-    `logits` [B, V] with row step `stride`; `words` int32 [count, width], any one word if there are no masks;
+    `logits` [B, V] with row step `stride`; `words` int32 [count, width], one arbitrary word if there are no masks;
     `numbers` int32 [B], -1 for no mask.
     """
 
@@ -38,7 +38,7 @@ class MaskRows(NamedTuple):
 
 
 def rows_of(logits: Any, masks: Any, rows: Any, contract: Contract) -> MaskRows:
-    """Lay out checked arguments for the Triton kernels; copies nothing but row numbers of another dtype."""
+    """Return checked arguments in the form of the Triton kernels; copies only row numbers of another dtype."""
     batch, device = contract.batch, logits.device
     if masks is None:
         words, width, count = torch.zeros(1, dtype=torch.int32, device=device), 1, 0
@@ -53,13 +53,13 @@ def rows_of(logits: Any, masks: Any, rows: Any, contract: Contract) -> MaskRows:
 
 
 def on(tensor: Any) -> AbstractContextManager[Any]:
-    """Make a tensor's GPU the current one, as Triton launches there."""
+    """Make a tensor's GPU the current one, which Triton launches on."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 @triton.jit
 def allowed_at(words, width, count, number, tokens, size):
-    """Tell whether each token is in the vocabulary and allowed by the mask with this number."""
+    """Return whether each token is in the vocabulary and allowed by the mask with this number."""
     inside = tokens < size
     readable = tl.where((number >= 0) & (number < count), size, 0)
     places = number.to(tl.int64) * width + tokens // 32
@@ -70,7 +70,7 @@ def allowed_at(words, width, count, number, tokens, size):
 
 @triton.jit
 def mask_blocks(logits, stride, full_width, words, width, count, numbers, size, BLOCK: tl.constexpr):  # noqa: N803
-    """Set one block of one row to -inf where its tokens are not allowed. Grid: rows, blocks of the full width."""
+    """Set the disallowed tokens of one block of one row to -inf. Grid: rows, blocks of the full width."""
     row = tl.program_id(0)
     tokens = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     allowed = allowed_at(words, width, count, tl.load(numbers + row), tokens, size)

@@ -1,12 +1,11 @@
-"""Triton kernels that read each logit once: block by block, then over the blocks of each row.
+"""Triton kernels that read each logit once, by blocks and then rows; and cuts of top-k, top-p and min-p.
 
-Cuts of top-k, top-p and min-p in each row of logits on a GPU, without sorting any of them.
-
-The k-th largest logit is found four bits at a time, as is the logit at which the probability reaches a share: of the
-integers whose order is that of the logits, each pass sums what lies at and above sixteen, evenly spaced, and the next
-one looks between two of them. Sums of blocks are added in order, so that equal rows are cut equally in any batch.
+Cuts need no sorting. The k-th largest logit, and the logit at which the cumulative probability reaches a share, are
+found four bits at a time, by radix search over integers that compare as the logits: each pass sums what lies at and
+above sixteen evenly spaced integers, and the next one refines the interval between two of them. Sums of blocks are
+added in order, so equal rows get equal cuts in any batch.
 """
-# What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
+# Triton code has no Python types, and Triton may not be installed.
 # pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportGeneralTypeIssues=false, reportIndexIssue=false, reportMissingImports=false, reportOperatorIssue=false
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _BAD_CHOICE, _BAD_ROW = tl.constexpr(1), tl.constexpr(2)
 
 
 class Scan(NamedTuple):
-    """One row each: `tokens` int32, `status` uint8, `peaks` float32, log-sum-exp `masked` and `raw` float64."""
+    """Results for each row: `tokens` int32, `status` uint8, `peaks` float32, log-sum-exp `masked` and `raw` float64."""
 
     tokens: Any
     status: Any
@@ -37,7 +36,7 @@ class Scan(NamedTuple):
 
 @triton.jit
 def key_of(values):
-    """The integer whose order is that of the float32; both zeros give 0."""
+    """Return an integer that compares as the float32; both zeros give 0."""
     bits = values.to(tl.int32, bitcast=True)
     magnitude = bits & 0x7FFFFFFF
     return tl.where(bits < 0, -magnitude, magnitude)
@@ -45,14 +44,14 @@ def key_of(values):
 
 @triton.jit
 def value_of(key):
-    """The float32 with this key."""
+    """Return the float32 with this key."""
     bits = tl.where(key < 0, (-key) | -0x80000000, key)
     return bits.to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def sum_above(values, counted):
-    """The largest of the counted values and the sum of exp(value - largest); (-inf, 0) if all are -inf."""
+    """Return the largest counted value and the sum of exp(value - largest); (-inf, 0) if all are -inf."""
     values = tl.where(counted, values, float("-inf"))
     top = tl.max(values, axis=0)
     safe = tl.where(top > float("-inf"), top, 0.0)
@@ -65,7 +64,7 @@ def scan_blocks(
     codes, peaks, sums, raw_peaks, raw_sums, flags,
     BLOCK: tl.constexpr, KEEP: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """One block of one row: its best codes int64 [B, blocks, KEEP] and its shares of both log-sum-exps."""
+    """Scan one block of one row: its best codes int64 [B, blocks, KEEP], and its parts of both log-sum-exps."""
     row, block = tl.program_id(0), tl.program_id(1)
     tokens = block * BLOCK + tl.arange(0, BLOCK)
     allowed = allowed_at(words, width, count, tl.load(numbers + row), tokens, size)
@@ -94,7 +93,7 @@ def scan_blocks(
 
 @triton.jit
 def log_total(peaks, sums, places, present):
-    """Log-sum-exp, float64, of blocks given as the largest value and the sum relative to it."""
+    """Return the log-sum-exp, float64, of blocks given by largest values and sums relative to these."""
     tops = tl.load(peaks + places, mask=present, other=float("-inf")).to(tl.float64)
     amounts = tl.load(sums + places, mask=present, other=0.0).to(tl.float64)
     top = tl.max(tops, axis=0)
@@ -109,7 +108,7 @@ def finish_rows(
     tokens, status, tops, masked, raw, blocks,
     WITH_RAW: tl.constexpr, SLOTS: tl.constexpr, KEEP: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """One row from its blocks: token, status, largest logit, both log-sum-exps. SLOTS: power of 2 >= blocks."""
+    """Combine the blocks of one row: token, status, largest logit, both log-sum-exps. SLOTS: power of 2 >= blocks."""
     row = tl.program_id(0)
     places = row * blocks + tl.arange(0, SLOTS)
     present = tl.arange(0, SLOTS) < blocks
@@ -130,7 +129,7 @@ def finish_rows(
 
 
 def scan(given: MaskRows, with_raw: bool, keep: int = 1) -> Scan:
-    """Scan all rows; `codes` int64 [B, blocks, keep] are the best of each block (keep: a power of 2)."""
+    """Scan all rows; `codes` int64 [B, blocks, keep] are the best codes of each block (keep: a power of 2)."""
     batch, device = given.logits.shape[0], given.logits.device
     blocks = triton.cdiv(given.size, BLOCK)
 
@@ -158,25 +157,25 @@ _STEEPEST = tl.constexpr(3e38)
 _TEMPERATURE, _TOP_K, _TOP_P, _MIN_P = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 _ORIGIN = tl.constexpr(1 << 31)
 _BITS = {torch.bfloat16: 16, torch.float16: 20}
-"""How many leading bits of the integers differ; all 32 of other types."""
+"""Leading bits in which keys of a dtype differ; 32 for other dtypes."""
 
 
 @triton.jit
 def setting(settings, which, batch, row):
-    """One of a row's numbers."""
+    """Load one setting of a row."""
     return tl.load(settings + which * batch + row)
 
 
 @triton.jit
 def scale_of(settings, batch, row):
-    """The factor of logits for the exponents of 2, float32; rows without a temperature are not drawn."""
+    """Return the factor from logits to exponents of 2, float32. Rows with temperature 0 are not drawn."""
     temperature = setting(settings, _TEMPERATURE, batch, row)
     return tl.minimum(_LOG2E / tl.where(temperature > 0, temperature, 1.0), _STEEPEST).to(tl.float32)
 
 
 @triton.jit
 def weight_of(values, peak, scale):
-    """The weights float32 of logits relative to the row's largest."""
+    """Return the weights float32 of logits relative to the row's largest."""
     exponents = (values - peak) * scale
     return tl.where(exponents > _LOWEST, tl.exp2(exponents), 0.0)
 
@@ -184,7 +183,7 @@ def weight_of(values, peak, scale):
 @triton.jit
 def narrowed(partial, found, reached, goals, goal, row, batch, blocks,
              PASS: tl.constexpr, MASS: tl.constexpr, SLOTS: tl.constexpr):  # noqa: N803  # fmt: skip
-    """The findings after PASS passes: the integer so far, what lies above it and its like, and the goal."""
+    """Return the state after PASS passes: the integer so far, the amount above it, and the goal."""
     slots = tl.arange(0, SLOTS)
     lanes = tl.arange(0, 16)
     lines = (((PASS - 1) % 2) * batch + row) * blocks + slots
@@ -205,7 +204,7 @@ def narrowed(partial, found, reached, goals, goal, row, batch, blocks,
 @triton.jit
 def kth_of(partial, found, reached, goals, settings, size, row, batch, blocks,
            PASSES: tl.constexpr, SLOTS: tl.constexpr):  # noqa: N803  # fmt: skip
-    """The row's top_k-th largest logit, when all passes have been; -inf if all are to be kept."""
+    """Return the row's top_k-th largest logit, after all passes; -inf if all are kept."""
     wanted = setting(settings, _TOP_K, batch, row)
     cut = row * 0 - INFINITE
     if wanted < size:
@@ -220,7 +219,7 @@ def tally_blocks(
     partial, found, reached, goals, k_partial, k_found, batch,
     PASS: tl.constexpr, PASSES: tl.constexpr, MASS: tl.constexpr, BLOCK: tl.constexpr, SLOTS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """One pass over one block of one row: how many tokens lie at and above each of sixteen, or their weight."""
+    """Run one pass over one block of one row: the number or weight of tokens at and above each of sixteen integers."""
     row, block = tl.program_id(0), tl.program_id(1)
     blocks = tl.num_programs(1)
     if MASS:
@@ -268,7 +267,7 @@ def count_equals(
     logits, stride, words, width, count, numbers, size, settings, cuts, partial, found, reached, goals, equals, batch,
     PASSES: tl.constexpr, BLOCK: tl.constexpr, SLOTS: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """The number of tokens of one block of one row that have the logit at which top-p cuts: int32 [B, blocks]."""
+    """Count the tokens of one block of one row that equal the logit at which top-p cuts: int32 [B, blocks]."""
     row, block = tl.program_id(0), tl.program_id(1)
     blocks = tl.num_programs(1)
     share = setting(settings, _TOP_P, batch, row)
@@ -292,7 +291,7 @@ def finish_cuts(
     found, reached, goals, equals, batch, blocks,
     PASSES: tl.constexpr, BLOCK: tl.constexpr, SLOTS: tl.constexpr, FILTERED: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """A row's cut: a logit float32, and the last token int32 that is kept of those that have it."""
+    """Write a row's cut: a logit float32, and the last token int32 that is kept among those equal to it."""
     row = tl.program_id(0)
     peak = tl.load(peaks + row)
     last = row * 0 + LAST_TOKEN
@@ -326,11 +325,11 @@ def finish_cuts(
 
 
 def cut_rows(given: MaskRows, settings: Any, peaks: Any, filtered: bool) -> tuple[Any, Any]:
-    """The cut of the filters in each row: a logit float32 [B], and the last token kept of those with it, int32 [B].
+    """Return the cut of each row: a logit float32 [B], and the last token kept among those equal to it, int32 [B].
 
-    settings: float64 [4, B] on the device and contiguous, temperature, top_k, top_p and min_p as for `sample_rows`
+    settings: float64 [4, B], contiguous, on the device: temperature, top_k, top_p and min_p as for `sample_rows`
     peaks: float32 [B], the largest allowed logits
-    filtered: whether top_k or top_p of any row may leave something out
+    filtered: whether top_k or top_p of some row may exclude tokens
     """
     batch, device = given.logits.shape[0], given.logits.device
     blocks = triton.cdiv(given.size, CUT_BLOCK)

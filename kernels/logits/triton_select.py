@@ -1,5 +1,5 @@
-"""Choosing tokens on a GPU: what `select.py` promises, for checked arguments; no step waits for the device."""
-# What Triton compiles has types that Python cannot say; and it is there only where there is a GPU.
+"""Choosing tokens on a GPU: the functions of `select.py` for checked arguments, without synchronisation."""
+# Triton code has no Python types, and Triton may not be installed.
 # pyright: basic, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
 # pyright: reportMissingImports=false
 
@@ -19,7 +19,7 @@ from .triton_scan import Scan, cut_rows, scale_of, scan, weight_of
 
 @triton.jit
 def weigh(logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, settings, batch, row, tokens):
-    """The weights float32, relative to the row's largest, of the tokens that the row's cut keeps; others 0."""
+    """Return the weights float32, relative to the row's largest, of tokens that the row's cut keeps; 0 for others."""
     allowed = allowed_at(words, width, count, tl.load(numbers + row), tokens, size)
     place = logits + row.to(tl.int64) * stride + tokens
     values = tl.load(place, mask=allowed, other=float("-inf")).to(tl.float32)
@@ -33,7 +33,7 @@ def weigh_blocks(
     logits, stride, words, width, count, numbers, size, cuts, cut_tokens, peaks, settings, batch, masses,
     BLOCK: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """The weight of one block of one row: float64 [B, blocks]."""
+    """Compute the weight of one block of one row: float64 [B, blocks]."""
     row, block = tl.program_id(0), tl.program_id(1)
     tokens = block * BLOCK + tl.arange(0, BLOCK)
     weights = weigh(
@@ -48,9 +48,9 @@ def draw_rows(
     blocks, best, status, tokens,
     SLOTS: tl.constexpr, BLOCK: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """Draw one row's token: first the block in which the distribution function exceeds the uniform number.
+    """Draw one row's token. First find the block in which the cumulative distribution exceeds the uniform number.
 
-    A row without a temperature gets its best token.
+    A row with temperature 0 gets its best token.
     """
     row = tl.program_id(0)
     slots = tl.arange(0, SLOTS)
@@ -80,7 +80,7 @@ def masked_argmax(logits: Any, masks: Any, rows: Any, contract: Contract, logpro
 
 
 def logsumexp(logits: Any, masks: Any, rows: Any, contract: Contract, raw: bool) -> tuple[Any, ...]:
-    """`kernels.logsumexp` for checked arguments on a GPU; the raw ones are always there."""
+    """`kernels.logsumexp` for checked arguments on a GPU; raw sums are always computed."""
     found = scan(rows_of(logits, masks, rows, contract), raw)
     return found.masked, found.raw, found.status
 
@@ -101,7 +101,7 @@ def masked_sample(
     settings: Any,
     logprobs: bool,
 ) -> tuple[Any, ...]:
-    """`kernels.masked_sample` for checked arguments on a GPU; `settings` float64 [4, B] as for the CPU."""
+    """`kernels.masked_sample` for checked arguments on a GPU; `settings` float64 [4, B] as on the CPU."""
     given = rows_of(logits, masks, rows, contract)
     filtered = bool(((settings[1] < contract.size) | (settings[2] < 1)).any())
     numbers = torch.from_numpy(np.concatenate([settings, uniforms[None]])).to(logits.device)
@@ -113,24 +113,24 @@ def masked_sample(
 
 
 def argmax_rows(given: MaskRows) -> tuple[Any, Any]:
-    """The best token of each row, int32 [B], and status, uint8 [B]; capturable in a CUDA graph."""
+    """Return the best token of each row, int32 [B], and status, uint8 [B]. A CUDA graph can capture this."""
     found = scan(given, False)
     return found.tokens, found.status
 
 
 def sample_rows(given: MaskRows, settings: Any, *, filtered: bool) -> tuple[Any, Any]:
-    """A token drawn for each row, int32 [B], and status, uint8 [B]; capturable in a CUDA graph.
+    """Return a token drawn for each row, int32 [B], and status, uint8 [B]. A CUDA graph can capture this.
 
-    settings: float64 [5, B] on the device: temperature, 0 for the best token; top_k, the vocabulary's size
-        for all; top_p; min_p; the uniform number
-    filtered: whether top_k or top_p of any row may leave something out
+    settings: float64 [5, B] on the device: temperature, 0 for the best token; top_k, the vocabulary's size for all;
+        top_p; min_p; the uniform number
+    filtered: whether top_k or top_p of some row may exclude tokens
     """
     found = scan(given, False)
     return _draw(given, found, settings, filtered), found.status
 
 
 def _draw(given: MaskRows, found: Scan, settings: Any, filtered: bool) -> Any:
-    """The tokens int32 [B] that uniform numbers choose of those that the filters leave."""
+    """Return the tokens int32 [B] that uniform numbers select among those that the filters keep."""
     batch, device = given.logits.shape[0], given.logits.device
     settings = settings.contiguous()
     cuts, cut_tokens = cut_rows(given, settings, found.peaks, filtered)
@@ -179,7 +179,7 @@ def masked_topk(
 
 
 def _best_of_groups(scores: Any, tokens: Any, groups: int, k: int) -> tuple[Any, Any, Any]:
-    """The best k of each group from its rows' best: scores float64, rows and tokens int32 [groups, k]."""
+    """Return the best k of each group from the best of its rows: scores float64, rows and tokens int32 [groups, k]."""
     batch, each = scores.shape
     rows = torch.arange(batch, device=scores.device)[:, None].expand(batch, each)
     shape = (groups, batch // max(groups, 1) * each)
@@ -196,7 +196,7 @@ def _best_of_groups(scores: Any, tokens: Any, groups: int, k: int) -> tuple[Any,
 
 
 def _logprobs(logits: Any, tokens: Any, found: Scan) -> tuple[Any, Any]:
-    """The log-probabilities of chosen tokens; NaN where none was chosen."""
+    """Return the log-probabilities of chosen tokens; NaN where none was chosen."""
     places = tokens.clamp(min=0).to(torch.int64)[:, None]
     chosen = logits.detach().gather(1, places)[:, 0].double()
     chosen = torch.where(tokens < 0, torch.nan, chosen)

@@ -1,4 +1,4 @@
-"""Compiling, or loading from the cache, every CPU kernel before the first token is wanted."""
+"""Compilation of every CPU kernel, or its loading from the cache, before the first request."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numba.core import config
 
 
 def thunks() -> list[tuple[str, Callable[[], object]]]:
-    """The kernels on masks, logits, and keys and values, each called once on one short row."""
-    # Without the JIT nothing is there that those on quantized weights could call.
+    """Return calls of the kernels on masks, logits and KV caches, each on one short row."""
+    # Kernels on quantized weights exist only with the JIT.
     return [*logits_thunks(), *decoder_thunks(), *([] if cast("Any", config).DISABLE_JIT else quantized_thunks())]
 
 
 def logits_thunks() -> list[tuple[str, Callable[[], object]]]:
-    """Those on masks and logits."""
+    """Return calls of the kernels on masks and logits."""
     from . import mask, select
 
     logits = np.zeros((1, 8), np.float32)
@@ -40,7 +40,7 @@ def logits_thunks() -> list[tuple[str, Callable[[], object]]]:
 
 
 def decoder_thunks() -> list[tuple[str, Callable[[], object]]]:
-    """Those on attention and the layers of decoders."""
+    """Return calls of the kernels of attention and of decoder layers."""
     from ..attention import paged, panels
     from ..decoder import layers, products, recurrent
 
@@ -52,7 +52,7 @@ def decoder_thunks() -> list[tuple[str, Callable[[], object]]]:
     many, norm, turns = np.zeros((24, 8), np.float32), np.zeros(8, np.float32), np.zeros((1, 4), np.float32)
     states, heads, single = square[None], square[None, None], np.zeros((1, 1), np.float32)
     rows = paged.AttentionRows(zero, zero, zero, np.ones(1, np.int32), zero)
-    # Of no layers: what each of them takes is compiled above.
+    # without layers; their kernels are compiled above
     no_stack = layers.Stack(np.zeros((0, 14), np.int64), np.zeros((14, 2), np.int64), np.zeros((0, 3)))
     no_texts = layers.Texts(no_stack.shapes, np.zeros(4, np.int64), no_stack.shapes, rows, rows)
     return [
@@ -98,12 +98,12 @@ def decoder_thunks() -> list[tuple[str, Callable[[], object]]]:
 
 
 def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
-    """Those on quantized weights: a matrix of eight rows, and a decoder without layers."""
+    """Return calls of the kernels on quantized weights: a matrix of eight rows, and a decoder without layers."""
     from ..attention.paged import AttentionRows
     from ..decoder.layers import Texts
     from ..quantized import layers, products
 
-    weights = np.frombuffer(bytes(8 * 34), np.uint8).reshape(8, 34)  # that cannot be written to, as those of files
+    weights = np.frombuffer(bytes(8 * 34), np.uint8).reshape(8, 34)  # read-only, like mapped files
     matrix = products.QuantizedMatrix("Q8_0", 32, weights)
     states, out, ids = np.zeros((1, 32), np.float32), np.zeros((1, 8), np.float32), np.zeros(8, np.int64)
     rounded = products.RoundedStates.of(1, 32, states)
@@ -123,7 +123,7 @@ def quantized_thunks() -> list[tuple[str, Callable[[], object]]]:
 
 
 def warm(report: Callable[[str, float], None] | None = None) -> float:
-    """Compile or load all CPU kernels; seconds it took. `report` is told each kernel's name and seconds."""
+    """Compile or load all CPU kernels. Return the seconds it took. `report` receives each kernel's name and seconds."""
     begin = time.perf_counter()
     for name, thunk in thunks():
         start = time.perf_counter()

@@ -1,1 +1,1 @@
-"""Products with weights as files of GGUF have them, states in int8 or float32: formats < floats < tiles < products."""
+"""Products of GGUF weights with states in int8 or float32; imports go formats < floats < tiles < products."""

@@ -1,6 +1,6 @@
-"""A barrier for the threads of one step: all of them run the same kernel, and meet between its products."""
+"""A barrier for the threads of a step, which all run the same kernel and meet between its products."""
 
-# llvmlite says nothing of the types of what is inside it.
+# llvmlite has no type stubs.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownArgumentType=false
 
@@ -19,9 +19,9 @@ from ..jit.aliases import Int
 
 _LONG, _NOTHING = ir.IntType(64), ir.VoidType()
 _SPINS = 4096
-"""How often a thread looks before it lets others have its core."""
+"""Polls before a thread yields its core."""
 GIVEN_UP = 1 << 62
-"""In place of the count where a thread will not come: then nobody waits."""
+"""Value of the counter after a thread has failed: nobody waits any more."""
 
 
 def _meet(context: Any, counter: Any, target: Any) -> Any:
@@ -52,13 +52,13 @@ def _meet(context: Any, counter: Any, target: Any) -> Any:
     return types.void(types.int64, types.int64), build
 
 
-# Counts one more arrival, and waits until there are as many as the second argument says, those at meetings before
-# included. The first is the address of the count, an int64 that begins at 0.
+# meet(counter, target): add 1 to the counter, an int64 at an address, and wait until it is at least `target`. The
+# counter begins at 0 and is not reset between meetings, so targets grow.
 meet: Callable[[Int, Int], None] = cast("Any", intrinsic(_meet))
 
 
 def _pause(builder: Any) -> None:
-    """Tell the processor that a thread waits."""
+    """Emit the processor's hint for spin loops, where LLVM has one."""
     name = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}.get(platform.machine())
     if name is not None:
         _call(builder, name, _NOTHING)

@@ -1,17 +1,17 @@
-"""Products of weights that are floats: eight rows times the states of some tokens, which stay float32.
+"""Products of weights that are floats: eight rows times some tokens' states, which stay float32.
 
-Weights of 16 bits are widened in registers, so that a token's number is that of the same weights in float32. It is
-summed in one order, whatever else is read with it and on which processor, in eight lanes:
+16-bit weights are widened in registers, so results equal those of the same weights in float32. Each number is summed
+in one order, in eight lanes, independent of other tokens and of the processor:
 
     a[0] ... a[7] = 0
     for each eight numbers of the row:
         a[i] = a[i] + weight[i] * state[i], rounded once
     b = ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))
-    for each number that is left:
+    for each remaining number:
         b = b + weight * state, rounded once
 """
 
-# llvmlite says nothing of the types of what is inside it.
+# llvmlite has no type stubs.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownArgumentType=false
 
@@ -27,13 +27,13 @@ from .formats import BYTE, LONG, REAL, REALS, ROWS, WORD, FloatFormat, Registers
 
 _LANES = REALS.count
 _HEIGHT = 4
-"""Rows that are multiplied with several tokens at once."""
+"""Rows of a tile with several tokens."""
 _SEVERAL = 2
-"""Tokens that are multiplied at once, if there are as many, with 16 registers; twice as many with 32."""
+"""Tokens of a tile with 16 registers; twice as many with 32."""
 
 
 class FloatProduct:
-    """Builds the products of eight rows in one format. width: numbers of a row; the rest as `product_of` has it"""
+    """Builder of the products of eight rows in one format. width: numbers of a row; the rest as in `product_of`"""
 
     def __init__(
         self, registers: Registers, form: FloatFormat, width: Any, stride: Any, states: tuple[Any, Any], tokens: Any
@@ -47,11 +47,11 @@ class FloatProduct:
         self._vectors = registers.builder.lshr(width, LONG(_LANES.bit_length() - 1))
 
     def multiply_one(self, rows: Sequence[Any], columns: Sequence[Any]) -> None:
-        """The numbers of eight rows for one token."""
+        """Build the results of eight rows for one token."""
         self._multiply(rows, columns, [LONG(0)])
 
     def multiply_several(self, rows: Sequence[Any], columns: Sequence[Any]) -> None:
-        """The numbers of eight rows for all tokens."""
+        """Build the results of eight rows for all tokens."""
         builder = self._registers.builder
         several = 2 * _SEVERAL if self._registers.has.get("avx512vl") else _SEVERAL
         whole = builder.and_(self._tokens, LONG(-several))
@@ -87,13 +87,13 @@ class FloatProduct:
             builder.store(builder.extract_element(value, WORD(0)), place)
 
     def _bring_next(self, row: Any, at: Any) -> None:
-        """Have as much of the next eight rows brought near as is read of these."""
+        """Prefetch from the next eight rows as much as is read of these."""
         builder, size = self._registers.builder, ROWS * self._form.size
         behind = builder.mul(builder.add(self._width, at), LONG(size))
         self._registers.bring(row, behind, _LANES * size)
 
     def _add(self, sums: list[Any], rows: Sequence[Any], states: Sequence[Any], at: Any, count: int) -> list[Any]:
-        """Sums of all tokens of each row, and the products of so many numbers from one of them on."""
+        """Add the products of `count` numbers from number `at` on to the sums of each row and token."""
         registers, builder, kind = self._registers, self._registers.builder, ir.VectorType(REAL, count)
         own = [registers.load(each, kind, builder.mul(at, LONG(4))) for each in states]
         found: list[Any] = []
@@ -106,7 +106,7 @@ class FloatProduct:
         return found
 
     def _totals(self, sums: Sequence[Any]) -> Any:
-        """The sum of the lanes of each of eight vectors, in the lane that has its number."""
+        """Return a vector whose lane i is the sum of the lanes of sums[i], for eight vectors."""
         builder, left, size = self._registers.builder, list(sums), 1
         while len(left) > 1:
             upper = [lane if not lane & size else _LANES + lane - size for lane in range(_LANES)]

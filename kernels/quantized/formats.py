@@ -1,16 +1,16 @@
-"""The formats of weights in GGUF files: how they come into registers, 32 of each of eight rows, or eight floats.
+"""Formats of weights in GGUF files, and their unpacking: 32 weights of each of eight rows, or eight floats.
 
-A format of quantized weights keeps a row in blocks of 32 or 256. Whatever it is, weight i of 32 is
+A quantized format stores a row in blocks of 32 or 256. In all formats weight i of 32 is
 
     scale * numbers[i] + offset
 
-with numbers of 8 bits, which a processor multiplies and adds four at a time; the scale and the offset are those of all
-32, or of either half. Rows lie in the lanes of vectors, so that what a format does with bits is done for eight rows at
-once. Floats are widened to float32, eight of a row at once. The layouts are those of ggml (MIT licence), whose package
-`gguf` unpacks them in NumPy, which tests compare with.
+with 8-bit numbers, which processors multiply and add four at a time; scale and offset belong to all 32, or to either
+half. Each lane of a vector belongs to one row, so unpacking works on eight rows at once. Floats are widened to float32,
+eight of a row at once. The layouts are those of ggml (MIT licence); tests compare with its package `gguf`, which
+unpacks them in NumPy.
 """
 
-# llvmlite says nothing of the types of what is inside it.
+# llvmlite has no type stubs.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownArgumentType=false
 
@@ -25,24 +25,24 @@ from llvmlite import ir
 GROUP = 32
 """Weights that are unpacked at once, and states that share a scale."""
 ROWS = 8
-"""That are unpacked at once."""
+"""Rows that are unpacked at once."""
 BYTE, SHORT, WORD, LONG = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
 REAL = ir.FloatType()
 BYTES, WORDS, REALS = ir.VectorType(BYTE, 4 * ROWS), ir.VectorType(WORD, ROWS), ir.VectorType(REAL, ROWS)
 _SIXTEEN = ir.VectorType(BYTE, 16)
 _LINE = 64
-"""Bytes that a processor has brought from memory at once."""
+"""Bytes of a cache line."""
 
 Blocks = Sequence[Any]
-"""The addresses of a block of each row."""
+"""Addresses of one block of each row."""
 
 
 class Group(NamedTuple):
     """32 weights of each row, in registers.
 
-    numbers: 8 vectors of bytes, of which number j has weights 4 * j to 4 * j + 3 of each row
-    scales, offsets: float32 of each row, a vector for all 32 weights or two for their halves; no offsets if all are 0
-    top: the largest number, which is at most 127 and none is below 0; or 0, and numbers are signed
+    numbers: 8 vectors of bytes; vector j has weights 4 * j to 4 * j + 3 of each row
+    scales, offsets: float32 of each row, one vector for all 32 weights or two for their halves; no offsets if all are 0
+    top: largest number, at most 127, if none is negative; 0 if numbers are signed
     """
 
     numbers: Sequence[Any]
@@ -55,9 +55,9 @@ class Group(NamedTuple):
 class Format:
     """A format of weights.
 
-    weights, size: how many weights a block has, and how many bytes
-    halves: where in a block there are scales in float16, or the two bytes of a number that have its exponent
-    exponent: bits of these that are all set in a number that is infinite or NaN
+    weights, size: weights of a block, and its bytes
+    halves: offsets in a block of its float16 scales, or of the two bytes of a number that contain its exponent
+    exponent: bits of these two bytes that are all set in an infinite number or NaN
     """
 
     name: str
@@ -67,7 +67,7 @@ class Format:
     exponent: int
 
     def row_bytes(self, width: int) -> int:
-        """Bytes of a row of so many weights."""
+        """Return the bytes of a row of `width` weights."""
         return width // self.weights * self.size
 
 
@@ -75,7 +75,7 @@ class Format:
 class QuantizedFormat(Format):
     """A format of quantized weights.
 
-    unpack: builds, from the addresses of a block of each row, the group of this number in it
+    unpack: builds a group from the addresses of a block of each row, and the group's number in the block
     """
 
     unpack: Callable[[Registers, Blocks, int], Group]
@@ -83,9 +83,9 @@ class QuantizedFormat(Format):
 
 @dataclass(frozen=True)
 class FloatFormat(Format):
-    """A format of floats, each of which is a block.
+    """A format of floats; each block is one number.
 
-    kind: the type of a number that has its bits; widen: builds float32 of a vector of these
+    kind: integer type of a number's bits; widen: builds the conversion of a vector of these to float32
     """
 
     kind: Any
@@ -93,14 +93,14 @@ class FloatFormat(Format):
 
 
 class Registers:
-    """Builds loads, and operations on vectors that have a lane for each row. has: what a processor can, as in HAS"""
+    """Builder of loads and of operations on vectors with a lane for each row. has: processor features, see HAS"""
 
     def __init__(self, builder: Any, has: Mapping[str, bool]) -> None:
         self.builder = builder
         self.has = has
 
     def call(self, name: str, returned: Any, *arguments: Any) -> Any:
-        """A call of a function of LLVM's."""
+        """Build a call of an LLVM function."""
         module = self.builder.module
         function = module.globals.get(name)
         if function is None:
@@ -108,34 +108,34 @@ class Registers:
         return self.builder.call(function, arguments)
 
     def place(self, start: Any, kind: Any, offset: Any = 0) -> Any:
-        """Where a value lies that is so many bytes behind an address."""
+        """Return a pointer `offset` bytes behind an address."""
         moved = self.builder.gep(start, [LONG(offset) if isinstance(offset, int) else offset])
         return self.builder.bitcast(moved, kind.as_pointer())
 
     def load(self, start: Any, kind: Any, offset: Any = 0) -> Any:
-        """A value at an address that need not be aligned."""
+        """Build an unaligned load."""
         found = self.builder.load(self.place(start, kind, offset))
         found.align = 1
         return found
 
     def store(self, value: Any, start: Any, offset: Any = 0) -> None:
-        """Put a value at an address that need not be aligned."""
+        """Build an unaligned store."""
         self.builder.store(value, self.place(start, value.type, offset)).align = 1
 
     def real_at(self, start: Any, number: Any) -> Any:
-        """The place of a float32 that is so many of them behind an address."""
+        """Return a pointer to float32 `number` behind an address."""
         return self.builder.inttoptr(self.builder.add(start, self.builder.mul(number, LONG(4))), REAL.as_pointer())
 
     def bring(self, start: Any, offset: Any, count: int) -> None:
-        """Have memory brought near that will be read soon: processors do not foresee eight rows side by side."""
+        """Build a prefetch of `count` bytes. Hardware prefetchers do not follow eight rows side by side."""
         for first in range(0, count, _LINE):
             place = self.place(start, BYTE, self.builder.add(offset, LONG(first)))
             kinds = ir.FunctionType(ir.VoidType(), [place.type, WORD, WORD, WORD])
             hint = self.builder.module.declare_intrinsic("llvm.prefetch", [place.type], kinds)
-            self.builder.call(hint, [place, WORD(0), WORD(3), WORD(1)])  # to read, into all caches, data
+            self.builder.call(hint, [place, WORD(0), WORD(3), WORD(1)])  # a read, locality 3, data
 
     def repeat(self, count: Any, begun: Sequence[Any], step: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-        """Values, and what `step` makes of them for 0, 1 ... below a count."""
+        """Build a loop over 0, 1 ... below `count` that maps values by `step`. Return the last values."""
         builder = self.builder
         before, loop, done = builder.block, builder.append_basic_block("step"), builder.append_basic_block("done")
         builder.cbranch(builder.icmp_signed(">", count, LONG(0)), loop, done)
@@ -156,19 +156,19 @@ class Registers:
         return found
 
     def each(self, blocks: Blocks, kind: Any, offset: int) -> Any:
-        """A number of each row."""
+        """Load a value of each row."""
         found = ir.Constant(ir.VectorType(kind, ROWS), ir.Undefined)
         for row, block in enumerate(blocks):
             found = self.builder.insert_element(found, self.load(block, kind, offset), WORD(row))
         return found
 
     def bytes_of(self, blocks: Blocks, offset: int, count: int) -> list[Any]:
-        """16 or 32 bytes of each row, in vectors of four bytes of each."""
+        """Load 16 or 32 bytes of each row, as vectors with four bytes of each row."""
         found: list[Any] = []
         for first in range(offset, offset + count, 16):
             rows = [self.builder.bitcast(self.load(block, _SIXTEEN, first), ir.VectorType(WORD, 4)) for block in blocks]
             lines = [self.chosen(low, range(8), high) for low, high in zip(rows[:4], rows[4:], strict=True)]
-            # Squares of 4 by 4 are turned in each half of the vectors.
+            # Transpose squares of 4 by 4 in each half of the vectors.
             pairs = [
                 self.chosen(lines[i], [at + 4 * j for j in range(2) for at in (k, 8 + k, k + 1, 9 + k)], lines[i + 1])
                 for k in (0, 2)
@@ -182,60 +182,59 @@ class Registers:
         return [self.builder.bitcast(each, BYTES) for each in found]
 
     def half(self, bits: Any) -> Any:
-        """A float16 of each row as float32, from its bits in the upper halves of words; all are finite.
+        """Convert finite float16, whose bits are in the upper halves of words, to float32.
 
-        The bits go to where a float32 has them, whose exponent is then 112 too small, also for numbers without a
-        leading one.
+        Shifted to the place of float32's bits, the exponent is 112 too small, for subnormal numbers as well.
         """
         builder, kind = self.builder, ir.VectorType(REAL, bits.type.count)
         moved = builder.and_(builder.ashr(bits, self.several(bits, 3)), self.several(bits, 0x8FFFE000))
         return builder.fmul(builder.bitcast(moved, kind), ir.Constant(kind, [2.0**112] * kind.count))
 
     def scale(self, blocks: Blocks, offset: int) -> Any:
-        """A float16 of each row."""
+        """Load a float16 of each row."""
         bits = self.builder.zext(self.each(blocks, SHORT, offset), WORDS)
         return self.half(self.builder.shl(bits, self.several(bits, 16)))
 
     def two_scales(self, blocks: Blocks, offset: int) -> tuple[Any, Any]:
-        """Two float16 of each row that lie side by side."""
+        """Load two adjacent float16 of each row."""
         bits = self.each(blocks, WORD, offset)
         return self.half(self.builder.shl(bits, self.several(bits, 16))), self.half(bits)
 
     def field(self, words: Any, shift: int, count: int) -> Any:
-        """So many bits of the word of each row, from one of them on."""
+        """Extract `count` bits from bit `shift` on of each row's word."""
         return self.builder.and_(
             self.builder.lshr(words, self.several(words, shift)), self.several(words, (1 << count) - 1)
         )
 
     def joined(self, low: Any, high: Any, shift: int) -> Any:
-        """Words with further bits from `shift` on."""
+        """Combine words with further bits from bit `shift` on."""
         return self.builder.or_(low, self.builder.shl(high, self.several(high, shift)))
 
     def product(self, reals: Any, words: Any) -> Any:
-        """A float32 of each row times a small integer."""
+        """Multiply a float32 of each row by a small integer."""
         return self.builder.fmul(reals, self.builder.sitofp(words, REALS))
 
     def times(self, reals: Any, factor: float) -> Any:
-        """A float32 of each row times a constant."""
+        """Multiply a float32 of each row by a constant."""
         return self.builder.fmul(reals, ir.Constant(REALS, [factor] * ROWS))
 
     def spread(self, number: Any, kind: Any) -> Any:
-        """A number in all lanes."""
+        """Broadcast a number to all lanes."""
         none = ir.Constant(ir.VectorType(number.type, 1), ir.Undefined)
         return self.chosen(self.builder.insert_element(none, number, WORD(0)), [0] * kind.count)
 
     def several(self, vector: Any, number: int) -> Any:
-        """A constant of a vector's type with a number in all lanes."""
+        """Return a constant vector of a vector's type with a number in all lanes."""
         return ir.Constant(vector.type, [number] * vector.type.count)
 
     def chosen(self, vector: Any, lanes: Sequence[int], other: Any = None) -> Any:
-        """Some lanes of a vector, or of two."""
+        """Select lanes of a vector, or of two."""
         second = ir.Constant(vector.type, ir.Undefined) if other is None else other
         return self.builder.shuffle_vector(vector, second, ir.Constant(ir.VectorType(WORD, len(lanes)), list(lanes)))
 
     def bits(self, vectors: Sequence[Any], shift: int, count: int) -> list[Any]:
-        """So many bits of each byte, from one of them on."""
-        builder, wide = self.builder, ir.VectorType(SHORT, 2 * ROWS)  # processors shift no bytes
+        """Extract `count` bits from bit `shift` on of each byte."""
+        builder, wide = self.builder, ir.VectorType(SHORT, 2 * ROWS)  # x86 has no shifts of bytes
         moved = [
             builder.bitcast(builder.lshr(builder.bitcast(each, wide), ir.Constant(wide, [shift] * wide.count)), BYTES)
             for each in vectors
@@ -243,13 +242,13 @@ class Registers:
         return [builder.and_(each, self.several(each, (1 << count) - 1)) for each in moved]
 
     def above(self, low: Sequence[Any], high: Sequence[Any], shift: int) -> list[Any]:
-        """Bytes with further bits from `shift` on."""
+        """Combine bytes with further bits from bit `shift` on."""
         builder, wide = self.builder, ir.VectorType(SHORT, 2 * ROWS)
         moved = [builder.shl(builder.bitcast(each, wide), ir.Constant(wide, [shift] * wide.count)) for each in high]
         return [builder.or_(one, builder.bitcast(more, BYTES)) for one, more in zip(low, moved, strict=True)]
 
     def nibbles(self, blocks: Blocks, offset: int) -> list[Any]:
-        """32 numbers of 4 bits from 16 bytes: the low ones first."""
+        """Unpack 32 numbers of 4 bits from 16 bytes: the low nibbles first."""
         packed = self.bytes_of(blocks, offset, 16)
         return self.bits(packed, 0, 4) + self.bits(packed, 4, 4)
 
@@ -265,7 +264,7 @@ def _q4_1(registers: Registers, blocks: Blocks, group: int) -> Group:
 
 
 def _five_bits(registers: Registers, blocks: Blocks, offset: int) -> list[Any]:
-    """32 numbers of which a word has the highest bits, and 16 bytes behind it the others."""
+    """Unpack 32 numbers of 5 bits: a word has their highest bits, and the 16 bytes after it the others."""
     builder, words = registers.builder, registers.builder.bitcast(registers.each(blocks, WORD, offset), BYTES)
     found: list[Any] = []
     for place, low in enumerate(registers.nibbles(blocks, offset + 4)):
@@ -294,7 +293,7 @@ _LEVELS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 
 
 
 def _level_of(registers: Registers, numbers: Any) -> Any:
-    """The levels that numbers of 4 bits stand for; without an instruction for it, bit by bit half of them are left."""
+    """Map 4-bit numbers to levels by a table look-up; by selecting bit by bit where there is no instruction for it."""
     if registers.has.get("avx2"):
         table = ir.Constant(BYTES, [level & 0xFF for level in _LEVELS] * 2)
         return registers.call("llvm.x86.avx2.pshuf.b", BYTES, table, numbers)
@@ -314,7 +313,7 @@ def _level_of(registers: Registers, numbers: Any) -> Any:
 
 
 def _iq4_nl(registers: Registers, blocks: Blocks, group: int) -> Group:
-    """Numbers stand for levels that lie closer about zero."""
+    """Numbers are indices of levels that are denser about zero."""
     levels = [_level_of(registers, each) for each in registers.nibbles(blocks, 2)]
     return Group(levels, [registers.scale(blocks, 0)], [], 0)
 
@@ -344,7 +343,7 @@ def _q3_k(registers: Registers, blocks: Blocks, group: int) -> Group:
 
 
 def _scaled(registers: Registers, blocks: Blocks, group: int, numbers: Sequence[Any], top: int) -> Group:
-    """Numbers with the scale and offset of a group of Q4_K and Q5_K, 6 bits each out of 12 bytes."""
+    """Return numbers with the scale and offset of a group of Q4_K or Q5_K, 6 bits each from 12 bytes."""
     one, two, three = (registers.each(blocks, WORD, offset) for offset in (4, 8, 12))
     shift = 8 * (group % 4)
     if group < 4:
@@ -398,7 +397,7 @@ def _bf16(registers: Registers, bits: Any) -> Any:
 
 
 _HALF, _SINGLE = 0x7C00, 0x7F80
-"""The exponents of float16, and of bfloat16 and float32."""
+"""Exponent bits of float16, and of bfloat16 and float32."""
 FORMATS: Mapping[str, Format] = {
     each.name: each
     for each in (
@@ -418,4 +417,4 @@ FORMATS: Mapping[str, Format] = {
         FloatFormat("BF16", 1, 2, (0,), _SINGLE, SHORT, _bf16),
     )
 }
-"""By the name that GGUF has for them."""
+"""Formats by their names in GGUF."""

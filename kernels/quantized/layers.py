@@ -1,7 +1,7 @@
-"""All layers of a decoder whose weights are as files of GGUF have them, in one call that several threads make together.
+"""All layers of a decoder with GGUF weights, in one kernel that several threads run together.
 
-What lies between the products is that of kernels/decoder/layers.py. Rows of products are divided among the threads, and
-so are tokens and texts between them; a number is computed by one thread alone, so that threads do not change it.
+The operations between products are those of kernels/decoder/layers.py. Threads share the rows of products, and the
+tokens and (row, key head) pairs between them. One thread computes each number, so results do not depend on threads.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Reals = NDArray[np.floating[Any]]
 
 QUERIES, KEYS, VALUES, OUT, GATES, UP, DOWN = range(7)
 PRODUCTS = 7
-"""Of a layer; a decoder without gates has none of these."""
+"""Products of a layer. A decoder without gates has no rows of GATES."""
 BEFORE, AFTER, QUERY_NORM, KEY_NORM = range(4)
 
 
 class QuantizedStack(Arrays):
-    """The weights of layers that are alike.
+    """The weights of equally shaped layers.
 
-    products: [layers * 7, 5] of each product where its weights lie, the number of their format, bytes of a row, blocks,
-        and where the order of its rows lies, 0 where that is theirs
+    products: [layers * 7, 5], for each product: address of the weights, number of the format, bytes of a row, blocks of
+        a row, address of the order of rows or 0
     rows: [7] of each product, 0 for none
-    biases: [layers, 7] where they lie, 0 for none
-    norms: [layers, 8] where weights and biases of the four norms lie, 0 for none
+    biases: [layers, 7] addresses, 0 for none
+    norms: [layers, 8] addresses of weights and biases of the four norms, 0 for none
     eps: [layers, 3] of both norms of a layer, and of the norms of heads
     """
 
@@ -50,7 +50,7 @@ class QuantizedStack(Arrays):
 
 
 class QuantizedRoom(Arrays):
-    """Room for as many tokens as are multiplied at once, and where threads meet.
+    """Scratch arrays for the tokens of one multiplication, and the counter of the barrier.
 
     states: [tokens, hidden]; product: [tokens, most rows]
     numbers, scales, totals: of rounded states, [tokens * most columns], [tokens * groups], [tokens * groups * 2]
@@ -87,11 +87,11 @@ def read_quantized_layers(
     threads: Int,
     thread: Int,
 ) -> None:
-    """The share of one of `threads` threads, which call this with the same arrays, and a number each from 0 on.
+    """Compute the share of one thread. All threads call this with the same arrays; `thread` is 0 ... threads - 1.
 
-    residual: float32 [n, hidden], changed to what comes of it; the rest as `read_layers` has it
-    scratch: [threads, heads, tokens of the longest row]; near: as `room_near` has it
-    begin, end: which layers; behind the last one comes the last norm
+    residual: float32 [n, hidden], changed to the result; the rest as in `read_layers`
+    scratch: [threads, heads, tokens of the longest row]; near: from `room_near`
+    begin, end: range of layers; the last norm follows the last layer of the stack
     """
     flat = mixed.reshape(mixed.shape[0], mixed.shape[1] * mixed.shape[2])
     most, tokens, met = room.states.shape[0], residual.shape[0], 0
@@ -114,13 +114,11 @@ def read_quantized_layers(
             count = min(most, tokens - first)
             end_chunk(thread, threads, met, residual, flat, stack, layer, first, count, room)
             met += 6
-        if (
-            tokens > most
-        ):  # the last tokens are divided in another way than the first, whose states lie in the same room
+        if tokens > most:  # the next chunk divides tokens differently, and reuses the same room
             met += 1
             meet(room.arrivals.ctypes.data, met * threads)
     if end == stack.eps.shape[0]:
-        for first in range(0, tokens, most):  # each token by the thread that has just added to it
+        for first in range(0, tokens, most):  # each token by the thread that last added to it
             count = min(most, tokens - first)
             for token in range(first + count * thread // threads, first + count * (thread + 1) // threads):
                 normalise(residual[token], residual[token], norm, norm_bias, eps)
@@ -145,7 +143,7 @@ def begin_chunk(
     count: Int,
     room: QuantizedRoom,
 ) -> None:
-    """Norm, products of queries, keys and values, norms of heads and rotation, of some tokens. Threads meet twice."""
+    """Compute norm, queries, keys and values, norms of heads and rotation, for `count` tokens. Threads meet twice."""
     low, high = count * thread // threads, count * (thread + 1) // threads
     width = residual.shape[1]
     norm, norm_bias = norm_of(stack, layer, BEFORE, width, residual)
@@ -184,7 +182,7 @@ def end_chunk(
     count: Int,
     room: QuantizedRoom,
 ) -> None:
-    """The product of what attention found, norm, and an MLP, of some tokens. Threads meet six times."""
+    """Compute the output product of attention, norm, and the MLP, for `count` tokens. Threads meet six times."""
     low, high = count * thread // threads, count * (thread + 1) // threads
     width, arrivals = residual.shape[1], room.arrivals.ctypes.data
     states, product, found = address(room.states), address(room.product), mixed.shape[1]
@@ -232,12 +230,12 @@ def multiply_share(
     room: QuantizedRoom,
     tokens: Int,
 ) -> None:
-    """A thread's rows of a product, and of its bias, to the columns of `out` from one of them on.
+    """Compute a thread's rows of a product with its bias, into the columns of `out` from `column` on.
 
-    floats: where float32 [tokens, pitch] lies, whose rows begin with the states that `room` has in int8
+    floats: address of float32 [tokens, pitch], whose rows begin with the states that `room` has in int8
     """
     at, rows = layer * PRODUCTS + which, stack.rows[which]
-    tiles = (rows + ROWS - 1) // ROWS  # rows of a tile take as long as one
+    tiles = (rows + ROWS - 1) // ROWS  # a partial tile takes as long as a full one
     low, high = tiles * thread // threads * ROWS, min(rows, tiles * (thread + 1) // threads * ROWS)
     multiply_at(
         stack.products[at, 1], address(out) + 4 * column, out.shape[1], stack.products[at, 0], stack.products[at, 2],
@@ -253,7 +251,7 @@ def multiply_share(
 
 @inner_njit
 def norm_of(stack: QuantizedStack, layer: Int, which: Int, width: Int, like: Reals) -> tuple[Reals, Reals]:
-    """Weights and biases of a norm, each empty if there are none."""
+    """Return weights and biases of a norm, each empty if there are none."""
     weight, bias = stack.norms[layer, 2 * which], stack.norms[layer, 2 * which + 1]
     return array_at(weight, (width if weight != 0 else 0,), like), array_at(bias, (width if bias != 0 else 0,), like)
 
@@ -272,9 +270,9 @@ def attend_share(
     scratch: Reals,
     near: Stored,
 ) -> None:
-    """A thread's part of the attention of one layer.
+    """Compute a thread's part of the attention of one layer.
 
-    Each token is read by itself, from all its text: so it makes no difference with which others it is read.
+    Each token is computed by itself over its whole sequence, so results do not depend on the other tokens.
     """
     window, chunk, none = texts.reaches[layer, 0], texts.reaches[layer, 1], settings[:0]
     rows = texts.short

@@ -1,6 +1,6 @@
-"""Products of states with weights as files of GGUF have them, on a CPU, of any number of tokens.
+"""Products of states with GGUF weights on a CPU, for any number of tokens.
 
-tiles.py says how a number is summed where weights are quantized, floats.py where they are floats.
+tiles.py defines the order of summation for quantized weights, floats.py for floats.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _NUMBERS = {name: number for number, name in enumerate(FORMATS)}
 _product = product_of()
 _ALL = np.empty(0, np.int64)
 _EXACT = False
-"""Said to Numba of what has to be done as it stands: else a kernel gets the `fastmath` of its first caller."""
+"""Disables `fastmath` explicitly. Numba otherwise inlines a kernel with the flags of its first caller."""
 
 
 @dataclass(frozen=True, eq=False)
 class QuantizedMatrix:
     """Weights [rows, width] in a format of GGUF.
 
-    kind: the name of their format; data: uint8 [rows, bytes of a row], contiguous
-    order: int64 [rows], which row of the data each is, where they lie in another order
+    kind: name of the format; data: uint8 [rows, bytes of a row], contiguous
+    order: int64 [rows], the row of `data` for each row; None if they are in order
     """
 
     kind: str
@@ -39,21 +39,21 @@ class QuantizedMatrix:
     order: NDArray[np.int64] | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> QuantizedMatrix:
-        """The same, since weights are never changed: a copied model shares the memory that is mapped."""
+        """Return the same object. Weights are immutable, so copies of a model share the mapped memory."""
         return self
 
     @property
     def number(self) -> int:
-        """Of its format."""
+        """The number of the format."""
         return _NUMBERS[self.kind]
 
     @property
     def blocks(self) -> int:
-        """In a row."""
+        """Blocks of a row."""
         return self.width // FORMATS[self.kind].weights
 
     def rounded(self, states: Reals) -> RoundedStates:
-        """States [n, width], contiguous, as products take them."""
+        """Return states [n, width], contiguous, in the form that `multiply` takes."""
         if isinstance(FORMATS[self.kind], FloatFormat):
             return RoundedStates.of(0, 0, states)
         room = RoundedStates.of(len(states), self.width, states)
@@ -61,7 +61,7 @@ class QuantizedMatrix:
         return room
 
     def multiply(self, out: Reals, states: RoundedStates, ids: NDArray[np.int64] | None, first: int, last: int) -> None:
-        """out[:, i] = the products of row ids[i], or of row i where no ids are given, for i in range(first, last)."""
+        """out[:, i] = the products of row ids[i], or of row i without ids, for i in range(first, last)."""
         given = self.number, self.data, self.blocks, *states.arrays, states.states, len(out)
         if self.order is not None:
             ids = self.order if ids is None else self.order[ids]
@@ -70,9 +70,10 @@ class QuantizedMatrix:
 
 @dataclass(frozen=True, eq=False)
 class RoundedStates:
-    """States, and room for them in int8, which products with floats leave empty.
+    """States, and their int8 form, which is empty for products with floats.
 
-    numbers: int8 [n * width]; scales: float32 [n * groups]; totals: twice as many; states: float32 [n, width]
+    numbers: int8 [n * width]; scales: float32 [n * groups]; totals: float32 [n * groups * 2]; states: float32 [n,
+        width]
     """
 
     numbers: NDArray[np.int8]
@@ -82,28 +83,28 @@ class RoundedStates:
 
     @classmethod
     def of(cls, tokens: int, width: int, states: Reals) -> RoundedStates:
-        """Room for so many tokens of some states."""
+        """Allocate the int8 form of some states."""
         groups = tokens * (width // GROUP)
         room = np.empty(groups, np.float32), np.empty(2 * groups, np.float32)
         return cls(np.empty(tokens * width, np.int8), *room, states)
 
     @property
     def arrays(self) -> tuple[Any, Any, Any]:
-        """As kernels take what is rounded."""
+        """The arrays of the int8 form, in the order of the kernels' arguments."""
         return self.numbers, self.scales, self.totals
 
 
 @inner_njit
 def address(array: NDArray[Any]) -> Int:
-    """Where an array begins, as one type of integer: else `multiply_at` would be compiled for several."""
+    """Return an array's address as int64. With one integer type `multiply_at` is compiled once."""
     return np.int64(array.ctypes.data)
 
 
 @inner_njit(fastmath=_EXACT)
 def round_row(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states: Reals, token: Int, width: Int) -> None:
-    """A token's states [width] in int8, and of each group of 32 a scale and the sums of its halves times the scale.
+    """Round a token's states [width] to int8, with a scale for each 32 and the sum of each half times the scale.
 
-    States that are all below 2 ** -100 are 0. Where one is infinite or NaN the scale is NaN, and so is every product.
+    States that are all below 2 ** -100 become 0. If one is infinite or NaN, the scale is NaN, and so is every product.
 
     numbers: [tokens * width]; scales: [tokens * groups]; totals: [tokens * groups * 2], written for this token
     """
@@ -120,7 +121,7 @@ def round_row(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states: R
 
 @njit(error_model="numpy")
 def round_states(numbers: NDArray[np.int8], scales: Reals, totals: Reals, states: Reals, tokens: Int) -> None:
-    """States [n, width] of the first tokens, as `round_row` has them."""
+    """Round the states [n, width] of the first tokens, see `round_row`."""
     for token in range(tokens):
         round_row(numbers, scales, totals, states[token], token, states.shape[1])
 
@@ -143,7 +144,7 @@ def multiply_at(
     first: Int,
     last: Int,
 ) -> None:
-    """The product of tiles.py, compiled once for all that use it: arrays are named by their addresses."""
+    """The product of tiles.py, compiled once for all callers: arrays are given by address."""
     _product(
         number, out, stride, weights, row_bytes, blocks, states, scales, totals, floats, pitch, tokens, ids, first, last
     )
@@ -164,10 +165,10 @@ def multiply_quantized(
     first: Int,
     last: Int,
 ) -> None:
-    """out[t, i] = weight[ids[i]] @ states[t], for i from `first` on and before `last`.
+    """out[t, i] = weight[ids[i]] @ states[t], for i in range(first, last).
 
-    out: [n, rows]; weight: uint8 [rows, bytes], of the format of that number; states, scales, totals: `round_states`
-    floats: the states themselves, [n, width]; ids: none for the rows i themselves
+    out: [n, rows]; weight: uint8 [rows, bytes], in format `number`; states, scales, totals: from `round_states`
+    floats: the states themselves, [n, width]; ids: empty for rows i
     """
     multiply_at(
         number, address(out), out.shape[1], address(weight), weight.shape[1], blocks, address(states),

@@ -1,6 +1,6 @@
-"""States in int8, with a scale for 32 of them: how a row of states is rounded, in vectors."""
+"""Rounding of states to int8 with a scale for 32 of them, in vectors."""
 
-# llvmlite says nothing of the types of what is inside it.
+# llvmlite has no type stubs.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownArgumentType=false
 
@@ -19,9 +19,9 @@ from .formats import BYTE, GROUP, LONG, REAL, WORD, Registers
 _REALS, _WORDS = ir.VectorType(REAL, GROUP), ir.VectorType(WORD, GROUP)
 _MOST = 127.0
 _LEAST = 2.0**-100
-"""States of a group that are all smaller are zero: their scale would have no inverse."""
+"""Groups whose states are all smaller become zero: their scale would have no inverse."""
 _WHOLE = 1.5 * 2.0**23
-"""A number of this size has no bits behind the point: adding it rounds to the nearest, and to even."""
+"""float32 of this size have no fractional bits: adding it rounds to nearest, ties to even."""
 
 
 def _round_at(context: Any, numbers: Any, scales: Any, totals: Any, states: Any, groups: Any) -> Any:
@@ -46,11 +46,11 @@ def _round_at(context: Any, numbers: Any, scales: Any, totals: Any, states: Any,
 
 
 def _rounded(registers: Registers, states: Any) -> tuple[Any, Any]:
-    """32 states as int32 from -127 to 127, and their scale."""
+    """Return 32 states as int32 from -127 to 127, and their scale."""
     builder = registers.builder
     bits = builder.bitcast(states, _WORDS)
     sizes = builder.and_(bits, registers.several(bits, 0x7FFFFFFF))
-    # Bits grow with numbers, and those of NaN are above those of infinity.
+    # Bits compare as their absolute values do, and those of NaN exceed those of infinity.
     most = builder.bitcast(registers.call("llvm.vector.reduce.umax.v32i32", WORD, sizes), REAL)
     is_large, is_finite = (
         builder.fcmp_ordered(sign, most, REAL(bound)) for sign, bound in ((">=", _LEAST), ("<", float("inf")))
@@ -65,6 +65,6 @@ def _rounded(registers: Registers, states: Any) -> tuple[Any, Any]:
     return builder.fptosi(rounded, _WORDS), builder.select(is_usual, builder.fdiv(most, REAL(_MOST)), other)
 
 
-# round_at(numbers, scales, totals, states, groups): states at an address, float32 [groups, 32], as int8 of this shape
-# at another, and what `round_row` has beside them: scales float32 [groups], totals float32 [groups, 2].
+# round_at(numbers, scales, totals, states, groups): round float32 [groups, 32] at address `states` to int8 of the
+# same shape, with scales float32 [groups] and totals float32 [groups, 2], see `round_row`. All arrays by address.
 round_at: Callable[..., None] = cast("Any", intrinsic(_round_at))

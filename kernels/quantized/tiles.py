@@ -1,17 +1,16 @@
-"""The innermost loop of products with weights of GGUF files: eight rows of weights times the states of some tokens.
+"""The inner loop of products with GGUF weights: eight rows of quantized weights times the states of some tokens.
 
-Here weights are quantized; floats.py has products of floats. States are in int8 with a scale for 32 of them, and
-weights come into registers as formats.py says. Sums of products of weights and states that share their scales are
-exact, in int32; from there on a token's number is summed in one order, whatever else is read with it and on which
-processor: it is the same to the last bit.
+Products with floats are in floats.py. States are int8 with a scale for 32 of them, and formats.py unpacks the weights.
+Sums of products within a common scale are exact, in int32. From there each number is summed in one order, independent
+of other tokens and of the processor, so results are equal to the last bit:
 
     a = 0
     for each group of 32, or for each half of it where these have scales of their own:
         a = a + float(sum of products) * (scale * scale of the states), rounded once
-        a = a + offset * (sum of the states times their scale), rounded once; of 32, the sum of what halves have
+        a = a + offset * (sum of the states times their scale), rounded once; for 32, the sum of both halves' totals
 """
 
-# llvmlite says nothing of the types of what is inside it.
+# llvmlite has no type stubs.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownArgumentType=false
 
@@ -49,17 +48,17 @@ from .formats import (
 _FOUR = 4
 """Tokens that are multiplied at once, if there are as many."""
 _CHUNK = 1024
-"""Weights of a row that are unpacked, and then multiplied with all tokens: with states of four tokens, what is near."""
+"""Weights of a row that are unpacked, then multiplied with all tokens; with four tokens' states they fit a cache."""
 _SLOT = 12 * 32
 """Bytes of an unpacked group: numbers, then scales, then offsets."""
 
 
 def sums_of_products(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
-    """int32 [8]: of each row the sum of products of some vectors of weights with the states that belong to them.
+    """Return int32 [8]: each row's sum of the products of some vectors of weights with their states.
 
-    On x86 and ARM by instructions for it. Those of ARM are compiled in tests, and have never been run.
+    x86 and ARM have instructions for it. Tests compile the code for ARM; it has never been run.
 
-    numbers: vectors of four weights of each row, up to `top` and none below 0; or signed where `top` is 0
+    numbers: vectors of four weights of each row, from 0 to `top`; or signed if `top` is 0
     states: vectors with the same four states for each row, from -127 to 127
     """
     has = registers.has
@@ -73,7 +72,7 @@ def sums_of_products(registers: Registers, numbers: Sequence[Any], states: Seque
 
 
 def _with_signs_moved(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
-    """Pairs of numbers without a sign and states: x86 multiplies bytes one without a sign by one with."""
+    """Return pairs of unsigned numbers and signed states: x86 multiplies unsigned bytes by signed ones."""
     if top > 0:
         return zip(numbers, states, strict=True)
     builder = registers.builder
@@ -92,7 +91,7 @@ def _by_vnni(registers: Registers, numbers: Sequence[Any], states: Sequence[Any]
 
 
 def _by_avx2(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
-    """Sums of two products are int16, and so are sums of some of these if weights are small."""
+    """Sums of two products fit int16; for small weights, so do sums of some of these."""
     builder, pairs = registers.builder, ir.VectorType(SHORT, 2 * ROWS)
     both = _with_signs_moved(registers, numbers, states, top)
     products = [registers.call("llvm.x86.avx2.pmadd.ub.sw", pairs, *each) for each in both]
@@ -103,7 +102,7 @@ def _by_avx2(registers: Registers, numbers: Sequence[Any], states: Sequence[Any]
 
 
 def _by_neon(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
-    """Numbers without a sign are below 128, and so are signed ones, too."""
+    """Unsigned numbers are below 128, so they are valid signed bytes."""
     four = ir.VectorType(WORD, 4)
     halves: list[Any] = []
     for first in (0, 16):
@@ -116,7 +115,7 @@ def _by_neon(registers: Registers, numbers: Sequence[Any], states: Sequence[Any]
 
 
 def _by_products(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
-    """By what every processor has."""
+    """By instructions that every processor has."""
     builder, wide = registers.builder, ir.VectorType(WORD, 4 * ROWS)
     products = [
         builder.mul(builder.sext(one, wide), builder.sext(other, wide))
@@ -127,18 +126,18 @@ def _by_products(registers: Registers, numbers: Sequence[Any], states: Sequence[
 
 
 def product_of(kinds: Collection[str] = tuple(FORMATS), has: Mapping[str, bool] = HAS) -> Callable[..., None]:
-    """product(number, out, stride, weights, row_bytes, blocks, states, scales, totals, floats, pitch, tokens, ids,
-        first, last)
+    """Return product(number, out, stride, weights, row_bytes, blocks, states, scales, totals, floats, pitch, tokens,
+        ids, first, last).
 
-    The numbers of rows from `first` on and before `last`, eight at a time, for some tokens.
+    It computes the results of rows from `first` to `last` - 1, eight at a time, for all tokens.
 
-    number: of the weights' format in FORMATS, which is one of `kinds`
-    out: address of float32 [tokens, stride], of which the columns from `first` on are written
-    weights: address of rows of so many bytes, of which so many blocks are used
+    number: index of the weights' format in FORMATS, which is one of `kinds`
+    out: address of float32 [tokens, stride]; columns from `first` to `last` - 1 are written
+    weights: address of rows of `row_bytes` bytes, with `blocks` blocks each
     states: address of int8 [tokens, groups, 32]; scales: of float32 [tokens, groups]; totals: of float32 [tokens,
         groups, 2], sums of 16 states times their scale
-    floats: address of float32 [tokens, pitch], whose rows begin with the states; read where weights are floats
-    ids: address of int64, the rows that are meant by the numbers from `first` on; 0 for the rows of these numbers
+    floats: address of float32 [tokens, pitch], whose rows begin with the states; read if weights are floats
+    ids: address of int64, the row of weights for each column; 0 if they are the same
     """
 
     @intrinsic
@@ -156,7 +155,7 @@ def product_of(kinds: Collection[str] = tuple(FORMATS), has: Mapping[str, bool] 
 
 
 def build_product(builder: Any, arguments: Sequence[Any], kinds: Collection[str], has: Mapping[str, bool]) -> None:
-    """Build what `product_of` says, of its arguments as int64. has: what the processor can that it is built for"""
+    """Build the body of `product_of`, with its arguments as int64. has: features of the target processor"""
     number, out, stride, weights, row_bytes, blocks, states, scales, totals, *behind = arguments
     floats, pitch, tokens, ids, first, last = behind
     done = builder.append_basic_block("done")
@@ -176,7 +175,7 @@ def build_product(builder: Any, arguments: Sequence[Any], kinds: Collection[str]
             assert isinstance(form, QuantizedFormat)
             given = _Product(registers, form, blocks, stride, (states, scales, totals), tokens, buffer)
         with cgutils.for_range_slice(builder, first, last, LONG(ROWS), LONG) as (at, _):
-            # Of fewer rows than eight the last one is there several times.
+            # Fewer than eight rows are filled up with copies of the last one.
             places = [_least(builder, builder.add(at, LONG(i)), builder.sub(last, LONG(1))) for i in range(ROWS)]
             rows = [builder.mul(_meant(builder, ids, each), row_bytes) for each in places]
             eight = [builder.inttoptr(builder.add(weights, row), BYTE.as_pointer()) for row in rows]
@@ -195,7 +194,7 @@ def _least(builder: Any, one: Any, other: Any) -> Any:
 
 
 def _meant(builder: Any, ids: Any, at: Any) -> Any:
-    """The row that a number means."""
+    """Return ids[at], or `at` without ids."""
     before = builder.block
     with builder.if_then(builder.icmp_unsigned("!=", ids, LONG(0))):
         place = builder.inttoptr(builder.add(ids, builder.mul(at, LONG(8))), LONG.as_pointer())
@@ -207,7 +206,7 @@ def _meant(builder: Any, ids: Any, at: Any) -> Any:
 
 
 class _Product:
-    """Builds the products of eight rows in one format."""
+    """Builder of the products of eight rows in one format."""
 
     def __init__(
         self,
@@ -230,7 +229,7 @@ class _Product:
         self._buffer = buffer
 
     def multiply_one(self, rows: Sequence[Any], columns: Sequence[Any]) -> None:
-        """The numbers of eight rows for one token."""
+        """Build the results of eight rows for one token."""
 
         def step(number: Any, sums: list[Any]) -> list[Any]:
             for part, group in enumerate(self._unpacked(rows, number)):
@@ -240,7 +239,7 @@ class _Product:
         self._store(self._registers.repeat(self._blocks, [ir.Constant(REALS, [0.0] * ROWS)], step), columns, LONG(0))
 
     def multiply_several(self, rows: Sequence[Any], columns: Sequence[Any]) -> None:
-        """The numbers of eight rows for all tokens; of long rows chunk by chunk, and `out` has the sums meanwhile."""
+        """Build the results of eight rows for all tokens, by chunks of the rows; `out` keeps the partial sums."""
         builder, length = self._registers.builder, LONG(_CHUNK // self._form.weights)
         with cgutils.for_range_slice(builder, LONG(0), self._blocks, length, LONG) as (begin, _):
             count = _least(builder, length, builder.sub(self._blocks, begin))
@@ -253,7 +252,7 @@ class _Product:
                     )
 
     def _unpacked(self, rows: Sequence[Any], number: Any) -> Iterator[Group]:
-        """The groups of the blocks of this number; what lies as far behind eight rows is brought near meanwhile."""
+        """Return the groups of block `number` of each row, and prefetch the same part of the next eight rows."""
         builder = self._registers.builder
         at = builder.mul(number, LONG(self._form.size))
         following = builder.add(builder.mul(self._blocks, LONG(ROWS * self._form.size)), builder.mul(at, LONG(ROWS)))
@@ -265,7 +264,7 @@ class _Product:
         return self._registers.builder.add(self._registers.builder.mul(number, LONG(self._parts)), LONG(part))
 
     def _unpack_chunk(self, rows: Sequence[Any], begin: Any, count: Any) -> Group:
-        """Put blocks of each row into the buffer. Returns a group that is like all of them."""
+        """Unpack blocks of each row into the buffer. Return a group with the types and the top of all groups."""
         builder, found = self._registers.builder, []
 
         def step(number: Any, _: list[Any]) -> list[Any]:
@@ -280,7 +279,7 @@ class _Product:
         return found[0]
 
     def _multiply_chunk(self, columns: Sequence[Any], like: Group, begin: Any, count: Any, tokens: list[Any]) -> None:
-        """Add the products of what is in the buffer with the states of some tokens."""
+        """Add the products of the buffer's groups with the states of some tokens."""
         builder, registers = self._registers.builder, self._registers
         is_first, zero = builder.icmp_signed("==", begin, LONG(0)), ir.Constant(REALS, [0.0] * ROWS)
         first = builder.mul(begin, LONG(self._parts))
@@ -300,7 +299,7 @@ class _Product:
             self._store([sums], columns, token)
 
     def _add(self, sums: list[Any], group: Group, token: Any, number: Any) -> list[Any]:
-        """Sums of tokens from one of them on, and the products of a group of weights with their states."""
+        """Add the products of a group of weights with the states to the sums of tokens from `token` on."""
         registers, builder, found = self._registers, self._registers.builder, []
         parts = len(group.scales)
         size = len(group.numbers) // parts

@@ -1,1 +1,1 @@
-"""Quoting a text: tree.py makes the tree of its suffixes, quoting.py walks it, and makes a graph of it."""
+"""Quotations of a context: tree.py builds its suffix tree, quoting.py walks it, and unfolds it into a graph."""

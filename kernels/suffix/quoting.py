@@ -1,8 +1,8 @@
-"""Walks of the token trie down a suffix tree: which tokens go on quoting, and how many tokens a quotation still takes.
+"""Walks of the token trie along a suffix tree: which tokens continue a quotation, and the fewest tokens that end it.
 
-A place in the tree is (node, depth): the suffixes below `node`, of which `depth` bytes have been read. With node
-ANY = inner nodes + suffixes, and no limits of length, depth is a position in the text: what follows a quotation
-that is found at one place only depends on where it ends.
+A place in the tree is (node, depth): the suffixes below `node`, `depth` bytes of which have been read. At node
+ANY = inner nodes + suffixes, used without limits of length, depth is a position in the context: after a suffix has
+become the only candidate, its future depends on the position alone.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ HELD_BELOW, HELD_NODE, HELD_DEPTH = range(3)
 
 
 class Quotable(Arrays):
-    """A text, the places where quotations begin, as a suffix tree, and those where they may end.
+    """A context, the positions where quotations begin, as a suffix tree, and the positions where they may end.
 
-    text: uint8 [n], END where no quotation goes on; ends: uint8 [n], 1 where one may end, before this byte
-    starts ... child: see `suffix_tree.SuffixTree`
-    least, reach: int32 [m], fewest and most bytes of a quotation that begins there (most is exact: one may end
-    there), reach -1 where none begins; furthest: int32 [I], the greatest reach below a node. All three are empty if
-    every quotation may go on to the next END, and end at any end.
+    text: uint8 [n], END where no quotation continues; ends: uint8 [n], 1 if one may end before this byte
+    starts ... child: see `tree.SuffixTree`
+    least, reach: int32 [m], fewest and most bytes of a quotation that begins there (it may end at the most), reach -1
+    where none begins; furthest: int32 [I], the greatest reach below a node. All three are empty if lengths have no
+    limits: quotations may continue to the next END, and end wherever `ends` allows.
     """
 
     text: Vector[np.uint8]
@@ -47,7 +47,7 @@ class Quotable(Arrays):
 
 
 class Work(Arrays):
-    """The meter of a call: int64 [3], see kernels/answers.py; kernels answer EXHAUSTED beyond it."""
+    """The meter of a call: int64 [3], see kernels/answers.py. Kernels return EXHAUSTED beyond its limit."""
 
     meter: Vector[np.int64]
 
@@ -56,7 +56,7 @@ class Work(Arrays):
 def spread_reach(lo: Ints, hi: Ints, child_begin: Ints, child: Ints, reach: Ints, furthest: Ints) -> None:
     """Write the greatest reach below each inner node to furthest (int32 [I]).
 
-    Suffixes that end at a node are no children; they come after all that go on, because END is above all bytes.
+    Suffixes that end at a node are not its children. They come after its children, because END is above all bytes.
     """
     nodes = len(lo)
     parent = np.full(nodes, -1, np.int32)
@@ -87,7 +87,7 @@ def spread_reach(lo: Ints, hi: Ints, child_begin: Ints, child: Ints, reach: Ints
 
 @inner_njit
 def suffixes_below(quotable: Quotable, node: Int) -> tuple[Int, Int]:
-    """The first suffix below a node that is not ANY, and the one after the last."""
+    """Return the range of suffixes below a node other than ANY."""
     nodes = len(quotable.lo)
     if node < nodes:
         return np.int64(quotable.lo[node]), np.int64(quotable.hi[node])
@@ -96,7 +96,7 @@ def suffixes_below(quotable: Quotable, node: Int) -> tuple[Int, Int]:
 
 @inner_njit
 def next_place(quotable: Quotable, node: Int, depth: Int) -> Int:
-    """The place in the text of the next byte, for the first suffix below the node."""
+    """Return the position in the context of the next byte, for the first suffix below the node."""
     nodes = len(quotable.lo)
     if node < nodes:
         return np.int64(quotable.starts[quotable.lo[node]] + depth)
@@ -107,7 +107,7 @@ def next_place(quotable: Quotable, node: Int, depth: Int) -> Int:
 
 @inner_njit
 def has_room(quotable: Quotable, node: Int, depth: Int) -> bool:
-    """Tell whether some quotation below the node is longer than `depth` bytes, as far as its limit goes."""
+    """Test whether some quotation below the node may be longer than `depth` bytes."""
     if len(quotable.reach) == 0:
         return True
     nodes = len(quotable.lo)
@@ -116,7 +116,7 @@ def has_room(quotable: Quotable, node: Int, depth: Int) -> bool:
 
 @inner_njit
 def step(quotable: Quotable, node: Int, depth: Int, byte: Int) -> tuple[Int, Int]:
-    """The place after a byte; node DEAD if no quotation goes on so."""
+    """Return the place after a byte; node DEAD if no quotation continues with it."""
     nodes = len(quotable.lo)
     if byte == END:
         return DEAD, 0
@@ -133,7 +133,7 @@ def step(quotable: Quotable, node: Int, depth: Int, byte: Int) -> tuple[Int, Int
 
 @njit
 def follow(quotable: Quotable, place: Longs, data: Bytes, first: Int, last: Int) -> bool:
-    """Move place (int64 [2]: node, depth) on by the bytes data[first:last]; whether some quotation goes on so."""
+    """Move place (int64 [2]: node, depth) on by data[first:last]. Return False if no quotation continues with it."""
     node, depth = place[NODE], place[DEPTH]
     for at in range(first, last):
         node, depth = step(quotable, node, depth, data[at])
@@ -145,7 +145,7 @@ def follow(quotable: Quotable, place: Longs, data: Bytes, first: Int, last: Int)
 
 @njit
 def read(quotable: Quotable, place: Longs, data: Bytes, first: Int, last: Int) -> bool:
-    """As `follow`, and places with equal futures become the same one if that is seen at once (see ANY)."""
+    """Like `follow`; then map places with equal futures to one where this is cheap to see (ANY)."""
     if not follow(quotable, place, data, first, last):
         return False
     nodes = len(quotable.lo)
@@ -157,7 +157,7 @@ def read(quotable: Quotable, place: Longs, data: Bytes, first: Int, last: Int) -
 
 @njit
 def accepts(quotable: Quotable, node: Int, depth: Int) -> bool:
-    """Tell whether a quotation may end here."""
+    """Test whether a quotation may end at a place."""
     nodes = len(quotable.lo)
     if node == nodes + len(quotable.starts):
         return quotable.ends[depth] == 1
@@ -175,7 +175,7 @@ def accepts(quotable: Quotable, node: Int, depth: Int) -> bool:
 
 @inner_njit
 def child_by(trie: Branches, node: Int, byte: Int) -> Int:
-    """The child of a trie node by a byte, or -1."""
+    """Return the child of a trie node by a byte, or -1."""
     low, end = np.int64(trie.first[node]), np.int64(trie.first[node + 1])
     last = end
     while low < end:
@@ -189,9 +189,9 @@ def child_by(trie: Branches, node: Int, byte: Int) -> Int:
 
 @njit
 def count_tokens(text: Bytes, ends: Bytes, trie: Branches, needed: Ints, work: Work) -> Int:
-    """Write to needed (int32 [n]) how many tokens at least spell the text from each place to one where it may end.
+    """Write the fewest tokens from each position to one where a quotation may end to needed (int32 [n]).
 
-    Answers 0, or EXHAUSTED.
+    Returns 0, or EXHAUSTED.
     """
     for begin in range(len(text) - 1, -1, -1):
         if ends[begin]:
@@ -216,7 +216,7 @@ def count_tokens(text: Bytes, ends: Bytes, trie: Branches, needed: Ints, work: W
 
 @inner_njit
 def one_more(text: Bytes, trie: Branches, needed: Ints, begin: Int) -> Int:
-    """The fewest tokens from a place to an end that is not the place itself."""
+    """Return the fewest tokens from a position to an end other than itself."""
     best = NEVER
     node, at = np.int64(0), begin
     while best > 1 and text[at] != END:
@@ -231,7 +231,7 @@ def one_more(text: Bytes, trie: Branches, needed: Ints, begin: Int) -> Int:
 
 @inner_njit
 def stays_within(text: Bytes, trie: Branches, needed: Ints, begin: Int, last: Int, work: Work) -> Truth:
-    """Tell whether the first way to spell what is needed from `begin` ends at `last` or before."""
+    """Test whether one shortest spelling from `begin` to an end stays at or before `last`."""
     first = begin
     while needed[begin] and begin <= last:
         node, at = np.int64(0), begin
@@ -247,7 +247,7 @@ def stays_within(text: Bytes, trie: Branches, needed: Ints, begin: Int, last: In
 
 @inner_njit
 def spell(quotable: Quotable, trie: Branches, needed: Ints, begin: Int, least: Int, last: Int, work: Work) -> Int:
-    """The fewest tokens from a place to an end between `least` and `last`, which are places too; or EXHAUSTED."""
+    """Return the fewest tokens from a position to an end from `least` to `last`, or EXHAUSTED."""
     text = quotable.text
     if begin >= least and (needed[begin] >= NEVER or stays_within(text, trie, needed, begin, last, work)):
         return np.int64(needed[begin])
@@ -277,10 +277,7 @@ def spell(quotable: Quotable, trie: Branches, needed: Ints, begin: Int, least: I
 
 @inner_njit
 def fewest_tokens_of(quotable: Quotable, trie: Branches, needed: Ints, i: Int, depth: Int, work: Work) -> Int:
-    """The fewest tokens that complete the quotation of suffix i after `depth` bytes; NEVER if there is no way.
-
-    Or EXHAUSTED.
-    """
+    """Return the fewest tokens that complete the quotation of suffix i after `depth` bytes; NEVER, or EXHAUSTED."""
     begin = quotable.starts[i] + depth
     if len(quotable.reach) == 0:
         if depth == 0 and needed[begin] == 0:
@@ -296,10 +293,10 @@ def fewest_tokens_of(quotable: Quotable, trie: Branches, needed: Ints, i: Int, d
 def fewest_tokens(
     quotable: Quotable, trie: Branches, needed: Ints, stride: Int, node: Int, depth: Int, enough: Int, work: Work
 ) -> Int:
-    """The fewest tokens to an end from a place, or any number up to `enough` that suffices; or EXHAUSTED.
+    """Return the fewest tokens from a place to an end; any upper bound of it if this is at most `enough`; or EXHAUSTED.
 
-    stride: with limits of length, from how many suffixes on only every so many of them are looked at. What is found
-    so is never too small, and it shrinks along the way it speaks of, since that way leads to the same suffix.
+    stride: with limits of length, only every stride-th suffix is examined from this many suffixes on. The result is an
+    upper bound then, and it decreases along the spelling that it counts, since that leads to the same suffix.
     """
     if node == len(quotable.lo) + len(quotable.starts):
         return np.int64(needed[depth])
@@ -335,12 +332,12 @@ def walk_quotable(
     out: Words,
     work: Work,
 ) -> Int:
-    """Allow every token that goes on quoting from a place, and after which `most` tokens complete the quotation.
+    """Allow every token that continues a quotation, and after which at most `most` tokens complete it.
 
-    Answers 0, or EXHAUSTED.
+    Returns 0, or EXHAUSTED.
 
-    root: the trie node whose text was read already, so that only the rest of the tokens below it is
-    most: NEVER asks for nothing; stack: int32 [256 * (deepest + 1), 3], scratch; out: uint32 [words]
+    root: trie node whose text has been read already; only the rest of the tokens below it is read
+    most: NEVER for no limit; stack: int32 [256 * (deepest + 1), 3], scratch; out: uint32 [words]
     """
     nodes = len(quotable.lo)
     below, node, depth = np.int64(root), np.int64(node), np.int64(depth)
@@ -389,17 +386,17 @@ def walk_quotable(
                 allow(trie, first, end, out)
 
 
-# Rows of what `unfolded_size` says of inner nodes.
+# Rows of `inner` in `unfolded_size`.
 NUMBER, LEVEL = range(2)
 
 
 @njit
 def unfolded_size(quotable: Quotable, inner: Longs, later: Longs) -> Int:
-    """Number the places, in inner (int64 [2, I]) and later (int64 [m] or [n], filled with -1); how many there are.
+    """Number the places, in inner (int64 [2, I]) and later (int64 [m] or [n], filled with -1). Return their count.
 
-    inner: the number of the first place of each inner node, beyond its parent, and that place's depth
-    later: without limits, the number of each position of the text that comes after a suffix has become the only one;
-    with them, that of each suffix's first place as the only one
+    inner: for each inner node the number and the depth of its first place, which lies beyond its parent
+    later: without limits, the number of each position of the context that is reached with one suffix left; with limits,
+    the number of the first place of each suffix as the only one
     """
     nodes, limited = len(quotable.lo), len(quotable.reach) > 0
     count = np.int64(1)
@@ -427,9 +424,9 @@ def unfolded_size(quotable: Quotable, inner: Longs, later: Longs) -> Int:
 
 @njit
 def unfold(quotable: Quotable, inner: Longs, later: Longs, ends: Ints, edges: Ints, exits: Bytes) -> Int:
-    """Write the places as numbered by `unfolded_size`, each with its edges, in order; how many edges there are.
+    """Write the places in the order of `unfolded_size`, with their edges. Return the number of edges.
 
-    ends: int32, where each place's edges end; edges: int32 [n, 3]; exits: uint8, whether a quotation may end there
+    ends: int32, the end of each place's edges; edges: int32 [n, 3]; exits: uint8, whether a quotation may end there
     """
     nodes, limited = len(quotable.lo), len(quotable.reach) > 0
     used = unfold_node(quotable, inner, later, 0, ends, edges, exits, np.int64(0))
@@ -465,7 +462,7 @@ def unfold(quotable: Quotable, inner: Longs, later: Longs, ends: Ints, edges: In
 def unfold_node(
     quotable: Quotable, inner: Longs, later: Longs, node: Int, ends: Ints, edges: Ints, exits: Bytes, used: Int
 ) -> Int:
-    """The places of one inner node, for `unfold`."""
+    """Write the places of one inner node for `unfold`. Return the number of edges so far."""
     nodes, limited = len(quotable.lo), len(quotable.reach) > 0
     number, depth = inner[NUMBER, node], inner[LEVEL, node]
     start, last = quotable.starts[quotable.lo[node]], quotable.depth[node]

@@ -1,14 +1,12 @@
-"""A compact tree of those suffixes of a text that begin at chosen places, on arrays.
+"""A suffix tree of the suffixes that begin at chosen positions, on arrays.
 
-The suffixes are sorted by prefix doubling (U. Manber and G. Myers, "Suffix arrays", 1990), beginning with eight
-bytes and going on with what is not settled yet; common prefixes are measured in one pass over the text (T. Kasai
-et al., "Linear-time longest-common-prefix computation", 2001); and the nodes of the tree come from the common
-prefixes with a stack (M. Abouelhoda et al., "Replacing suffix trees with enhanced suffix arrays", 2004).
+Suffixes are sorted by prefix doubling (U. Manber and G. Myers, "Suffix arrays", 1990), first by eight bytes, then the
+ties only. Common prefixes are measured in one pass (T. Kasai et al., "Linear-time longest-common-prefix computation",
+2001), and a stack makes the nodes from them (M. Abouelhoda et al., "Replacing suffix trees with enhanced suffix
+arrays", 2004).
 
-Sorting many keys so that it can be broken off: by sample sort, some milliseconds at a time.
-
-A sample of the keys says where they are parted into buckets, each of which is sorted by itself (W. D. Frazer and
-A. C. McKellar, "Samplesort", 1970).
+Many keys are sorted by sample sort (W. D. Frazer and A. C. McKellar, "Samplesort", 1970), a bucket at a time, so that
+the caller can interrupt it every few milliseconds.
 """
 
 from __future__ import annotations
@@ -23,14 +21,14 @@ from ..jit.aliases import Bytes, Int, Ints
 from ..jit.wide import njit
 
 PIECE = 1 << 17
-"""About how many keys are sorted at a time."""
+"""Number of keys that are sorted at a time, approximately."""
 MOST_BUCKETS, SAMPLES_PER_BUCKET = 255, 64
 
 
 def argsorted(
     keys: NDArray[Any], look: Callable[[int], None], kind: Literal["quicksort", "stable"] = "quicksort"
 ) -> NDArray[np.intp]:
-    """The places of keys in their order, as `np.argsort(keys, kind=kind)`: intp [n]; equal keys are sorted at once.
+    """Return `np.argsort(keys, kind=kind)`, intp [n], interruptibly; equal keys are sorted at once.
 
     look: is called with 0 every few milliseconds, and may raise
     """
@@ -43,7 +41,7 @@ def argsorted(
     for first in range(0, len(keys), PIECE):
         look(0)
         bucket[first : first + PIECE] = np.searchsorted(pivots, keys[first : first + PIECE], "right")
-    order = np.argsort(bucket, kind="stable")  # by radix
+    order = np.argsort(bucket, kind="stable")  # NumPy uses a radix sort here
     ends = np.cumsum(np.bincount(bucket))
     for first, end in zip((0, *ends[:-1].tolist()), ends.tolist(), strict=True):
         look(0)
@@ -52,19 +50,19 @@ def argsorted(
     return order
 
 
-# About 10 ns each: what all but sorting takes, with its first round, and each further round for those still alike
+# Steps of about 10 ns: everything but the sorting, including its first round; and each further round, for each tie.
 STEPS_PER_BYTE, STEPS_PER_SUFFIX = 6, 4
-# Stands in the text wherever no suffix goes on; no text of UTF-8 has this byte.
+# Separator byte, at which no suffix continues. It does not occur in UTF-8.
 END = 0xFF
 
 
 class SuffixTree(NamedTuple):
     """The chosen suffixes in order, and the inner nodes of their tree. Nodes I ... I + m - 1 are the suffixes.
 
-    starts: int32 [m], where each suffix begins
-    lo, hi: int32 [I], the suffixes below an inner node; node 0 is the root
-    depth: int32 [I], how many bytes they have in common
-    child_begin: int32 [I + 1]; child_byte: uint8, the byte that leads to each child, ascending; child: int32
+    starts: int32 [m], the beginning of each suffix
+    lo, hi: int32 [I], range of suffixes below an inner node; node 0 is the root
+    depth: int32 [I], length of their common prefix
+    child_begin: int32 [I + 1]; child_byte: uint8, the byte of the edge to each child, ascending; child: int32
     """
 
     starts: NDArray[np.int32]
@@ -77,9 +75,9 @@ class SuffixTree(NamedTuple):
 
 
 def build(text: NDArray[np.uint8], chosen: NDArray[np.bool_], spend: Callable[[int], None]) -> SuffixTree:
-    """The tree of the suffixes of `text` (uint8 [n], END last) that begin where `chosen` (bool [n], once at least).
+    """Build the tree of suffixes of `text` (uint8 [n], END last) that begin where `chosen` (bool [n], once at least).
 
-    spend: is told the steps of work that are about to be taken, and may raise
+    spend: is called with steps of work before they are taken, and may raise
     """
     spend(STEPS_PER_BYTE * len(text))
     order = sort_suffixes(text, spend)
@@ -108,7 +106,7 @@ def build(text: NDArray[np.uint8], chosen: NDArray[np.bool_], spend: Callable[[i
 
 
 def sort_suffixes(text: NDArray[np.uint8], spend: Callable[[int], None]) -> NDArray[np.int32]:
-    """The start of each suffix, in order: int32 [n]; beyond the end of the text stand zeros."""
+    """Return the suffix array, int32 [n]; the text is padded with zeros."""
     count = len(text)
     padded = np.zeros(count + 8, np.uint8)
     padded[:count] = text
@@ -129,7 +127,7 @@ def sort_suffixes(text: NDArray[np.uint8], spend: Callable[[int], None]) -> NDAr
     length = 8
     while True:
         spend(0)
-        # Equal so far: the place of the first of them is the rank of all.
+        # Suffixes that tie share the rank of the first of them.
         group = np.maximum.accumulate(np.where(first, place, 0))
         rank[order[place]] = group
         alone = first & np.append(first[1:], True)
@@ -151,7 +149,7 @@ def sort_suffixes(text: NDArray[np.uint8], spend: Callable[[int], None]) -> NDAr
 
 @njit
 def measure_common(text: Bytes, order: Ints, common: Ints) -> None:
-    """Write how many bytes each suffix in `order` shares with the one before it, up to END, to common (int32 [n])."""
+    """Write each suffix's common prefix with the one before it in `order`, up to END, to common (int32 [n])."""
     count = len(order)
     before = np.empty(count, np.int32)
     before[order[0]] = -1
@@ -176,9 +174,9 @@ def measure_common(text: Bytes, order: Ints, common: Ints) -> None:
 
 @njit
 def find_nodes(between: Ints, inner: Ints, parents: Ints) -> Int:
-    """Write the inner nodes to inner (int32 [4, m + 1]: lo, hi, depth, parent) and each suffix's parent; their number.
+    """Write the inner nodes to inner (int32 [4, m + 1]: lo, hi, depth, parent) and the suffixes' parents; their number.
 
-    between: int32 [m + 1], what each suffix shares with the one before it; 0 at both ends
+    between: int32 [m + 1], common prefix of each suffix with the one before it; 0 at both ends
     """
     lo, hi, depth, above = inner[0], inner[1], inner[2], inner[3]
     count = len(between) - 1
@@ -221,7 +219,7 @@ def list_children(
     child_byte: Bytes,
     child: Ints,
 ) -> Int:
-    """Fill the lists of children, in the order of their bytes; how many there are.
+    """Fill the lists of children, ascending by byte. Return their number.
 
     above, parents: int32, the parents of inner nodes and of suffixes; by_lo: int32 [I], inner nodes in order of lo
     """

@@ -1,5 +1,6 @@
-"""The trie of a vocabulary: which tokens may follow a state of a chart, and which texts tokens spell.
+"""The token trie: which tokens may follow a state of a chart, and which texts tokens spell.
 
-branches.py is the trie as walks take it, walk.py the walks, and loop_slice.py and shortcut.py what spares most of
-them; align.py goes along the trie itself, and texts.py makes trees of texts for graphs.
+branches.py has the trie in the form that walks read, walk.py the walks, and loop_slice.py, shortcut.py and
+whole_mask.py the shortcuts that replace most of them. align.py follows literal text along the trie; texts.py builds
+trees of texts.
 """

@@ -1,6 +1,6 @@
-"""Literal text in front of a constraint, along the token trie: how tokens spell it, and where they go beyond it.
+"""Literal text before a constraint, along the token trie: the tokens that spell it, and those that extend beyond it.
 
-The text is uint8 [n]. A place in it is 0 ... n; an edge is a token that spells what lies between two places.
+The text is uint8 [n]. Places are 0 ... n; an edge is a token that spells the bytes between two places.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .branches import TokenTrie
 
 @inner_njit
 def child_of(trie: TokenTrie, node: Int, value: Int) -> Int:
-    """The child of a trie node by its byte, -1 if there is none."""
+    """Return the child of a trie node by its byte, -1 if there is none."""
     child, end = node + 1, trie.skip[node]
     while child < end:
         if trie.byte[child] >= value:
@@ -23,7 +23,7 @@ def child_of(trie: TokenTrie, node: Int, value: Int) -> Int:
 
 @njit
 def nodes_along(trie: TokenTrie, data: Bytes, begin: Int, out: Ints) -> Int:
-    """Write the nodes of data[begin:begin + 1], data[begin:begin + 2] ... to out (int32); how many there are."""
+    """Write the nodes of data[begin:begin + 1], data[begin:begin + 2] ... to out (int32). Return their number."""
     node, count = 0, 0
     while begin + count < len(data):
         node = child_of(trie, node, data[begin + count])
@@ -36,7 +36,7 @@ def nodes_along(trie: TokenTrie, data: Bytes, begin: Int, out: Ints) -> Int:
 
 @njit
 def end_nodes(trie: TokenTrie, data: Bytes, out: Ints) -> None:
-    """Write the node of data[place:] for each place to out (int32 [n]), -1 where no token begins so."""
+    """Write the node of data[place:] for each place to out (int32 [n]), -1 if no token begins with it."""
     for place in range(len(data)):
         node, at = 0, place
         if len(data) - place > trie.deepest:
@@ -49,7 +49,7 @@ def end_nodes(trie: TokenTrie, data: Bytes, out: Ints) -> None:
 
 @njit
 def shorten(trie: TokenTrie, data: Bytes, cost: Int, needed: Ints) -> None:
-    """Lower needed (int32 [n + 1]), what it takes from each place, to what it takes with edges at `cost` each."""
+    """Lower needed (int32 [n + 1]), the cost from each place to the end, by paths of edges that cost `cost` each."""
     for place in range(len(data) - 1, -1, -1):
         node, at = 0, place
         while at < len(data):
@@ -63,9 +63,9 @@ def shorten(trie: TokenTrie, data: Bytes, cost: Int, needed: Ints) -> None:
 
 @njit
 def first_unspellable(trie: TokenTrie, data: Bytes, bounds: Longs, spelt: Bytes) -> Int:
-    """The first text that no tokens spell, -1 if there is none; text i is data[bounds[i] : bounds[i + 1]].
+    """Return the first text that no tokens spell, -1 if there is none; text i is data[bounds[i] : bounds[i + 1]].
 
-    spelt: uint8 [longest text + 1], scratch; afterwards 1 for each beginning of that text that is spelt, by its length
+    spelt: uint8 [longest text + 1], scratch; afterwards 1 at the length of each prefix of that text that tokens spell
     """
     for number in range(len(bounds) - 1):
         begin, end = bounds[number], bounds[number + 1]

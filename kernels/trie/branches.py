@@ -1,7 +1,6 @@
-"""The trie of a vocabulary as walks take it: the well-formed characters in it, the tokens at its nodes, its preorder,
-and the characters that loop in a state, ASCII and others, where all of them lead back to it.
+"""The token trie by levels, with the tokens and the characters below each node; and the lead bytes that loop.
 
-Kernels answer as kernels/answers.py says.
+Kernels return the codes of kernels/answers.py.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from ..jit.arrays import Arrays, Table, Vector
 from ..jit.wide import inner_njit, njit, shared_njit
 from ..utf8 import FIRST_NEXT, FORMS, LAST_LEAD, LAST_NEXT, LAST_SECOND, LEAD, MORE, PLACES, SECOND, begins, utf8_step
 
-# Columns of Branches.tokens and of Branches.below. A node below which something is not well-formed UTF-8 counts as one
-# below which more characters are begun than any loop has room for.
+# Columns of Branches.tokens and of Branches.below. A node with ill-formed UTF-8 below it counts more characters begun
+# than any loop has room for.
 OWN, OWN_END, SUBTREE_END = range(3)
 BELOW_LOW, BELOW_HIGH, BEGUN, BELOW_LEADS, BELOW = range(5)
 ILL_FORMED = np.uint64(2**63)
@@ -27,7 +26,7 @@ class TokenTrie(Arrays):
     """The trie of a vocabulary in preorder; see `tokenizers_adapter.Trie`.
 
     byte: uint8 [n]; skip, depth: int32 [n]; token_start: int32 [n + 1]; ids: int32 [tokens] (node 0 = root)
-    deepest: the length of the longest token
+    deepest: length of the longest token
     """
 
     byte: Vector[np.uint8]
@@ -39,17 +38,17 @@ class TokenTrie(Arrays):
 
 
 class Branches(Arrays):
-    """The same trie by levels, for walks: the children of a node lie side by side, in the order of their bytes.
+    """The same trie by levels, for walks: the children of a node are adjacent, in the order of their bytes.
 
-    A walk looks at all children of the nodes that it comes to, and at little else; so what it needs of a node lies
-    together, since the trie does not fit the caches.
+    A walk reads all children of the nodes that it visits, and little else. The trie exceeds the caches, so the columns
+    of a node lie together.
 
-    first: int32 [n + 1], the first child of each node; they end where those of the next node begin
-    byte: uint8 [n]; ids: int32 [tokens], as those of `TokenTrie`
-    tokens: int32 [n, 3], where in ids the tokens of a node begin and end, and where those of its whole subtree end
-    below: uint64 [n, 4], the ASCII bytes below the node in two words; the most characters begun below the node along
-    one path, or ILL_FORMED; the lead bytes below the node, as in Chart.loops
-    deepest: the length of the longest token
+    first: int32 [n + 1], the first child of each node; its children end where those of the next node begin
+    byte: uint8 [n]; ids: int32 [tokens], as in `TokenTrie`
+    tokens: int32 [n, 3], begin and end in ids of the node's tokens, and end of its subtree's tokens
+    below: uint64 [n, 4], the ASCII bytes below the node in two words; the most characters begun below the node on a
+    path, or ILL_FORMED; the lead bytes below the node, as in Chart.loops
+    deepest: length of the longest token
     """
 
     first: Vector[np.int32]
@@ -62,7 +61,7 @@ class Branches(Arrays):
 
 @njit
 def annotate(byte: Bytes, skip: Ints, below: Bits) -> None:
-    """Fill `Branches.below` for the nodes of a trie in preorder, bottom up."""
+    """Compute `Branches.below` for the nodes of a trie in preorder, bottom up."""
     count = len(byte)
     formed = np.full(count, (1 << PLACES) - 1, np.int32)
     begun = np.zeros(count, np.int32)
@@ -98,7 +97,7 @@ def allow(trie: Branches, first: Int, last: Int, out: Words) -> None:
 
 @njit
 def allow_span(trie: Branches, first: Int, last: Int, out: Words) -> None:
-    """`allow`, to be called from Python."""
+    """Call `allow` from Python."""
     allow(trie, first, last, out)
 
 
@@ -112,11 +111,11 @@ def refuse(trie: Branches, first: Int, last: Int, out: Words) -> None:
 
 @njit
 def find_parents(depth: Ints, parents: Ints) -> None:
-    """Fill in the parent of each node of a trie in preorder (int32 [n]); the root, node 0, is its own."""
+    """Write the parent of each node of a trie in preorder (int32 [n]); the root, node 0, is its own parent."""
     deepest = 0
     for node in range(len(depth)):
         deepest = max(deepest, depth[node])
-    last = np.zeros(deepest + 1, np.int32)  # the last node met at each depth
+    last = np.zeros(deepest + 1, np.int32)  # the last node visited at each depth
     parents[0] = 0
     for node in range(1, len(depth)):
         parents[node] = last[depth[node] - 1]
@@ -125,7 +124,7 @@ def find_parents(depth: Ints, parents: Ints) -> None:
 
 @njit
 def find_reach(parents: Ints, reach: Ints) -> None:
-    """Raise the depth of each node to that of the deepest node at or below it, in place (int32 [n])."""
+    """Raise the depth of each node to that of the deepest node in its subtree, in place (int32 [n])."""
     for node in range(len(parents) - 1, 0, -1):
         above = parents[node]
         reach[above] = max(reach[above], reach[node])
@@ -133,7 +132,7 @@ def find_reach(parents: Ints, reach: Ints) -> None:
 
 @njit
 def follow_table(parents: Ints, byte: Bytes, table: Ints, first: Int, end: Int, after: Ints) -> None:
-    """Fill in after[first:end], the states after the bytes of these nodes, from that of the node before them.
+    """Fill after[first:end], the states after the nodes' bytes, from the states of their parents.
 
     table: int32 [states, 256], complete; after: int32 [n]
     """
@@ -141,13 +140,13 @@ def follow_table(parents: Ints, byte: Bytes, table: Ints, first: Int, end: Int, 
         after[node] = table[after[parents[node]], byte[node]]
 
 
-# After so many lead bytes that do not loop, as in a set of letters, the others are not worth a look each.
+# After this many lead bytes that do not loop, as in a set of letters, testing the others does not pay.
 MANY_OTHERS = 8
 
 
 @inner_njit
 def only_lead(chart: Chart, row: Int, first: Int, last: Int, target: Int) -> bool:
-    """Tell whether the bytes first ... last lead to `target` and all others nowhere."""
+    """Test whether the bytes first ... last lead to `target` and all others to DEAD."""
     for byte in range(256):  # noqa: SIM110
         if chart.rows[row, byte] != (target if first <= byte <= last else DEAD):
             return False
@@ -156,7 +155,7 @@ def only_lead(chart: Chart, row: Int, first: Int, last: Int, target: Int) -> boo
 
 @inner_njit
 def form_loops(graph: GraphArrays, chart: Chart, state: Int, form: Int, target: Int) -> Int:
-    """1 if what follows a lead byte of one form of UTF-8, from `state`, leads just to `target`, else 0; or a code."""
+    """Return 1 if all characters of one form of UTF-8, after their lead byte, lead to `target`, else 0; or a code."""
     last = FORMS[form, MORE]
     first, final = FORMS[form, SECOND], FORMS[form, LAST_SECOND]
     while True:
@@ -173,7 +172,7 @@ def form_loops(graph: GraphArrays, chart: Chart, state: Int, form: Int, target: 
 
 @inner_njit
 def loop_target(chart: Chart, row: Int) -> Int:
-    """The state that the loop bytes of a row lead to, or DEAD without a loop."""
+    """Return the state that the loop bytes of a row lead to, or DEAD without a loop."""
     for half in range(2):
         bits = chart.loops[row, half]
         if bits:
@@ -186,9 +185,9 @@ def loop_target(chart: Chart, row: Int) -> Int:
 
 @shared_njit
 def loop_leads(graph: GraphArrays, chart: Chart, state: Int, row: Int) -> Int:
-    """The lead bytes all of whose characters loop as the row's ASCII loop does, as in Chart.loops; or a code.
+    """Return the lead bytes all of whose characters loop like the row's ASCII loop, as in Chart.loops; or a code.
 
-    After some others no more are tried, and count as others. Remembers the answer.
+    After MANY_OTHERS others the remaining ones count as others. The result is cached in the row.
     """
     if chart.loops[row, ROOM] & LEADS_KNOWN:
         return np.int64(chart.loops[row, LEADS])

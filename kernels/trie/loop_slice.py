@@ -1,8 +1,8 @@
-"""Masks of states that loop: tokens that stay in the loop from a table, tokens that leave it by short walks.
+"""Masks of states that loop: tokens that stay in the loop come from a table, tokens that leave it from short walks.
 
-Inside a JSON string nearly every token is allowed, and which ones stay inside the string depends on the
-set of looping characters alone. A `LoopSlice` keeps that part once per vocabulary and set: the tokens that stay,
-in order of the characters they add, and the trie nodes at which a token leaves, by the byte it leaves with.
+Inside a JSON string nearly every token is allowed, and the tokens that stay inside the string depend on the set of
+looping characters alone. A `LoopSlice` stores that part once per vocabulary and set: the tokens that stay, ordered by
+the number of characters that they begin, and the trie nodes at which tokens leave, by the byte with which they leave.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from .walk import leave
 
 @njit
 def divide(trie: TokenTrie, loop: Bits, stay_chars: Ints, exit_chars: Ints) -> None:
-    """Mark the trie nodes: stay_chars (int32 [n]) or exit_chars is the characters begun, both -1 where neither.
+    """Write for each node the characters begun, to stay_chars or to exit_chars (int32 [n]); -1 for neither.
 
     loop: uint64 [3], the looping ASCII bytes in two words, and the looping lead bytes, as in Chart.loops. A node stays
-    if the bytes to it stay in the loop; it is an exit if only its last byte leaves, at a character's boundary.
+    if all its bytes stay in the loop. It is an exit if only its last byte leaves, at a character boundary.
     """
     stay_chars[:] = -1
     exit_chars[:] = -1
@@ -85,9 +85,9 @@ def divide(trie: TokenTrie, loop: Bits, stay_chars: Ints, exit_chars: Ints) -> N
 
 @njit
 def list_exits(trie: TokenTrie, exit_chars: Ints, exits: Ints, start: Ints) -> Int:
-    """Write the nodes with exit_chars from 0 on to `exits`, by byte and then by characters; how many they are.
+    """Write the nodes with exit_chars >= 0 to `exits`, ordered by byte and then by characters. Return their number.
 
-    exits: int32 [n]; start: int32 [257], where those of each byte begin
+    exits: int32 [n]; start: int32 [257], the first exit of each byte
     """
     by_chars = np.zeros(trie.deepest + 2, np.int32)
     start[:] = 0
@@ -115,9 +115,9 @@ def list_exits(trie: TokenTrie, exit_chars: Ints, exits: Ints, start: Ints) -> I
 
 @njit
 def list_staying(trie: TokenTrie, stay_chars: Ints, ids: Ints, chars: Ints, row: Words) -> Int:
-    """Write the tokens of nodes with stay_chars from 0 on, and these, in their order, to `ids` and `chars`; how many.
+    """Write the tokens of nodes with stay_chars >= 0 to `ids`, and these to `chars`, ascending. Return their number.
 
-    ids, chars: int32 [tokens]; row: uint32 [words], in which the bits of the tokens are set
+    ids, chars: int32 [tokens]; row: uint32 [words], their mask
     """
     begin = np.zeros(trie.deepest + 2, np.int32)
     starts = trie.token_start
@@ -141,7 +141,7 @@ def list_staying(trie: TokenTrie, stay_chars: Ints, ids: Ints, chars: Ints, row:
 
 @njit
 def mark_way(parents: Ints, exits: Ints, on_way: Bytes) -> None:
-    """Set the flags of all nodes but the root that have an exit at or below them; on_way: uint8 [n], first 0."""
+    """Set the flags of nodes other than the root with an exit in their subtree; on_way: uint8 [n], zeros before."""
     for at in range(len(exits)):
         node: Int = exits[at]
         while node > 0 and on_way[node] == 0:
@@ -153,11 +153,11 @@ def mark_way(parents: Ints, exits: Ints, on_way: Bytes) -> None:
 def merge_tails(
     trie: Branches, exits: Ints, start: Ints, merged: Bytes, tails: Branches, members: Ints, bounds: Ints
 ) -> Int:
-    """Put together what is below exits of the same byte: a trie by levels, of which the root has a child a byte.
+    """Merge the subtrees of exits with the same byte into a trie by levels, whose root has a child for each byte.
 
-    exits: int32 [m], nodes of Branches, those of byte b from start[b] to start[b + 1]; merged: uint8 [256], which bytes
-    are wanted; tails: arrays with room for it, `first` for one more; how many nodes it has
-    members: int32 [n], bounds: int32 [n + 1], scratch: the nodes of Branches that each node is made of
+    exits: int32 [m], nodes of Branches, those of byte b from start[b] to start[b + 1]; merged: uint8 [256], 1 for
+    wanted bytes; tails: output arrays, `first` one longer. Returns the number of nodes
+    members: int32 [n], bounds: int32 [n + 1], scratch: the nodes of Branches that each node merges
     """
     places = np.zeros(257, np.int32)
     tails.byte[0] = 0
@@ -186,11 +186,11 @@ def merge_tails(
 def add_children(
     trie: Branches, tails: Branches, members: Ints, bounds: Ints, node: Int, count: Int, places: Ints
 ) -> Int:
-    """Add the children of a node of the tails, in the order of their bytes; how many nodes there are then.
+    """Add the children of a node of the tails, ordered by byte. Return the new number of nodes.
 
-    places: int32 [257], all 0, and again afterwards
+    places: int32 [257], zeros before and after
     """
-    if bounds[node + 1] - bounds[node] == 1:  # as most are: its children are in order
+    if bounds[node + 1] - bounds[node] == 1:  # the usual case: its children are in order already
         member, filled = members[bounds[node]], bounds[count]
         for child in range(trie.first[member], trie.first[member + 1]):
             tails.byte[count] = trie.byte[child]
@@ -226,7 +226,7 @@ def add_children(
 
 @inner_njit
 def number_tokens(trie: Branches, tails: Branches, members: Ints, bounds: Ints, count: Int) -> None:
-    """Fill in the tokens of the tails, so that those of a subtree lie together, and what is below each node."""
+    """Number the tokens of the tails so that those of a subtree are adjacent, and compute `below`."""
     tokens, first, below = tails.tokens, tails.first, tails.below
     for node in range(count - 1, -1, -1):
         own = 0
@@ -262,18 +262,18 @@ NODE, NEXT, IS_EXIT, BYTE, DEPTH = range(5)
 
 
 class LoopSlice(Arrays):
-    """Division of the tokens of a vocabulary at one set of looping characters.
+    """The tokens of a vocabulary, divided by one set of looping characters.
 
     loop: uint64 [3], the ASCII characters in two words, and the lead bytes, as in Chart.loops
-    row: uint32 [words], the tokens that stay; ids, chars: int32 [n], the same in order of the characters begun
-    exit_node, exit_chars: int32 [m], where a token leaves (a node of Branches) and after how many characters, by byte
-    and then characters; exit_reach: int32 [m], the length of the longest token there; exit_start: int32 [257], where
-    the exits of each byte begin
-    way: int32 [k, 5], the nodes on the way to an exit, in preorder: the node of Branches, the place in `way` after its
-    subtree, whether it is an exit, its byte and its depth (here as well, since the trie does not fit the caches).
-    None are listed where there are too many exits
-    tails: the trie of what tokens have from the byte on with which they leave; tail_root: int32 [256], its node
-    after each byte, -1 if there is none, or if too many tokens leave by it for that
+    row: uint32 [words], mask of the tokens that stay; ids, chars: int32 [n], these by the number of characters begun
+    exit_node, exit_chars: int32 [m], nodes of Branches at which tokens leave, and the characters before, ordered by
+    byte and then characters; exit_reach: int32 [m], length of the longest token there; exit_start: int32 [257], the
+    first exit of each byte
+    way: int32 [k, 5], the nodes on paths to exits, in preorder: node of Branches, index in `way` after its subtree,
+    whether it is an exit, its byte and its depth (copied here, since the trie exceeds the caches). Empty if there are
+    too many exits
+    tails: trie of the tokens' remainders from the leaving byte on; tail_root: int32 [256], its node for each byte, -1
+    if there is none, or if too many tokens leave by it
     """
 
     loop: Vector[np.uint64]
@@ -311,7 +311,7 @@ def stay(loop_slice: LoopSlice, room: Int, out: Words) -> None:
 
 @inner_njit
 def next_in_loop(graph: GraphArrays, chart: Chart, row: Int, state: Int) -> Int:
-    """The state after one more looping character, if all looping characters lead there; -1 if not, or a code."""
+    """Return the state after one more looping character, if it is the same for all of them; -1 if not, or a code."""
     target = loop_target(chart, row)
     if target < 0 or target == state:
         return target
@@ -335,7 +335,7 @@ def next_in_loop(graph: GraphArrays, chart: Chart, row: Int, state: Int) -> Int:
 
 @inner_njit
 def goes_on(chart: Chart, row: Int, full: Int) -> bool:
-    """Tell whether characters that loop in `row` lead somewhere from the row in which the loop has no more room."""
+    """Test whether characters that loop in `row` lead on from row `full`, where the loop has no more room."""
     for byte in range(256):
         low = chart.loops[row, byte >> 6] >> np.uint64(byte & 63) & np.uint64(1) if byte < 128 else np.uint64(1)
         if low and chart.rows[full, byte] >= 0:
@@ -345,7 +345,7 @@ def goes_on(chart: Chart, row: Int, full: Int) -> bool:
 
 @inner_njit
 def shifted(graph: GraphArrays, chart: Chart, state: Int, more: Int) -> Int:
-    """The state that is `state` with every counter so much higher, or a code."""
+    """Return the state with every count of `state` raised by `more`, or a code."""
     lo, length = chart.states[state, LO], chart.states[state, HI] - chart.states[state, LO]
     words, buffer = chart.words, chart.buffer
     for at in range(length):
@@ -359,16 +359,16 @@ def shifted(graph: GraphArrays, chart: Chart, state: Int, more: Int) -> Int:
 
 @inner_njit
 def row_shifted(graph: GraphArrays, chart: Chart, state: Int, more: Int) -> Int:
-    """The complete row of the state that is `state` with every counter so much higher, or a code."""
+    """Return the complete row of the state with every count of `state` raised by `more`, or a code."""
     other = shifted(graph, chart, state, more)
     return fill_row(graph, chart, other) if other >= 0 else other
 
 
 @inner_njit
 def row_at(graph: GraphArrays, chart: Chart, rows: Ints, state: Int, place: Int, room: Int, settled: Int) -> Int:
-    """The row after so many looping characters, settled <= place <= room, from the state after `settled`; or a code.
+    """Return the row after `place` looping characters, settled <= place <= room, given the state after `settled`.
 
-    Until the loop is full all that changes is the counters. `rows` keeps what was found.
+    Until the loop is full only the counts change. `rows` caches the results. May return a code.
     """
     if rows[place] < 0:
         if place == room:
@@ -382,7 +382,7 @@ def row_at(graph: GraphArrays, chart: Chart, rows: Ints, state: Int, place: Int,
 
 @inner_njit
 def count_on(graph: GraphArrays, chart: Chart, rows: Ints, known: Int, wanted: Int, state: Int) -> Int:
-    """Extend rows[: known + 1], after so many looping characters each, to `wanted`; the last state or -1; or a code."""
+    """Extend rows[: known + 1], by number of looping characters, to `wanted`. Return the last state, -1, or a code."""
     while known < wanted:
         state = next_in_loop(graph, chart, rows[known], state)
         if state < 0:
@@ -396,10 +396,10 @@ def count_on(graph: GraphArrays, chart: Chart, rows: Ints, known: Int, wanted: I
 
 @inner_njit
 def walk_slice(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
-    """The mask of a looping state; 0, UNSLICEABLE if its loop turns out not to be uniform, or a code.
+    """Compute the mask of a looping state. Return 0, UNSLICEABLE if its loop is not uniform, or a code.
 
-    Once the loop has as many characters as it must have, it does not matter to tokens how many more it has, as long
-    as they are too short to fill it: what leaves then is walked together. Other exits are walked for themselves.
+    Once the loop has its least number of characters, tokens too short to fill it do not depend on how many more it has.
+    Exits are walked together then; other exits are walked one by one.
     """
     row = fill_row(graph, chart, state)
     if row < 0:
@@ -434,7 +434,7 @@ def walk_slice(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: Loo
 
 @inner_njit
 def leaves_elsewhere(chart: Chart, rows: Ints, settled: Int, full: Int, byte: Int) -> bool:
-    """Tell whether a byte leads on from a row before rows[settled], or from that of a full loop, if there is one."""
+    """Test whether a byte leads on from a row before rows[settled], or from the row of a full loop, if there is one."""
     if full >= 0 and chart.rows[full, byte] >= 0:
         return True
     for place in range(settled):  # noqa: SIM110
@@ -456,7 +456,7 @@ def walk_exits(
     settled: Int,
     out: Words,
 ) -> Int:
-    """Allow what leaves a loop by a byte, as `walk_slice` says; 0, DEAD where the loop is not uniform, or a code."""
+    """Allow the tokens that leave a loop by a byte, see `walk_slice`. 0, DEAD if the loop is not uniform, or a code."""
     first, end = loop_slice.exit_start[byte], loop_slice.exit_start[byte + 1]
     root, common = loop_slice.tail_root[byte], chart.rows[rows[settled], byte]
     if first == end:
@@ -492,7 +492,7 @@ def walk_exits(
 
 @inner_njit
 def follow_way(graph: GraphArrays, chart: Chart, trie: Branches, way: Ints, state: Int, afters: Ints) -> Int:
-    """Write the state after each exit on the way from `state` (DEAD where none) to afters (int32 [k]); 0 or a code."""
+    """Write the state at each node of `way` from `state` (DEAD where none) to afters (int32 [k]); 0 or a code."""
     if spend(chart, len(way)) < 0:
         return EXHAUSTED
     afters[:] = DEAD
@@ -531,7 +531,7 @@ def follow_way(graph: GraphArrays, chart: Chart, trie: Branches, way: Ints, stat
 
 @inner_njit
 def majorities(way: Ints, afters: Ints) -> Ints:
-    """For each byte the state after it that most exits have, if one has the majority: int32 [256] (Boyer and Moore)."""
+    """Return for each byte the majority state of its exits, if there is one: int32 [256] (Boyer and Moore)."""
     found = np.full(256, DEAD, np.int32)
     votes = np.zeros(256, np.int32)
     for at in range(len(way)):
@@ -545,10 +545,10 @@ def majorities(way: Ints, afters: Ints) -> Ints:
 
 @inner_njit
 def walk_span(graph: GraphArrays, chart: Chart, trie: Branches, loop_slice: LoopSlice, state: Int, out: Words) -> Int:
-    """The mask of a state from which every text of the slice's characters can be read; 0, UNSLICEABLE, or a code.
+    """Compute the mask of a state that can read every text of the slice's characters. 0, UNSLICEABLE, or a code.
 
-    The tails of all exits with one byte are walked together, for the state that most of them lead to; then those
-    of the others by themselves.
+    The tails of all exits with one byte are walked together, from the state that most of them lead to; exits to other
+    states are walked one by one.
     """
     way = loop_slice.way
     if len(way) == 0 and len(loop_slice.exit_node) > 0:

@@ -1,4 +1,4 @@
-"""Shortcuts to the mask of a state; kernels answer as kernels/answers.py says."""
+"""Shortcuts to the mask of a state. Kernels return the codes of kernels/answers.py."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from .branches import loop_leads, loop_target
 
 # Kinds of shortcuts.
 NONE, LOOP, BESIDE, SPANNED = range(4)
-# Where `probe` puts what: the characters of the loop or the span (ASCII in two words of bits, then lead bytes as in
-# Chart.loops); the state beside which `walk_beside` may walk; the kind. What does not go with that means nothing.
+# Entries of `found` in `probe`: the characters of the loop or span (ASCII in two words of bits, then lead bytes as in
+# Chart.loops); the state for `walk_beside`; the kind. Entries that the kind does not use are undefined.
 LOW, HIGH, OF_LEADS, USUAL, KIND = range(5)
-# So many of the 95 printable characters must lead to the usual state.
+# Least number of the 95 printable characters that must lead to the usual state.
 MANY = 60
 
 
 @inner_njit
 def usual_state(graph: GraphArrays, chart: Chart, state: Int, row: Int) -> Int:
-    """The looping state that most printable ASCII characters lead to from another one; DEAD without one, or a code.
+    """Return the looping state that most printable ASCII characters lead to from another one; DEAD, or a code.
 
-    Characters with which names and other fixed texts begin are passed over, as they lead elsewhere: states are not made
-    for all of them. The majority of the others is found as by Boyer and Moore.
+    Characters that begin names and other fixed texts are skipped: they lead elsewhere, and need no states here. The
+    majority of the others is found by the vote of Boyer and Moore.
     """
     nodes, edges, words = graph.nodes, graph.edges, chart.words
     fixed = np.zeros(0x80, np.uint8)
@@ -74,7 +74,7 @@ def usual_state(graph: GraphArrays, chart: Chart, state: Int, row: Int) -> Int:
 
 @njit
 def probe(graph: GraphArrays, chart: Chart, state: Int, found: Bits) -> Int:
-    """The signature of a state, or a code; what shortcut there is to its mask.
+    """Find the shortcut to the mask of a state. Return the state's signature, or a code.
 
     found: uint64 [5], by `LOW` to `KIND`
     """
@@ -87,7 +87,7 @@ def probe(graph: GraphArrays, chart: Chart, state: Int, found: Bits) -> Int:
 
 @inner_njit
 def find_shortcut(graph: GraphArrays, chart: Chart, state: Int, found: Bits) -> Int:
-    """Find the shortcut to the mask of a state, as `probe`; its kind, or a code."""
+    """Find the shortcut to the mask of a state for `probe`. Return its kind, or a code."""
     row = loop_row(graph, chart, state)
     if row < 0:
         return row
@@ -98,7 +98,7 @@ def find_shortcut(graph: GraphArrays, chart: Chart, state: Int, found: Bits) -> 
         beside = fill_low(graph, chart, usual)
         if beside < 0:
             return beside
-        # Not where that one has a usual state too: from count to count of a repetition that would go on and on.
+        # Not if the usual state has another usual state: in a counted repetition this would go on from count to count.
         another = usual_state(graph, chart, usual, beside)
         if another < DEAD:
             return another

@@ -1,4 +1,4 @@
-"""The tree of many texts, beside an automaton that goes on wherever a byte leaves the tree."""
+"""A tree of many texts combined with an automaton, which continues wherever a byte leaves the tree."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,15 @@ def grow_tree(
     edges: Ints,
     ends: Ints,
 ) -> int:
-    """Write the root of the tree, the states of the automaton, and the other nodes of the tree; how many there are.
+    """Write the root of the tree, the states of the automaton, and the tree's other nodes. Return their number.
 
-    texts: sorted, different, none empty or the beginning of another; text i is texts[bounds[i] : bounds[i + 1]]
-    behind: the target behind a text, WAY_OUT or NOWHERE
-    runs: [n, 3], byte range and target of what the automaton reads, ascending; those of state s from offsets[s] to
+    texts: sorted, different, none empty or a prefix of another; text i is texts[bounds[i] : bounds[i + 1]]
+    behind: the target after a text, WAY_OUT or NOWHERE
+    runs: [n, 3], byte range and target of the automaton's transitions, ascending; those of state s from offsets[s] to
     offsets[s + 1]. A target is a state or WAY_OUT
-    start: the state at the root, or NOWHERE; the automaton goes on along the tree as far as it can
-    places: [nodes of the tree, 4], scratch: the texts first ... last - 1 that go through a node, depth and state
-    edges: [n, 3], byte range and target; ends: [nodes], where the edges of each node end
+    start: the state at the root, or NOWHERE; the automaton follows the tree as far as it can
+    places: [nodes of the tree, 4], scratch: the texts first ... last - 1 through a node, depth and state
+    edges: [n, 3], byte range and target; ends: [nodes], the end of each node's edges
     """
     states = len(offsets) - 1
     _note(places, 0, 0, len(bounds) - 1, 0, start)
@@ -84,7 +84,7 @@ def _note(places: Ints, at: int, first: int, last: int, depth: int, state: int) 
 
 @inner_njit
 def _write_runs(edges: Ints, count: int, runs: Ints, first: int, last: int, low: int) -> int:
-    """Write runs first ... last - 1 as edges, as far as they are not below `low`; how many edges there are."""
+    """Write runs first ... last - 1 as edges, clipped to bytes from `low` on. Return the number of edges."""
     for run in range(first, last):
         begin = max(low, runs[run, EDGE_FIRST])
         count = _write(edges, count, begin, runs[run, EDGE_LAST], runs[run, EDGE_TARGET])
@@ -93,7 +93,7 @@ def _write_runs(edges: Ints, count: int, runs: Ints, first: int, last: int, low:
 
 @inner_njit
 def _write(edges: Ints, count: int, low: int, high: int, target: int) -> int:
-    """Write an edge, unless no byte is in its range; how many edges there are. Node 1 + s is that of state s."""
+    """Write an edge, unless its range is empty. Return the number of edges. State s is node 1 + s."""
     if low > high:
         return count
     edges[count, EDGE_FIRST], edges[count, EDGE_LAST] = low, high
@@ -111,12 +111,12 @@ def share_prefixes(
     shared: Ints,
     stays: NDArray[np.uint8],
 ) -> int:
-    """Write how many bytes each text has in common with the one before it; how many nodes `lay_tree` will add.
+    """Write the length of each text's common prefix with the one before it. Return the nodes that `lay_tree` will add.
 
-    texts, bounds: as for `grow_tree`, but the texts may be empty, repeated, and the beginnings of others
-    order: the numbers of the texts, sorted; first, last: which of them, those before are done
-    shared: [n], by place in the order, -1 for a text that is repeated
-    stays: [n], 1 for a text that is the beginning of another, or empty; 0 before
+    texts, bounds: as for `grow_tree`, but texts may be empty, repeated, and prefixes of others
+    order: the numbers of the texts, sorted; first, last: range of the order to process, after earlier ranges
+    shared: [n], by place in the order, -1 for a repeated text
+    stays: [n], 1 for a text that is a prefix of another, or empty; 0 before
     """
     nodes = 0
     before = own = 0
@@ -164,14 +164,14 @@ def lay_tree(
     ends: Ints,
     at_ends: NDArray[np.uint8],
 ) -> int:
-    """Write a part of the tree of many texts in preorder, the root first; how many nodes there are then.
+    """Write a part of the tree of many texts in preorder, root first. Return the new number of nodes.
 
-    texts ... stays: as `share_prefixes` has and writes them
-    known: how many nodes there are, at first 1; path: [longest text + 1], the nodes of the text before, the root first
-    edges: [n, 3], one for each node but the root and one for each text that is no beginning of another, which leads
-    to WAY_OUT. Where there are none, [0, 3], the edges of each node are counted in ends alone
-    ends: [nodes], where the next edge of each node goes, and where its edges end when all is written
-    at_ends: [nodes], 1 for those behind the other texts
+    texts ... stays: arguments and results of `share_prefixes`
+    known: number of nodes so far, 1 at first; path: [longest text + 1], the nodes of the previous text, root first
+    edges: [n, 3], one for each node but the root, and one to WAY_OUT for each text that is no prefix of another. With
+    [0, 3] edges are only counted, in `ends`
+    ends: [nodes], index of each node's next edge; in the end, the end of its edges
+    at_ends: [nodes], 1 for nodes at which a text that is a prefix of another ends
     """
     for i in range(first, last):
         if shared[i] < 0:

@@ -1,18 +1,16 @@
 """Walks of the token trie over the chart's transition rows: which tokens may follow a state.
 
-A walk visits the trie in preorder and drops a subtree as soon as its bytes lead nowhere. Two shortcuts keep
-it from visiting what it need not: a subtree all of whose bytes stay in a *loop* of the state (as inside a
-JSON string) is allowed whole, and a state that is such a loop is answered from the vocabulary's tables for
-that loop (see `LoopSlice`), so that only the tokens that leave it are walked. And in the middle of names and constants
-it reads on in bundles, without states (see `follow_bundle`).
+A walk visits the trie in preorder and leaves a subtree when its bytes lead nowhere. Two shortcuts reduce the visits. A
+subtree all of whose bytes stay in a *loop* of the state (as inside a JSON string) is allowed whole. A state that is
+such a loop takes its mask from the vocabulary's tables for that loop (`LoopSlice`), and only tokens that leave it are
+walked.
 
-Bundles: items that a walk reads on with by itself, without making states of them.
+A *bundle* is a list of items that a walk advances without making a state (`follow_bundle`). At nodes with edges and
+nothing else, the items after a byte need no closure: each item moves along its edges. In the middle of names and
+constants a walk meets hundreds of item sets that no text will reach; interning them would waste states. A bundle is a
+range of a table of items; its origins are never SELF.
 
-Where nodes have edges and nothing else, what follows a byte is known without a closure: each item goes to where its
-edges lead. So it is in the middle of names and constants, of which a walk comes to hundreds that no text will have, and
-whose states nobody would ask for again. A bundle is a run of items in a table; their origins are never SELF.
-
-Kernels answer as kernels/answers.py says.
+Kernels return the codes of kernels/answers.py.
 """
 
 from __future__ import annotations
@@ -76,15 +74,15 @@ from .branches import (
     refuse,
 )
 
-# How many items all bundles of a walk have together, and one that is made.
+# Capacity of the table of bundles, in items, and of one bundle.
 BUNDLED, MOST = 2048, 64
-# What `follow_bundle` answers where only a closure says what follows.
+# Answer of `follow_bundle` if a closure is needed.
 CLOSURE = -1
 
 
 @inner_njit
 def is_plain(graph: GraphArrays, node: Int) -> bool:
-    """Tell whether all that there is to a node is its edges."""
+    """Test whether a node has edges and nothing else."""
     nodes = graph.nodes
     if nodes[node, LINK_LO] < nodes[node, LINK_HI] or nodes[node, FLAGS] & (FINAL | LAZY):
         return False
@@ -93,7 +91,7 @@ def is_plain(graph: GraphArrays, node: Int) -> bool:
 
 @inner_njit
 def is_fixed(graph: GraphArrays, node: Int) -> bool:
-    """Tell whether each edge of a node reads one byte only, as in the middle of a name."""
+    """Test whether each edge of a node reads a single byte, as in the middle of a name."""
     for at in range(graph.nodes[node, EDGE_LO], graph.nodes[node, EDGE_HI]):
         if graph.edges[at, EDGE_FIRST] != graph.edges[at, EDGE_LAST]:
             return False
@@ -102,7 +100,7 @@ def is_fixed(graph: GraphArrays, node: Int) -> bool:
 
 @inner_njit
 def open_bundle(chart: Chart, state: Int, bundle: Ints, lo: Int) -> Int:
-    """Write the items of a state to bundle[lo:]; where they end, which is `lo` if there is no room for them."""
+    """Write the items of a state to bundle[lo:]. Return their end, which is `lo` if they do not fit."""
     words = chart.words
     first, last = chart.states[state, LO], chart.states[state, HI]
     count = (last - first - HEADER) // ITEM
@@ -120,7 +118,7 @@ def open_bundle(chart: Chart, state: Int, bundle: Ints, lo: Int) -> Int:
 
 @inner_njit
 def add_item(bundle: Ints, lo: Int, end: Int, node: Int, like: Int) -> Int:
-    """Add the item `like` at another node to bundle[lo:end], unless it is there; where they end then."""
+    """Add the item `like` at another node to bundle[lo:end], unless it is there. Return the new end."""
     origin, count = bundle[like, ITEM_ORIGIN], bundle[like, ITEM_COUNT]
     for at in range(lo, end):
         if bundle[at, ITEM_NODE] == node and bundle[at, ITEM_ORIGIN] == origin and bundle[at, ITEM_COUNT] == count:
@@ -133,10 +131,11 @@ def add_item(bundle: Ints, lo: Int, end: Int, node: Int, like: Int) -> Int:
 
 @shared_njit
 def follow_bundle(graph: GraphArrays, bundle: Ints, lo: Int, hi: Int, byte: Int) -> tuple[Int, Int]:
-    """Write what bundle[lo:hi] leads to by a byte behind it; how many items that is, and the last byte that does so.
+    """Write the items after a byte from bundle[lo:hi] behind them. Return their number, and the last equivalent byte.
 
-    CLOSURE in place of the number where a closure is needed, where there are too many, and where none is in the middle
-    of a fixed text: others may loop, which is seen of states.
+    The number is CLOSURE if a closure is needed, if there are too many items, and if none is in the middle of a fixed
+    text:
+    other items may loop, which only states can show.
     """
     edges, nodes = graph.edges, graph.nodes
     end, last = hi, 0xFF
@@ -163,7 +162,7 @@ def follow_bundle(graph: GraphArrays, bundle: Ints, lo: Int, hi: Int, byte: Int)
 
 @shared_njit
 def close_bundle(graph: GraphArrays, chart: Chart, bundle: Ints, lo: Int, hi: Int, byte: Int) -> Int:
-    """The state after a byte from bundle[lo:hi], DEAD, or a code."""
+    """Return the state after a byte from bundle[lo:hi], DEAD, or a code."""
     items, count = chart.items, 0
     for at in range(lo, hi):
         node = bundle[at, ITEM_NODE]
@@ -182,10 +181,10 @@ def close_bundle(graph: GraphArrays, chart: Chart, bundle: Ints, lo: Int, hi: In
 def read_on(
     graph: GraphArrays, chart: Chart, bundle: Ints, lo: Int, hi: Int, state: Int, row: Int, byte: Int, whole: Int
 ) -> tuple[Int, Int, Int]:
-    """The bundle behind bundle[lo:hi], or the state it is of, by a byte that its row, if not -1, has no state for yet.
+    """Advance bundle[lo:hi], or its state, by a byte whose transition is PENDING in the row, or without a row (-1).
 
-    How many items there are behind it in a bundle, from 1 on; or a state, DEAD or a code, and up to which byte it is
-    the same, -1 if that does not matter. whole: whether it must be a state
+    Returns the number of items of the next bundle, if there is one; or 0, the next state, DEAD or a code, and the last
+    byte with this result, -1 if it does not matter. whole: whether a state is required
     """
     count, last = (CLOSURE, -1) if whole else follow_bundle(graph, bundle, lo, hi, byte)
     if count > 0:
@@ -195,19 +194,19 @@ def read_on(
     return 0, close_bundle(graph, chart, bundle, lo, hi, byte) if count else DEAD, last
 
 
-# Of how many nodes the work is counted at a time.
+# Nodes per update of the meter.
 BATCH = 1024
-# In place of a row that is not wanted: no code.
+# Answer of `uncovered_row` in place of a row.
 COVERED = DEAD
-# Columns of the stack of a walk, and of one beside another state. HELD_ROW is -1 where there is but a bundle, which
-# lies from HELD_LO to HELD_HI, nowhere in a state of which it was not needed.
+# Columns of the stack of `walk` and of `walk_beside`. HELD_ROW is -1 at a bundle without a state. The bundle lies from
+# HELD_LO to HELD_HI; the range is empty at a state whose bundle was not needed.
 HELD_ROW, HELD_STATE, HELD_AT, HELD_END, HELD_LO, HELD_HI, HELD_OTHER, HELD_USUAL = range(8)
 HELD_STEADY, HELD_TARGET, HELD = HELD_OTHER, HELD_USUAL, 8
 
 
 @inner_njit
 def is_covered(graph: GraphArrays, chart: Chart, trie: Branches, node: Int, state: Int, row: Int) -> Int:
-    """1 if all that is below a node of the trie stays in the loop of `state`, else 0; or a code."""
+    """Return 1 if all bytes below a trie node stay in the loop of `state`, else 0; or a code."""
     low, high, leads = trie.below[node, BELOW_LOW], trie.below[node, BELOW_HIGH], trie.below[node, BELOW_LEADS]
     if low & ~chart.loops[row, ASCII_LOW] or high & ~chart.loops[row, ASCII_HIGH]:
         return 0
@@ -223,7 +222,7 @@ def is_covered(graph: GraphArrays, chart: Chart, trie: Branches, node: Int, stat
 
 @inner_njit
 def uncovered_row(graph: GraphArrays, chart: Chart, trie: Branches, node: Int, state: Int) -> Int:
-    """The row of a state that is come to at a node of the trie; COVERED if all below stays in its loop; or a code."""
+    """Return the row of the state at a trie node; COVERED if all bytes below stay in its loop; or a code."""
     row = chart.states[state, ROW]
     if row < 0 or chart.loops[row, ROOM] & LOOP_KNOWN == 0:
         row = loop_row(graph, chart, state)
@@ -236,9 +235,9 @@ def uncovered_row(graph: GraphArrays, chart: Chart, trie: Branches, node: Int, s
 
 @inner_njit
 def steady_target(chart: Chart, row: Int, most: Int) -> Int:
-    """The state that a row loops to, if no text of up to `most` characters tells it from the row's own; or DEAD.
+    """Return the state that a row loops to, if no text of up to `most` characters distinguishes the two; or DEAD.
 
-    So it is where only counts differ, and all of them have room for as much.
+    They differ in counts only, and all counts have room for that many more.
     """
     room = chart.loops[row, ROOM]
     if room & STEADY == 0 or np.uint64(most) > room >> ROOM_SHIFT:
@@ -250,9 +249,9 @@ def steady_target(chart: Chart, row: Int, most: Int) -> Int:
 def walk(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, root: Int, out: Words) -> Int:
     """Allow every token below the node `root` of Branches whose bytes after it can be read from `state`; 0 or a code.
 
-    What is known already is read from the arrays in place: a call per node would cost more than the node.
-    Where a lazy node is in the way the walk goes on elsewhere, to ask for all of them at once. In place of the state
-    `target` it goes on in the state `steady`, which loops to it: so it makes no states that only counts tell apart.
+    Known transitions are read from the arrays inline: a call per node would cost more than the node. At a lazy node the
+    walk continues elsewhere, to report all of them at once. In place of the state `target` it continues in the state
+    `steady`, which loops to it. So it makes no states that differ in counts only.
     """
     at: Int
     end: Int
@@ -266,7 +265,7 @@ def walk(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, root: Int
     bundle = np.empty((BUNDLED, ITEM), np.int32)
     lo: Int = 0
     hi: Int = 0
-    # Up to which byte a bundle leads to the state `known`
+    # the last byte for which a bundle leads to the state `known`
     last, known = -1, DEAD
     level = visited = 0
     first, byte, tokens, rows = trie.first, trie.byte, trie.tokens, chart.rows
@@ -337,13 +336,13 @@ def walk(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, root: Int
 
 @inner_njit
 def leads_on(chart: Chart, state: Int) -> bool:
-    """Tell whether the state has items, so that more bytes may follow."""
+    """Test whether the state has items, so that further bytes may follow."""
     return chart.states[state, HI] - chart.states[state, LO] > HEADER
 
 
 @inner_njit
 def leave(graph: GraphArrays, chart: Chart, trie: Branches, node: Int, after: Int, out: Words) -> Int:
-    """Allow the tokens at and below a node whose byte led to `after`; 0 or a code."""
+    """Allow the tokens at and below a node whose byte led to `after`. Return 0 or a code."""
     allow(trie, trie.tokens[node, OWN], trie.tokens[node, OWN_END], out)
     if trie.first[node] < trie.first[node + 1] and leads_on(chart, after):
         return walk(graph, chart, trie, after, node, out)
@@ -352,10 +351,10 @@ def leave(graph: GraphArrays, chart: Chart, trie: Branches, node: Int, after: In
 
 @shared_njit
 def walk_beside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, usual: Int, out: Words) -> Int:
-    """Turn the mask of the state `usual` in `out` into that of `state`; 0 or a code.
+    """Turn the mask of the state `usual` in `out` into that of `state`. Return 0 or a code.
 
-    Both are read side by side. Where they come to the same state there is nothing to do, and so this is quick for
-    states that most bytes lead back to the usual one, as in the names of an object that may have others as well.
+    The walk advances both states, and stops where they meet. It is fast for states that most bytes lead back to the
+    usual one, as in the names of an object that allows other names as well.
     """
     at: Int
     end: Int
@@ -367,7 +366,7 @@ def walk_beside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, us
     bundle = np.empty((BUNDLED, ITEM), np.int32)
     lo: Int = 0
     hi: Int = 0
-    # Up to which byte a bundle leads to the state `known`
+    # the last byte for which a bundle leads to the state `known`
     last, known = -1, DEAD
     level = visited = 0
     first, byte, tokens, rows = trie.first, trie.byte, trie.tokens, chart.rows
@@ -432,7 +431,7 @@ def walk_beside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, us
 
 @njit
 def successors(graph: GraphArrays, chart: Chart, trie: TokenTrie, state: Int, root: Int, out: Ints) -> Int:
-    """Write the state after each token below `root`, read from its bytes after it, to out; 0 or a code.
+    """Write the state after each token below `root`, read from its bytes after `root`, to out. Return 0 or a code.
 
     out: int32, in the order of trie.ids; DEAD where the token is not allowed
     """

@@ -1,18 +1,16 @@
-"""Masks of states in one call: the kernel that finds out that a state's mask is not known yet mostly makes it at once.
+"""Masks of states in one call: the kernel that finds a mask missing usually computes it at once.
 
-A call of a kernel from Python takes as long as many walks. So there is one for what is usual: `find_mask` looks a state
-up by its signature, and where no state had that before makes its mask, and that of its usual state if that is not known
-either. It is handed the slice that was used last, since most texts need but one; where another is wanted, or the mask
-of the usual state may be in the table, it says so, and the caller has it.
+A call from Python takes as long as many walks. So one kernel handles the usual cases. `find_mask` looks a state up by
+its signature. If no earlier state had that, it computes the mask, and that of its usual state if this is new as well.
+Its argument is the slice that was used last, since most texts need only one. If it needs another slice, or the mask of
+the usual state may be cached, it returns this, and the caller continues.
 
-Masks of states inside one rule, such as a string of a format: what stays inside is the same whoever called it.
+States inside one rule, such as a string of a format, share work between callers of the rule. If all items of a state
+have one origin, reading on does not depend on the origin until the rule ends. So the same items with the origin ROOT,
+the *inner state*, allow the same tokens up to there, and accept where the rule ends. The walk of the inner state serves
+all states with these items: only tokens that pass the rule's end are walked for each of them.
 
-Where all items of a state have one origin, reading on asks that origin for nothing until the rule is at its end. So the
-same items with the origin ROOT, the *inner state*, allow the same tokens up to there, and accept where the rule ends.
-What its walk found is used for all states of which it is the inner one: only the tokens that pass the rule's end are
-walked for each of them.
-
-Kernels answer as kernels/answers.py says.
+Kernels return the codes of kernels/answers.py.
 """
 
 from __future__ import annotations
@@ -46,16 +44,16 @@ from .loop_slice import BYTE, DEPTH, IS_EXIT, NEXT, NODE, UNSLICEABLE, LoopSlice
 from .shortcut import BESIDE, HIGH, KIND, LOOP, LOW, NONE, OF_LEADS, SPANNED, USUAL, find_shortcut
 from .walk import BATCH, leave, walk, walk_beside
 
-# A state that so many ASCII bytes lead on from takes long to walk.
+# States with this many ASCII bytes that lead on take long to walk.
 MANY_BYTES = 30
 _EMPTY = 1
-# Columns of the stack: of a node on the way the row and the state, the next child and the last, and its row of `way`.
+# Columns of the stack, for a node on the path: row, state and node; next and last child; its row of `way`.
 OF_ROW, OF_STATE, OF_NODE, CHILD, END, LISTED, HELD = range(7)
 
 
 @inner_njit
 def is_inside(chart: Chart, state: Int) -> Truth:
-    """Tell whether a state lies inside of what one place called, and takes long to walk; its row must be there."""
+    """Test whether all items of a state have one origin, and it takes long to walk; its row must exist."""
     words, lo, hi = chart.words, chart.states[state, LO], chart.states[state, HI]
     if hi - lo <= HEADER or words[lo + OWN_RETURN_SET] != _EMPTY or words[lo + ACCEPTING]:
         return False
@@ -73,7 +71,7 @@ def is_inside(chart: Chart, state: Int) -> Truth:
 
 @inner_njit
 def inner_state(chart: Chart, state: Int) -> Int:
-    """The state with the same items whose rule is the whole text, or a code."""
+    """Return the state with the same items, and the rule as the whole text; or a code."""
     lo, length = chart.states[state, LO], chart.states[state, HI] - chart.states[state, LO]
     words, buffer = chart.words, chart.buffer
     for at in range(length):
@@ -85,17 +83,17 @@ def inner_state(chart: Chart, state: Int) -> Int:
 
 @inner_njit
 def push(stack: Ints, level: Int, row: Int, state: Int, trie: Branches, node: Int) -> None:
-    """Write what `walk_inside` holds of a node."""
+    """Push a node on the stack of `walk_inside`."""
     stack[level, OF_ROW], stack[level, OF_STATE], stack[level, OF_NODE] = row, state, node
     stack[level, CHILD], stack[level, END], stack[level, LISTED] = trie.first[node], trie.first[node + 1], -1
 
 
 @njit
 def walk_inside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, way: Ints, out: Words) -> Int:
-    """The mask of an inner state, without EOS, and the nodes at which tokens come to the end of its rule.
+    """Compute the mask of an inner state, without EOS, and the nodes at which tokens reach the end of its rule.
 
-    Answers with how many rows of `way` there are, DEAD if they do not fit, or a code.
-    way: int32 [k, 5], written as `LoopSlice.way`; no exits are listed below another one
+    Returns the number of rows of `way`, DEAD if they do not fit, or a code.
+    way: int32 [k, 5], output, as `LoopSlice.way`; no exits are listed below another one
     """
     out[:] = 0
     row = open_row(graph, chart, state)
@@ -153,7 +151,7 @@ def walk_inside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, wa
 
 @njit
 def walk_outside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, way: Ints, out: Words) -> Int:
-    """Turn the mask of a state's inner state in `out` into its own, by the way of that one; 0 or a code."""
+    """Turn the mask of a state's inner state in `out` into its own, by the inner state's way. Return 0 or a code."""
     afters = np.empty(len(way), np.int32)
     missing = follow_way(graph, chart, trie, way, state, afters)
     if missing < 0:
@@ -170,23 +168,23 @@ def walk_outside(graph: GraphArrays, chart: Chart, trie: Branches, state: Int, w
     return missing
 
 
-# Further kinds of what `find_mask` found: the mask itself; nothing, since another state had the signature before; the
-# masks of the state and of its usual one; that there is an inner state, in place of the usual one.
+# Further kinds of `find_mask`: the mask itself; none, since an earlier state had the signature; the masks of the state
+# and of its usual state; an inner state, in USUAL.
 MADE, MET, BOTH, INSIDE = 4, 5, 6, 7
-# Where it says that the signature is new and what that of the usual state is, behind what `probe` finds; and whether
-# that is new, too (HAS_MASK: the usual state's mask is written already); as what a state is walked; and whether
-# that is to be without an inner state. How many numbers that makes.
+# Further entries of `found`: whether the signature is new; the signature of the usual state; whether this is new too
+# (HAS_MASK: its mask is written already); the kind by which the state is walked; whether inner states are excluded. The
+# number of entries.
 IS_NEW, OF_USUAL, USUAL_IS_NEW, WALKED, WITHOUT_INNER, FOUND = 5, 6, 7, 8, 9, 10
 HAS_MASK = 2
-# No loop has so many ASCII characters.
+# More than the ASCII characters of any loop.
 NO_LOOP = 129
 
 
 class MaskParts(Arrays):
-    """Parts of a vocabulary that the masks of states are made of.
+    """Parts of a vocabulary that masks of states are made of.
 
-    trie: its tokens; ending: uint32 [words], those that end a text
-    loop_slice: any of it; least: loops of fewer ASCII characters are walked as any other state
+    trie: its tokens; ending: uint32 [words], mask of the tokens that end a text
+    loop_slice: any slice; least: loops of fewer ASCII characters are walked like other states
     """
 
     trie: Branches
@@ -205,7 +203,7 @@ def end(chart: Chart, state: Int, ending: Words, out: Words) -> None:
 
 @inner_njit
 def are_few(low: Int, high: Int, least: Int) -> Truth:
-    """Tell whether fewer than so many bits of two words are set."""
+    """Test whether fewer than `least` bits of two words are set."""
     count = 0
     for bit in range(64):
         count += (low >> np.uint64(bit) & np.uint64(1)) + (high >> np.uint64(bit) & np.uint64(1))
@@ -214,14 +212,14 @@ def are_few(low: Int, high: Int, least: Int) -> Truth:
 
 @inner_njit
 def has_slice(loop_slice: LoopSlice, found: Bits) -> Truth:
-    """Tell whether a slice is that of the loop that was found."""
+    """Test whether a slice belongs to the loop in `found`."""
     loop = loop_slice.loop
     return loop[0] == found[LOW] and loop[1] == found[HIGH] and loop[2] == found[OF_LEADS]
 
 
 @inner_njit
 def find_kind(graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, found: Bits) -> Int:
-    """Find the shortcut to the mask of a state, as found[KIND] of `find_mask` says; MADE if it can be made."""
+    """Find the shortcut to a state's mask for `find_mask`. Return its kind, MADE if the mask can be computed here."""
     kind = find_shortcut(graph, chart, state, found)
     if kind < 0 or kind == BESIDE:
         return kind
@@ -234,10 +232,10 @@ def find_kind(graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, fo
 
 @shared_njit
 def write_mask(graph: GraphArrays, chart: Chart, parts: MaskParts, kind: Int, state: Int, out: Words) -> Int:
-    """Write the mask of a state to `out`; 0 or a code.
+    """Write the mask of a state to `out`. Return 0 or a code.
 
-    kind: LOOP or SPANNED, of the slice's characters, or NONE; a loop that turns out not to be uniform is walked as any
-    other state
+    kind: LOOP or SPANNED, with the slice of these characters, or NONE; loops that are not uniform are walked like other
+    states
     """
     trie, code = parts.trie, UNSLICEABLE
     out[:] = 0
@@ -256,14 +254,14 @@ def write_mask(graph: GraphArrays, chart: Chart, parts: MaskParts, kind: Int, st
 
 @njit
 def find_mask(graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, found: Bits, out: Words) -> Int:
-    """The signature of a state, or a code; UNREADY for what is none. What is known of its mask, in found[KIND].
+    """Find the mask of a state: set found[KIND] to the way to it. Return the state's signature, UNREADY, or a code.
 
-    MADE: it is in out[0]; BOTH: and that of the usual state in out[1]; MET: look it up by the signature; BESIDE: look
-    that of the usual state up; LOOP or SPANNED: call again with the slice of found[LOW], found[HIGH] and
-    found[OF_LEADS]; INSIDE: make it from that of the inner state found[USUAL], whose signature is found[OF_USUAL], or
-    call again with found[WITHOUT_INNER]
-    found: uint64 [FOUND], in which IS_NEW and USUAL_IS_NEW are 0, unless the mask is known not to be there, as of
-    states that this kernel named; out: uint32 [2, words]
+    MADE: it is in out[0]; BOTH: the usual state's is in out[1] too; MET: look it up by the signature; BESIDE: look the
+    usual state's up; LOOP or SPANNED: call again with the slice of found[LOW], found[HIGH] and found[OF_LEADS]; INSIDE:
+    compute it from that of the inner state found[USUAL], whose signature is found[OF_USUAL], or call again with
+    found[WITHOUT_INNER]
+    found: uint64 [FOUND]; IS_NEW and USUAL_IS_NEW are 0, or 1 if the mask is known to be missing, as for states from
+    this kernel's answers; out: uint32 [2, words]
     """
     states = chart.states
     is_given = found[IS_NEW] == 0
@@ -309,7 +307,7 @@ def find_mask(graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, fo
 def make_both(
     graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, usual: Int, found: Bits, out: Words
 ) -> Int:
-    """Write the masks of a state and of its usual one to `out`: BOTH; or the kind of the slice wanted, or a code."""
+    """Write the masks of a state and its usual state to `out`. Return BOTH, the kind of a missing slice, or a code."""
     if found[USUAL_IS_NEW] != HAS_MASK:
         kind = find_kind(graph, chart, parts, usual, found)
         if kind != MADE:
@@ -326,7 +324,7 @@ def make_both(
 def write_beside(
     graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, usual: Int, known: Words, out: Words
 ) -> Int:
-    """Write the mask of a state to `out`, from the mask `known` of the state `usual`; 0 or a code."""
+    """Write the mask of a state to `out`, given the mask `known` of the state `usual`. Return 0 or a code."""
     ending = parts.ending
     for word in range(len(out)):
         out[word] = known[word] & ~ending[word]
@@ -340,5 +338,5 @@ def write_beside(
 def mask_beside(
     graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, usual: Int, known: Words, out: Words
 ) -> Int:
-    """Write the mask of a state to out[0], from the mask `known` of the state `usual`; 0 or a code."""
+    """Write the mask of a state to out[0], given the mask `known` of the state `usual`. Return 0 or a code."""
     return write_beside(graph, chart, parts, state, usual, known, out[0])
