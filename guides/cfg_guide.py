@@ -48,7 +48,7 @@ class _Rule(NamedRule):
         self._known_as = known_as
 
     def name(self) -> str:
-        """The rule's name as the grammar writes it."""
+        """Return the rule's name as the grammar writes it."""
         return render_name(self._known_as)
 
 
@@ -109,7 +109,7 @@ class CFGGuide(LiftedGuide, Drawable):
         return MarkedPieces(grammar, list(names), graph_of, self._meter.limits)
 
     def spans(self, text: str | bytes) -> Mapping[str, Span]:
-        """The places of the quotations in a text of this guide: "/name/0" is the first from the context `name`.
+        """Return the places of the quotations in a text of this guide: "/name/0" is the first from the context `name`.
 
         text: where the grammar names special tokens, the bytes of its tokens, `guide.vocabulary.decode(token_ids)`
 
@@ -119,7 +119,7 @@ class CFGGuide(LiftedGuide, Drawable):
         return self.findings(text).spans
 
     def captures(self, text: str | bytes) -> Mapping[str, tuple[Capture, ...]]:
-        """The texts of the rules with `[capture]` in a text of this guide, in order, by capture name.
+        """Return the texts of the rules with `[capture]` in a text of this guide, in order, by capture name.
 
         The text is read as for `spans`. A capture excludes ignored text behind the rule, and the rule's `suffix`.
         Raises LimitError.
@@ -127,7 +127,7 @@ class CFGGuide(LiftedGuide, Drawable):
         return self.findings(text).captures
 
     def findings(self, text: str | bytes) -> Findings:
-        """The results of `spans` and `captures` from a single parse. Raises LimitError."""
+        """Return the results of `spans` and `captures` from a single parse. Raises LimitError."""
         quotes, names, stops = _quotes_of(self.grammar), self.grammar.captures, self.grammar.stops
         counts: Counter[str] = Counter()
         spans: dict[str, Span] = {}
@@ -179,7 +179,7 @@ def _rules_picture(grammar: Grammar, max_states: int) -> Picture:
 
 
 def _used(grammar: Grammar, rule: str, shown: Mapping[str, int]) -> list[str]:
-    """The drawn rules that a rule refers to, directly or through rules that are not drawn."""
+    """Return the drawn rules that a rule refers to, directly or through rules that are not drawn."""
     found = dict.fromkeys(references(grammar.rules[rule]))
     queue = list(found)
     for name in queue:
@@ -201,12 +201,12 @@ def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, C
 
 
 def _quotes_of(grammar: Grammar) -> dict[str, Quote]:
-    """The pieces of `quote(name)`, by these names."""
+    """Return the pieces of `quote(name)`, by these names."""
     return {name: part for name, part in grammar.parts.items() if isinstance(part, Quote) and name.startswith("quote(")}
 
 
 def _fewest(part: Part) -> int:
-    """The length in bytes of a short text of a piece."""
+    """Return the length in bytes of a short text of a piece."""
     return len(part.examples(1)[0].encode()) if isinstance(part, Quote) else part.fewest
 
 
@@ -244,7 +244,7 @@ def graph_of(grammar: Grammar, graph: Graph | None = None) -> tuple[Graph, int]:
 
 
 def _link_to(part: Part, graph: Graph) -> Link:
-    """The link from a rule's start node to the language of a piece."""
+    """Return the link from a rule's start node to the language of a piece."""
     if isinstance(part, Quote):
         return EPSILON, graph.instantiate(fragment_of_quote(part, False), graph.final()), 0
     return CALL, part.lower_into(graph), graph.final()

@@ -44,7 +44,7 @@ Site = tuple[int, int]
 
 
 def places(automaton: ChartAutomaton, state: int) -> list[str]:
-    """The innermost open named rules of a state, each with the named terminals that the state is in or before."""
+    """Return the innermost open named rules of a state, each with the named terminals in or before which it is."""
     return _Reader(automaton).places(state) if automaton.graph.names else []
 
 
@@ -70,7 +70,7 @@ class _Reader:
         return [f"{name} ({', '.join(found)})" if found else name for name, found in terminals.items()]
 
     def _named(self, rule: int, origin: int) -> list[str]:
-        """The names of the innermost named rules around an item: its own rule, or else its callers."""
+        """Return the names of the innermost named rules around an item: its own rule, or else its callers."""
         found: dict[str, None] = {}
         todo: list[Site] = [(rule, origin)]
         for rule, origin in todo:
@@ -103,7 +103,7 @@ class _Reader:
                 yield words.item(at + ENTRY_TARGET), return_set if origin == SELF else origin
 
     def _called_before(self, target: int) -> list[int]:
-        """The rules whose calls return to this node."""
+        """Return the rules whose calls return to this node."""
         links = self._links
         return [
             int(rule)
@@ -120,11 +120,11 @@ class ByteAutomaton(Protocol):
         ...
 
     def step(self, state: int, byte: int) -> int:
-        """The state after `byte`, or DEAD."""
+        """Return the state after `byte`, or DEAD."""
         ...
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the bytes read so far are a complete text."""
+        """Test whether the bytes read so far are a complete text."""
         ...
 
 
@@ -132,11 +132,11 @@ class TableAutomaton(ByteAutomaton, Protocol):
     """A byte automaton that can also read several bytes and list a state's transitions."""
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, or DEAD."""
+        """Return the state after `data`, or DEAD."""
         ...
 
     def transitions(self, state: int) -> NDArray[Any]:
-        """The state after each byte: integers [256], DEAD where there is none."""
+        """Return the state after each byte: integers [256], DEAD where there is none."""
         ...
 
 
@@ -157,7 +157,7 @@ _NAMES = {0x09: "a tab", 0x0A: "a newline", 0x0D: "a carriage return", 0x20: "a 
 
 
 def describe(ranges: Ranges) -> str:
-    """A set of characters (inclusive code point ranges, sorted, disjoint) as a phrase: "a digit 0-9 or '.'"."""
+    """Return a set of characters (inclusive code point ranges, sorted, disjoint) as a phrase: "a digit 0-9 or '.'"."""
     return either(_parts(ranges))
 
 
@@ -210,7 +210,7 @@ def _class(pattern: str) -> Ranges:
 
 
 def size(ranges: Ranges) -> int:
-    """The number of characters in a set."""
+    """Return the number of characters in a set."""
     return sum(high - low + 1 for low, high in ranges)
 
 
@@ -263,13 +263,13 @@ def _takes_marker(automaton: TableAutomaton, state: int) -> bool:
 
 
 def next_characters(automaton: TableAutomaton, state: int) -> Ranges:
-    """The characters that may follow in a state: inclusive code point ranges, sorted, disjoint."""
+    """Return the characters that may follow in a state: inclusive code point ranges, sorted, disjoint."""
     rows = CharacterRows(lambda state: automaton.transitions(state).tolist())
     return normalise(pair for ranges in rows.of(state).values() for pair in ranges)
 
 
 def _forced(automaton: TableAutomaton, state: int) -> str:
-    """The characters that must follow, up to MAX_FORCED."""
+    """Return the characters that must follow, up to MAX_FORCED."""
     forced = ""
     while len(forced) < MAX_FORCED and not _takes_marker(automaton, state):
         ranges = next_characters(automaton, state)
@@ -283,12 +283,12 @@ def _forced(automaton: TableAutomaton, state: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """The text in quotation marks: single ones where it contains double ones."""
+    """Return the text in quotation marks: single ones where it contains double ones."""
     return f"'{visible(text)}'" if '"' in text and "'" not in text else f'"{visible(text)}"'
 
 
 def visible(text: str) -> str:
-    """The text with escapes for characters that are not printable."""
+    """Return the text with escapes for characters that are not printable."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
         for character in text
@@ -317,15 +317,15 @@ class Remembering(Protocol):
         ...
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, or DEAD."""
+        """Return the state after `data`, or DEAD."""
         ...
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete."""
+        """Test whether the text so far is complete."""
         ...
 
     def chart_state(self, state: int) -> int:
-        """The automaton's part of a guide's state."""
+        """Return the automaton's part of a guide's state."""
         ...
 
 
@@ -347,7 +347,7 @@ class Verdict:
     expected: str
 
     def __str__(self) -> str:
-        """One line for a match; else also an excerpt with a caret under the offset, and the longest matching prefix."""
+        """Format one line for a match; else also an excerpt with a caret under the offset, and the longest match."""
         if self.matches:
             return f"matches; then expected: {self.expected}"
         at = self.viable_chars

@@ -39,23 +39,23 @@ class FreeGuide(StateTableGuide, Drawable):
         return self._every if state == self.start else np.zeros(self._tables.words, np.uint32)
 
     def advance(self, state: int, token: int) -> int:
-        """The only state, or DEAD after a token that has no bytes and is not EOS."""
+        """Return the only state, or DEAD after a token that has no bytes and is not EOS."""
         token = token_of(token, self._vocabulary.size)
         if not _is_alive(state) or token < 0:
             return DEAD
         return self.start if self._vocabulary.tokens[token] or token in self._eos else DEAD
 
     def read(self, state: int, data: bytes) -> int:
-        """The only state, or DEAD in DEAD."""
+        """Return the only state, or DEAD in DEAD."""
         bytes_of(data)
         return self.start if _is_alive(state) else DEAD
 
     def is_accepting(self, state: int) -> bool:
-        """True in the only state: every text is complete."""
+        """Return True in the only state: every text is complete."""
         return _is_alive(state)
 
     def distance(self, state: int) -> int:
-        """0, or NEVER in DEAD."""
+        """Return 0, or NEVER in DEAD."""
         return 0 if _is_alive(state) else NEVER
 
     def fits(self, state: int, left: int) -> bool:
@@ -63,13 +63,13 @@ class FreeGuide(StateTableGuide, Drawable):
         return left_of(left) >= self.distance(state)
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """All tokens and EOS if a token is left, else EOS: uint32 [ceil(V / 32)]."""
+        """Return all tokens and EOS if a token is left, else EOS: uint32 [ceil(V / 32)]."""
         if not _is_alive(state):
             return np.zeros(self._tables.words, np.uint32)
         return self._every.copy() if left_of(left) > 0 else self._tables.eos_words.copy()
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         mask = np.zeros(self._tables.words, np.uint32)
         if _is_alive(state) and (left is None or left_of(left) > 0):
             below = self._tables.below(node)
@@ -77,7 +77,7 @@ class FreeGuide(StateTableGuide, Drawable):
         return mask
 
     def distance_below(self, state: int, node: int) -> int:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         below = self._tables.below(node)
         return 1 if _is_alive(state) and below.start < below.stop else NEVER
 

@@ -28,7 +28,7 @@ def state_of(state: object, count: int) -> int:
 
 
 def no_state(state: object) -> StateError:
-    """The error for a value that is no state."""
+    """Return the error for a value that is no state."""
     return StateError(
         f"{brief(state)} is no state of this guide; states are the guide's `start` and what its `advance` gave out"
     )

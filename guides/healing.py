@@ -34,14 +34,14 @@ class TrieGuide(ByteGuide, Protocol):
     """
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """The allowed tokens below `node`: uint32 [ceil(V / 32)], a copy without EOS.
+        """Return the allowed tokens below `node`: uint32 [ceil(V / 32)], a copy without EOS.
 
         left: only tokens after which `left - 1` further tokens complete the text
         """
         ...
 
     def distance_below(self, state: int, node: int) -> int:
-        """Fewest tokens to an accepting state, the first of them below `node`; NEVER if none is allowed."""
+        """Return the fewest tokens to an accepting state, the first of them below `node`; NEVER if none is allowed."""
         ...
 
 
@@ -75,7 +75,7 @@ class Crossings:
         return known
 
     def mask(self, node: int) -> Mask:
-        """The allowed tokens below the node: uint32 [ceil(V / 32)], a copy."""
+        """Return the allowed tokens below the node: uint32 [ceil(V / 32)], a copy."""
         row = self.tables.row_of(self._rows, node, lambda: self.mask_within(node, None))
         return self.tables.masks.rows[row].copy()
 
@@ -101,7 +101,7 @@ class Crossings:
         return known
 
     def cut(self, ids: Sequence[int]) -> int:
-        """The number of prompt tokens to keep, so that no token crosses from the kept part into a text of the guide.
+        """Return the number of prompt tokens to keep so that no token crosses from them into a text of the guide.
 
         A token crosses if it begins inside the prompt, spells the rest of the prompt, and continues as the guide
         allows.
@@ -117,12 +117,12 @@ class Crossings:
         return len(ids) - left
 
     def known_cut(self, ids: Sequence[int]) -> int | None:
-        """The cached result of `cut`, else None. Does not call the guide, so the lock is not needed."""
+        """Return the cached result of `cut`, else None. Does not call the guide, so the lock is not needed."""
         left = self._cuts.get(self._last_pieces(ids))
         return None if left is None else len(ids) - left
 
     def _left(self, pieces: tuple[bytes, ...]) -> int:
-        """The number of trailing tokens to cut."""
+        """Return the number of trailing tokens to cut."""
         data = np.frombuffer(b"".join(pieces), np.uint8)
         ends = np.empty(len(data), np.int32)
         call(end_nodes, self.tables.trie, data, ends)
@@ -220,7 +220,7 @@ class AlignedGuide(StateTableGuide, Drawable):
 
     @property
     def is_worn(self) -> bool:
-        """Return the child's `is_worn`, False if it has none."""
+        """True if the child is worn; False for a child without `is_worn`."""
         return bool(getattr(self.child, "is_worn", False))
 
     def renewed(self) -> AlignedGuide:
@@ -234,12 +234,12 @@ class AlignedGuide(StateTableGuide, Drawable):
         return 0 if self.tail else self.child.start
 
     def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)], read-only; none in DEAD."""
+        """Return the tokens allowed in `state`: uint32 [ceil(V / 32)], read-only; none in DEAD."""
         state = self._check(state)
         return self.child.mask(state - len(self.tail)) if self._is_beyond(state) else super().mask(state)
 
     def row(self, state: int) -> int:
-        """The number of the row of `table` that holds `mask(state)`."""
+        """Return the number of the row of `table` that holds `mask(state)`."""
         state = self._check(state)
         if self._is_beyond(state) and self._child_rows is not None:
             return self._child_rows.row(state - len(self.tail))
@@ -255,7 +255,7 @@ class AlignedGuide(StateTableGuide, Drawable):
             return self._mask_within_tail(state, None)
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         state, token = self._check(state), token_of(token, self.vocabulary.size)
         if self._is_beyond(state):
             return self._moved(self.child.advance(state - len(self.tail), token))
@@ -263,7 +263,7 @@ class AlignedGuide(StateTableGuide, Drawable):
         return self.read(state, text) if text else DEAD
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         state, data = self._check(state), bytes_of(data)
         if state == DEAD:
             return DEAD
@@ -279,12 +279,12 @@ class AlignedGuide(StateTableGuide, Drawable):
             return after if self._is_alive(after) else DEAD
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete, the tail with it."""
+        """Test whether the text so far is complete, the tail with it."""
         state = self._check(state)
         return self._is_beyond(state) and self.child.is_accepting(state - len(self.tail))
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state, EOS not counted."""
+        """Return the fewest tokens to an accepting state, EOS not counted."""
         state = self._check(state)
         if self._is_beyond(state):
             return self.child.distance(state - len(self.tail))
@@ -304,7 +304,7 @@ class AlignedGuide(StateTableGuide, Drawable):
             return self._fits_at(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         state, left = self._check(state), left_of(left)
         if self._is_beyond(state):
             state -= len(self.tail)
@@ -314,7 +314,7 @@ class AlignedGuide(StateTableGuide, Drawable):
             return self._mask_within_tail(state, left)
 
     def end_node(self, place: int) -> int | None:
-        """The token trie's node for the tail from an offset on, below which tokens cross; None if there is none."""
+        """Return the trie's node for the tail from an offset on, below which tokens cross; None if there is none."""
         node = int(self._ends[place])
         return None if node < 0 else node
 
@@ -342,7 +342,7 @@ class AlignedGuide(StateTableGuide, Drawable):
     # The methods below run with the lock held, in a metered call. A place is an offset in the tail, len(tail) included.
 
     def _distance_at(self, place: int) -> int:
-        """The distance from an offset in the tail; at the end of the tail, the distance of the child's start."""
+        """Return the distance from an offset in the tail; at the end of the tail, the distance of the child's start."""
         if not len(self._needed):
             self._needed = self._distances()
         return self._needed.item(place)

@@ -74,7 +74,7 @@ class Remembered(Generic[Value]):
         return len(self._values)
 
     def get(self, key: Hashable) -> Value | None:
-        """The value of a key, None if it is not cached."""
+        """Return the value of a key, None if it is not cached."""
         with self._lock:
             value = self._values.pop(key, None)
             if value is not None:
@@ -300,7 +300,7 @@ class JSONGuide(LiftedGuide, Drawable):
         return self.automaton.reserved_bytes + self._schema_bytes
 
     def spans(self, text: str) -> dict[str, Span]:
-        """The places of the quoted strings in a text of this guide, by their JSON pointers.
+        """Return the places of the quoted strings in a text of this guide, by their JSON pointers.
 
         Raises OptionError for text that is not JSON, LimitError for text that is nested too deep.
         """
@@ -355,7 +355,7 @@ remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, M
 def meaning_of(
     schema: dict[str, Any], resources: Mapping[str, Any], form: Form, unenforced: Unenforced, limits: Limits | None
 ) -> Normal:
-    """The normal form of a schema, without the keywords that a guide of it leaves out. Raises as `JSONGuide` does."""
+    """Return the normal form of a schema without the keywords that a guide leaves out. Raises as `JSONGuide` does."""
     with Meter(limits):
         found = _enforceable((schema, dict(resources)), SchemaOptions(), {}, form, unenforced).schema
         return found.cases(found.root)
@@ -413,7 +413,7 @@ def _too_deep() -> LimitError:
 
 
 def _short(text: str | bytes | None) -> str | bytes | None:
-    """The text as a cache key: itself, or a digest of a long one, so that the cache holds no second copy."""
+    """Return the text as a cache key: itself, or a digest of a long one, so that the cache holds no second copy."""
     if text is None or len(text) < LONG:
         return text
     return hashlib.blake2b(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")).digest()

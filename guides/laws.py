@@ -220,7 +220,7 @@ def walk(guide: Guide, random: Random, tokens: int) -> Iterator[tuple[int, int]]
 
 
 def spelling(guide: Guide, text: bytes, random: Random) -> list[int]:
-    """Random tokens that spell a text; some tokens must be able to spell it."""
+    """Return random tokens that spell a text; there must be some."""
     trie = guide.vocabulary.trie
     continued: list[list[tuple[int, int]]] = [[] for _ in range(len(text) + 1)]
     spells = [False] * len(text) + [True]
@@ -246,7 +246,7 @@ def spelling(guide: Guide, text: bytes, random: Random) -> list[int]:
 
 
 def some_tokens(guide: Guide, mask: Mask, random: Random, count: int) -> list[int]:
-    """All tokens of a vocabulary of up to `count`, else `count` random ones, up to half of them allowed ones."""
+    """Return all tokens of a vocabulary of up to `count`, else `count` random ones, up to half of them allowed ones."""
     size = guide.vocabulary.size
     if size <= count:
         return list(range(size))

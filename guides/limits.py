@@ -247,7 +247,7 @@ class Meter:
             raise NotReadyError
 
     def refusal(self) -> LimitError | Cancelled | NotReadyError:
-        """The error that ends the running call."""
+        """Return the error that ends the running call."""
         if self._view[STOPPED] == CANCELLED:
             return _cancelled()
         if _local.work.quick and not self._view[STOPPED] and self._usual and self.spent <= self._usual:
@@ -320,5 +320,5 @@ def _cancelled() -> Cancelled:
 
 
 def current() -> Meter | None:
-    """The meter of this thread's running call."""
+    """Return the meter of this thread's running call."""
     return _local.work.meter

@@ -68,7 +68,7 @@ def _every_lock() -> list[Any]:
 
 
 def _locks_of_properties() -> list[Any]:
-    """The locks that Python 3.11 has in every `functools.cached_property`, one for all instances of a class."""
+    """Return the locks that Python 3.11 has in every `functools.cached_property`, one for all instances of a class."""
     package = __name__.partition(".")[0]
     modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
     classes = {each for module in modules for each in list(vars(module).values()) if isinstance(each, type)}

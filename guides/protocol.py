@@ -62,7 +62,7 @@ class Guide(Protocol):
         ...
 
     def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)], bit t % 32 of word t // 32 is token t.
+        """Return the tokens allowed in `state`: uint32 [ceil(V / 32)], bit t % 32 of word t // 32 is token t.
 
         EOS bits are set iff the state is accepting, none in DEAD. The array is shared and read-only: use it before the
         next call. This and all other methods raise StateError for numbers that are not states.
@@ -70,15 +70,15 @@ class Guide(Protocol):
         ...
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`; DEAD if it is not allowed or no token. EOS leaves an accepting state unchanged."""
+        """Return the state after `token`; DEAD if it is not allowed or no token. EOS keeps an accepting state."""
         ...
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete."""
+        """Test whether the text so far is complete."""
         ...
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state, EOS not counted; never an underestimate.
+        """Return the fewest tokens to an accepting state, EOS not counted; never an underestimate.
 
         Consistent: from a state with distance d > 0, some allowed token leads to a state with a distance of at most d -
         1.
@@ -91,7 +91,7 @@ class ByteGuide(Guide, Protocol):
     """A guide that reads bytes of any tokenization, such as prompts, goals and the parts of composed guides."""
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, which may end anywhere; DEAD if no tokens can complete the text from there."""
+        """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete the text from there."""
         ...
 
 
@@ -119,7 +119,7 @@ class RowGuide(Guide, Protocol):
         ...
 
     def row(self, state: int) -> int:
-        """The number of the row that holds `mask(state)`; valid until the table's next eviction."""
+        """Return the number of the row that holds `mask(state)`; valid until the table's next eviction."""
         ...
 
     def mask_within(self, state: int, left: int) -> Mask:
@@ -141,7 +141,7 @@ class Quoting(Guide, Protocol):
     """A guide whose texts are parts of documents."""
 
     def ahead(self, state: int) -> bytes:
-        """The bytes that follow in the document if the text so far occurs there only once; else no bytes."""
+        """Return the bytes that follow in the document if the text so far occurs there only once; else no bytes."""
         ...
 
 
@@ -150,11 +150,11 @@ class Foreseeing(Guide, Protocol):
     """A guide that answers at once for several bytes or all tokens; other guides are asked one by one."""
 
     def certain_bytes(self, state: int, most: int) -> bytes:
-        """The forced bytes from a state, up to `most`, whether or not tokens spell them."""
+        """Return the forced bytes from a state, up to `most`, whether or not tokens spell them."""
         ...
 
     def after_each_token(self, state: int) -> NDArray[np.int32] | None:
-        """The state after each token: int32 [V], DEAD where it is not allowed or ends the text.
+        """Return the state after each token: int32 [V], DEAD where it is not allowed or ends the text.
 
         None if the guide has no answer faster than `advance` per token.
         """
@@ -162,7 +162,7 @@ class Foreseeing(Guide, Protocol):
 
 
 def mask_within(guide: Guide, state: int, left: int) -> Mask:
-    """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting.
+    """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting.
 
     uint32 [ceil(V / 32)]. With `left >= distance(state)` and `left > 0` the result has a bit set, unless the
     state is accepting and only EOS may follow.
@@ -189,7 +189,7 @@ def mask_of(tokens: Iterable[int], size: int) -> Mask:
 
 
 def tokens_of(mask: Mask) -> list[int]:
-    """The token ids whose bits are set, ascending."""
+    """Return the token ids whose bits are set, ascending."""
     words = np.flatnonzero(mask)  # usually few
     places = np.flatnonzero(np.unpackbits(mask[words].view(np.uint8), bitorder="little"))
     each = 8 * mask.itemsize

@@ -268,7 +268,7 @@ class RegexGuide(RegularGuide):
         return named_groups(self.pattern, self.flags, self.dialect)
 
     def captures(self, text: str) -> dict[str, tuple[Capture, ...]]:
-        """The texts of named groups in a text of this guide, by group name; one per iteration of a repeat, in order.
+        """Return the texts of named groups in a text of this guide, by name; one per iteration of a repeat, in order.
 
         An ambiguous text is read as `re` reads it, by the first way in its search order. The result is empty for a text
         that does not match, such as a truncated one. Raises LimitError.
@@ -317,7 +317,7 @@ class RegexGuide(RegularGuide):
         return guide
 
     def _breadth_first(self) -> tuple[list[int], Dfa]:
-        """The states in breadth-first order, and the automaton numbered so."""
+        """Return the states in breadth-first order, and the automaton numbered so."""
         dfa = self.dfa()
         states = self.automaton.explore(len(dfa))
         order, numbered = dfa.breadth_first()
@@ -388,7 +388,7 @@ def _texts_of(choices: Any) -> tuple[str, ...]:
 
 
 def _encoded(choices: tuple[str, ...]) -> tuple[bytes, NDArray[np.int64]]:
-    """The UTF-8 bytes of all choices, concatenated, and their lengths: int64 [choices]."""
+    """Return the UTF-8 bytes of all choices, concatenated, and their lengths: int64 [choices]."""
     whole = "".join(choices)
     if whole.isascii():
         return whole.encode(), np.fromiter(map(len, choices), np.int64, len(choices))

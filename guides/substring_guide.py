@@ -112,7 +112,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         return self._automaton
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         return self._walk(self._automaton.check(state), min(left_of(left) - 1, self._most))
 
     def _advanced(self, state: int, token: int) -> int:
@@ -120,11 +120,11 @@ class SubstringGuide(StateTableGuide, Drawable):
         return self._spelt(self._automaton.read_part(state, data, start.item(token), start.item(token + 1)))
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data` in any tokenization; DEAD if no tokens complete the text from there."""
+        """Return the state after `data` in any tokenization; DEAD if no tokens complete the text from there."""
         return self._spelt(self._automaton.read(state, bytes_of(data)))
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete."""
+        """Test whether the text so far is complete."""
         state = self._automaton.check(state)
         known = self._accepting.get(state)
         if known is None:
@@ -132,7 +132,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         return known
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state, EOS not counted.
+        """Return the fewest tokens to an accepting state, EOS not counted.
 
         Exact without bounds of length; with bounds, only some occurrences of a frequent text are examined.
         """
@@ -181,25 +181,23 @@ class SubstringGuide(StateTableGuide, Drawable):
         return f"{words}, quoting the context at {either([*shown, *more])}" if shown else words
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
-        """Draw the minimal automaton of the quotations of a short context; `tokens` adds the tokens allowed in each
-        state.
-        """
+        """Draw the minimal automaton of a short context's quotations; `tokens` adds tokens allowed in each state."""
         minimal = Minimal.of(self._automaton, states_of(max_states))
         switch(tokens, "tokens")
         return minimal.picture(lambda state: tokens_in(self.mask(state), self._vocabulary) if tokens else "")
 
     def ahead(self, state: int) -> bytes:
-        """The bytes that follow in the documents, up to 512, if the text so far occurs once; else no bytes."""
+        """Return the bytes that follow in the documents, up to 512, if the text so far occurs once; else no bytes."""
         return self._automaton.ahead(state, MAX_AHEAD)
 
     def places(self, text: str) -> list[Occurrence]:
-        """The places in the documents where a text occurs as a quotation; none for other texts."""
+        """Return the places in the documents where a text occurs as a quotation; none for other texts."""
         data = text.encode(errors="replace")
         found = (self.source.place(begin, begin + len(data)) for begin in self._automaton.occurrences(data))
         return [place for place in found if place is not None]
 
     def without(self, taken: Sequence[Occurrence]) -> SubstringGuide | None:
-        """A guide for the quotations that do not overlap the taken places; None if there are none.
+        """Return a guide for the quotations that do not overlap the taken places; None if there are none.
 
         It shares this guide's index and keeps `none_text`. Places taken from this guide before become available again.
         """
@@ -213,7 +211,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         return _made_without, (dict(self._made_of or {}),)
 
     def span(self, text: str) -> Span | None:
-        """The first span of a text, with all its places; None for `none_text` and texts that are no quotation."""
+        """Return the first span of a text, with all its places; None for `none_text` and for no quotation."""
         places = [] if text == self.source.refusal else self.places(text)
         return self.source.span(places) if places else None
 
@@ -224,14 +222,14 @@ class SubstringGuide(StateTableGuide, Drawable):
         return self._walk(state, self._most)
 
     def _walk(self, state: int, most: int) -> Mask:
-        """The allowed tokens after which `most` further tokens complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `most` further tokens complete the text, and EOS iff accepting."""
         mask = self._walk_below(state, 0, most)
         if self.is_accepting(state):
             mask |= self._tables.eos_words
         return mask
 
     def _walk_below(self, state: int, root: int, most: int) -> Mask:
-        """The tokens below a node of `branches`, read from there on, after which `most` further tokens suffice."""
+        """Return the tokens below a node of `branches`, read from there, after which `most` further tokens suffice."""
         mask = np.zeros(self._tables.words, np.uint32)
         state = self._automaton.check(state)
         if state == DEAD:
@@ -243,7 +241,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         return mask
 
     def _counting(self) -> AbstractContextManager[object]:
-        """The meter as a context manager, or a null context inside a call that it already counts."""
+        """Return the meter as a context manager, or a null context inside a call that it already counts."""
         return nullcontext() if current() is self._meter else self._meter
 
     def _fewest(self, state: int, enough: int) -> int:
@@ -255,7 +253,7 @@ class SubstringGuide(StateTableGuide, Drawable):
             return _counted(fewest_tokens, quotable, trie, self._needed, self._every, node, depth, enough)
 
     def _spelt(self, state: int) -> int:
-        """The state itself, or DEAD if the vocabulary cannot spell a completion."""
+        """Return the state itself, or DEAD if the vocabulary cannot spell a completion."""
         if state != DEAD and self._most < NEVER and self._fewest(state, self._most) > self._most:
             return DEAD
         return state

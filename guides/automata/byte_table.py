@@ -173,8 +173,10 @@ STEPS_PER_MOVE = 50
 
 
 Described = tuple[list[tuple[str | None, int]], int, list[int], list[list[tuple[int, int]]]]
-"""A machine in plain values: (symbol, key) pairs with None for all other symbols, the initial state, the final
-states, and for each state its (key, target) moves.
+"""A machine in plain values.
+
+(symbol, key) pairs with None for all other symbols, the initial state, the final states, and for each state its
+(key, target) moves
 """
 
 

@@ -174,7 +174,7 @@ class Dfa:
         return len(self.transitions)
 
     def step(self, state: int, byte: int) -> int:
-        """The state after `byte`, or DEAD."""
+        """Return the state after `byte`, or DEAD."""
         return int(self.transitions[state, byte])
 
     def is_accepting(self, state: int) -> bool:

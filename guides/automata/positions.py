@@ -249,7 +249,7 @@ class Subsets:
         return known
 
     def row(self, state: int) -> list[int]:
-        """The state after each atom."""
+        """Return the state after each atom."""
         known = self._rows[state]
         if known is None:
             follow, universal, after = self._befores[state], self._universal, self._after
@@ -321,7 +321,7 @@ class AtomAutomaton(Protocol):
     """A deterministic automaton over atoms."""
 
     def row(self, state: int) -> list[int]:
-        """The state after each atom."""
+        """Return the state after each atom."""
         ...
 
 
@@ -350,7 +350,7 @@ class Product:
         self._rows: list[list[int] | None] = [None]
 
     def row(self, state: int) -> list[int]:
-        """The state after each atom."""
+        """Return the state after each atom."""
         known = self._rows[state]
         if known is None:
             pairs = zip(self._machines, self.states[state], strict=True)

@@ -145,11 +145,11 @@ class ChartAutomaton:
         return state
 
     def step(self, state: int, byte: int) -> int:
-        """The state after `byte`, or DEAD."""
+        """Return the state after `byte`, or DEAD."""
         return self.read(state, bytes((byte,)))
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, or DEAD."""
+        """Return the state after `data`, or DEAD."""
         with self.lock:
             state = self.ready(state)
             if state == DEAD:

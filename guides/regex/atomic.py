@@ -56,11 +56,11 @@ class Atomic:
         self._lazy = lazy
 
     def group(self, tree: Tree) -> Tree:
-        """The language of `(?>tree)`."""
+        """Return the language of `(?>tree)`."""
         return self._first(tree, EMPTY)
 
     def possessive(self, item: Tree, low: int, high: int | None) -> Tree:
-        """The language of a possessive repeat; each iteration is atomic too."""
+        """Return the language of a possessive repeat; each iteration is atomic too."""
         return self._first(repeat(self.group(item), low, high), EMPTY)
 
     def _first(self, tree: Tree, after: Tree) -> Tree:
@@ -81,7 +81,7 @@ class Atomic:
         return tree
 
     def _one_of(self, items: ListOf[Tree], after: Tree) -> Tree:
-        """The first of the items that matches. Lookaheads exclude earlier items that may match the same text."""
+        """Return the first of the items that matches. Lookaheads exclude earlier items that may match the same text."""
         begins = [_beginning(item) for item in items]
         found: list[Tree] = []
         for at, item in enumerate(items):
@@ -115,18 +115,18 @@ class Atomic:
         return concat([*turns, rest(item, None if high is None else high - low, after)])
 
     def _again(self, tree: Repeat | LookaroundLoop, done: int) -> Tree:
-        """The rest of a repeat after `done` of its required iterations."""
+        """Return the rest of a repeat after `done` of its required iterations."""
         return self._like(tree, tree.min - done, None if tree.max is None else tree.max - done)
 
     def _like(self, tree: Repeat | LookaroundLoop, low: int, high: int | None) -> Tree:
-        """A repeat of the same item, lazy if the given one is."""
+        """Return a repeat of the same item, lazy if the given one is."""
         made = repeat(tree.item, low, high)
         if id(tree) in self._lazy and isinstance(made, (Repeat, LookaroundLoop)) and made is not tree.item:
             self._lazy[id(made)] = made
         return made
 
     def _greedy_turns(self, item: Tree, most: int | None, after: Tree) -> Tree:
-        """As many iterations as can be completed; one that reads nothing is the last."""
+        """Return as many iterations as can be completed; one that reads nothing is the last."""
         if most is None:
             body, leave = self._turn(item, repeat(item, 0, None), after)
             return concat([repeat(body, 0, None), leave])
@@ -137,7 +137,7 @@ class Atomic:
         return found
 
     def _turn(self, item: Tree, again: Tree, after: Tree) -> tuple[Tree, Tree]:
-        """An iteration that reads something and is followed by others, and the ways to leave the repeat instead."""
+        """Return an iteration that reads something and is followed by others, and the ways to leave the repeat."""
         turns: list[Tree] = []
         exits: list[Tree] = []
         before: list[Tree] = []
@@ -152,7 +152,7 @@ class Atomic:
         return either(turns), either([*exits, _unless(before)])
 
     def _lazy_turns(self, item: Tree, most: int | None, after: Tree) -> Tree:
-        """As many iterations as needed until `after` can match; iterations that read nothing are dropped."""
+        """Return as many iterations as needed until `after` can match; iterations that read nothing are dropped."""
         found: Tree = EMPTY
         for left in range(1 if most is None else most):
             again = repeat(item, 0, None if most is None else left)
@@ -162,7 +162,7 @@ class Atomic:
         return found
 
     def _ways(self, tree: Tree) -> list[MatchWay]:
-        """The ways through a tree in search order; empty matches are separate ways."""
+        """Return the ways through a tree in search order; empty matches are separate ways."""
         spend(STEPS_PER_NODE)
         fewest, most = lengths(tree)
         if fewest or most == 0:
@@ -192,7 +192,7 @@ class Atomic:
 
 
 def _all_of(item: Tree, low: int, high: int | None) -> Tree:
-    """As many of a single character as there are, within the bounds."""
+    """Return as many of a single character as there are, within the bounds."""
     if high is None:
         return concat([repeat(item, low, None), _unless([item])])
     if high == low:
@@ -201,7 +201,7 @@ def _all_of(item: Tree, low: int, high: int | None) -> Tree:
 
 
 def _unless(bodies: ListOf[Tree]) -> Tree:
-    """The condition that none of the bodies matches ahead."""
+    """Return the condition that none of the bodies matches ahead."""
     kept = [_needed(body) for body in bodies if body is not NOTHING]
     if any(body is EMPTY for body in kept):
         return NOTHING
@@ -209,7 +209,7 @@ def _unless(bodies: ListOf[Tree]) -> Tree:
 
 
 def _needed(body: Tree) -> Tree:
-    """A smaller tree that matches a prefix of the text ahead exactly if `body` does."""
+    """Return a smaller tree that matches a prefix of the text ahead exactly if `body` does."""
     if _always(body):
         return EMPTY
     if isinstance(body, (Sequence, Concat)):
@@ -238,7 +238,7 @@ def _are_apart(left: Tree, right: Tree) -> bool:
 
 
 def _beginning(tree: Tree) -> bytes:
-    """A common prefix of all texts of a tree, as far as its first literal shows."""
+    """Return a common prefix of all texts of a tree, as far as its first literal shows."""
     if isinstance(tree, (Sequence, Concat)) and tree.items:
         tree = tree.items[0]
     return tree.data if isinstance(tree, Literal) else b""

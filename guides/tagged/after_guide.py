@@ -96,7 +96,7 @@ class AfterGuide(StateTableGuide, Drawable):
 
     @property
     def is_worn(self) -> bool:
-        """Return the child's `is_worn`, False if it has none."""
+        """True if the child is worn; False for a child without `is_worn`."""
         return bool(getattr(self.child, "is_worn", False))
 
     def renewed(self) -> AfterGuide:
@@ -105,7 +105,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return AfterGuide(child.renewed(), self.marker, most=self.free_tokens, limits=self._meter.limits)
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         state, token = self._check(state), token_of(token, self._vocabulary.size)
         if state == DEAD or token < 0:
             return DEAD
@@ -126,7 +126,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return state >= self._first_of_child and self.child.is_accepting(state - self._first_of_child)
 
     def distance(self, state: int) -> int:
-        """The fewest tokens to an accepting state: those of the marker, and those of a text of the child."""
+        """Return the fewest tokens to an accepting state: those of the marker, and those of a text of the child."""
         state = self._check(state)
         if state >= self._first_of_child:
             return self.child.distance(state - self._first_of_child)
@@ -135,7 +135,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return min(NEVER, int(self._closing[state % len(self._text)]) + self.child.distance(self.child.start))
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`."""
+        """Test whether `distance(state) <= left`."""
         state, left = self._check(state), left_of(left)
         quick: Any = getattr(self.child, "fits", None)
         if state >= self._first_of_child and quick is not None:
@@ -143,7 +143,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return self.distance(state) <= left
 
     def row(self, state: int) -> int:
-        """The number of the row of `table` that holds `mask(state)`; most states before the marker share rows."""
+        """Return the row of `table` that holds `mask(state)`; most states before the marker share rows."""
         state = self._check(state)
         if 0 <= state < self._first_of_child:
             used, place = divmod(state, len(self._text))
@@ -155,7 +155,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return np.array([self.row(state) for state in states], np.int32)
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         state, left = self._check(state), left_of(left)
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
@@ -187,7 +187,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return Thought(free.decode(errors="replace"), text, is_cut)
 
     def behind(self, tokens: list[int]) -> bytes:
-        """The bytes behind the marker of a text given by its tokens, with the marker bytes of special tokens."""
+        """Return the bytes behind the marker of a text given by its tokens, with the marker bytes of special tokens."""
         return self._vocabulary.decode(tokens).partition(self._text)[2]
 
     def _check(self, state: int) -> int:
@@ -212,7 +212,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return text.startswith(rest) or (bool(text) and rest.startswith(text))
 
     def _free_mask(self, state: int, left: int) -> Mask:
-        """The tokens of a state before the marker after which `left` tokens complete the text."""
+        """Return the tokens of a state before the marker after which `left` tokens complete the text."""
         used, place = divmod(state, len(self._text))
         moves = self._moves_from(place)
         needed = np.append(np.minimum(self._closing + self.child.distance(self.child.start), NEVER), NEVER)
@@ -262,13 +262,13 @@ class AfterGuide(StateTableGuide, Drawable):
         return MarkerMoves(places, beyond)
 
     def _child_after(self, rest: bytes) -> int:
-        """The child's state after a token's bytes beyond the marker; DEAD if the child cannot read bytes."""
+        """Return the child's state after a token's bytes beyond the marker; DEAD if the child cannot read bytes."""
         if not rest:
             return self.child.start
         return self.child.read(self.child.start, rest) if isinstance(self.child, ByteGuide) else DEAD
 
     def _read(self, place: int, text: bytes) -> tuple[int, int]:
-        """The offset in the marker after a text, and where in the text the marker ends, -1 if it does not."""
+        """Return the offset in the marker after a text, and where in the text the marker ends, -1 if it does not."""
         for at, byte in enumerate(text):
             while place and self._text[place] != byte:
                 place = self._back[place]
@@ -279,7 +279,7 @@ class AfterGuide(StateTableGuide, Drawable):
 
 
 def _borders(text: bytes) -> list[int]:
-    """The length of the longest border of each prefix: D. Knuth, J. Morris, V. Pratt (1977)."""
+    """Return the length of the longest border of each prefix: D. Knuth, J. Morris, V. Pratt (1977)."""
     back = [0] * (len(text) + 1)
     length = 0
     for place in range(1, len(text)):

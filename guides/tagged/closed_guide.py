@@ -68,7 +68,7 @@ class MarkTokens:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, mark: bytes) -> MarkTokens:
-        """The tokens of a mark, from the vocabulary's bounded cache."""
+        """Return the tokens of a mark, from the vocabulary's bounded cache."""
         known = VocabularyTables.of(vocabulary).closing_marks
         found = known.get(mark)
         if found is None:
@@ -141,7 +141,7 @@ class ClosedGuide(StateTableGuide):
         return self._after(child, places, data, DEAD if child == DEAD else self.child.advance(child, token))
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         state, data = self._check(state), bytes_of(data)
         if state == DEAD or not data:
             return state
@@ -154,7 +154,7 @@ class ClosedGuide(StateTableGuide):
         return state != DEAD and len(self._text) in self._parts(state)[1]
 
     def distance(self, state: int) -> int:
-        """The fewest tokens to an accepting state: those of the mark behind those of the child's text."""
+        """Return the fewest tokens to an accepting state: those of the mark behind those of the child's text."""
         state = self._check(state)
         if state == DEAD:
             return NEVER
@@ -163,7 +163,7 @@ class ClosedGuide(StateTableGuide):
         return fewest if child == DEAD else min(fewest, self._closing[0] + self.child.distance(child), NEVER)
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`."""
+        """Test whether `distance(state) <= left`."""
         state, left = self._check(state), left_of(left)
         if state == DEAD:
             return left >= NEVER
@@ -176,7 +176,7 @@ class ClosedGuide(StateTableGuide):
         return left >= NEVER or (left >= self._closing[0] and quick(child, left - self._closing[0]))
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         return self._mask(self._check(state), left_of(left))
 
     def describe(self, state: int) -> str:
@@ -193,7 +193,7 @@ class ClosedGuide(StateTableGuide):
         return ", or ".join(said) or "the end of the text"
 
     def ahead(self, state: int) -> bytes:
-        """The bytes that follow in the document that the child quotes from, if the child knows; else no bytes."""
+        """Return the bytes that follow in the document that the child quotes, if it knows them; else no bytes."""
         state = self._check(state)
         if state == DEAD or self._quoting is None:
             return b""
@@ -213,11 +213,11 @@ class ClosedGuide(StateTableGuide):
         return state
 
     def _parts(self, state: int) -> tuple[int, frozenset[int]]:
-        """The child's state, and the offsets in the mark."""
+        """Return the child's state, and the offsets in the mark."""
         return (state - OFFSET, _NOWHERE) if state >= OFFSET else self._met[state]
 
     def _state(self, child: int, places: frozenset[int]) -> int:
-        """The number of a child's state with offsets in the mark. Raises LimitError."""
+        """Return the number of a child's state with offsets in the mark. Raises LimitError."""
         if not places:
             return DEAD if child == DEAD else child + OFFSET
         state = self._numbers.get((child, places))
@@ -232,7 +232,7 @@ class ClosedGuide(StateTableGuide):
         return state
 
     def _after(self, child: int, places: frozenset[int], data: bytes, after: int) -> int:
-        """The state after some bytes. after: the child's state after them"""
+        """Return the state after some bytes. after: the child's state after them"""
         mark = self._text
         found = {place + len(data) for place in places if mark.startswith(data, place)}
         if child != DEAD:
@@ -247,7 +247,7 @@ class ClosedGuide(StateTableGuide):
         return self._mask(state, None)
 
     def _mask(self, state: int, left: int | None) -> Mask:
-        """The tokens that may follow; with `left`, those after which `left - 1` tokens complete the text."""
+        """Return the tokens that may follow; with `left`, those after which `left - 1` tokens complete the text."""
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
         child, places = self._parts(state)
@@ -266,12 +266,12 @@ class ClosedGuide(StateTableGuide):
         return mask
 
     def _child_mask(self, child: int, left: int) -> Mask:
-        """The child's tokens after which `left - 1` tokens complete its text and the mark."""
+        """Return the child's tokens after which `left - 1` tokens complete its text and the mark."""
         rest = left - self._closing[0]
         return mask_within(self.child, child, rest) if rest > 0 else np.zeros(self._tables.words, np.uint32)
 
     def _crossed(self, child: int, least: int) -> Mask:
-        """The tokens from a child's state into the mark, after which less than `least` tokens complete it."""
+        """Return the tokens from a child's state into the mark, after which less than `least` tokens complete it."""
         flags = np.zeros(32 * self._tables.words, np.bool_)
         allowed = self.child.mask(child).copy()
         for text, spelt, ways in self._marks.crossings:

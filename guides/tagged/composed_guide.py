@@ -184,7 +184,7 @@ class Composition:
         return text.start()
 
     def _child(self, guide: Lowerable) -> int:
-        """The lazy rule of a guide."""
+        """Return the lazy rule of a guide."""
 
         def expand(start: int) -> None:
             self._graph.define(start, links=((CALL, guide.lower_into(self._graph), self._graph.final()),))
@@ -194,7 +194,7 @@ class Composition:
         return self._children[id(guide)]
 
     def _needed(self, piece: Piece) -> int:
-        """The fewest bytes of a text of a piece."""
+        """Return the fewest bytes of a text of a piece."""
         key = id(piece.guide) if isinstance(piece, Inner) else id(piece)
         if key not in self._needs:
             spend(STEPS_PER_PIECE)

@@ -83,11 +83,11 @@ class EitherGuide(StateTableGuide):
         return any(guide.is_accepting(at) for guide, at in self._open(state))
 
     def distance(self, state: int) -> int:
-        """The fewest tokens to an accepting state, over all guides."""
+        """Return the fewest tokens to an accepting state, over all guides."""
         return min((guide.distance(at) for guide, at in self._open(state)), default=NEVER)
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`."""
+        """Test whether `distance(state) <= left`."""
         left = left_of(left)
         members: list[tuple[Any, int]] = [*self._open(state)]
         if not members:
@@ -97,7 +97,7 @@ class EitherGuide(StateTableGuide):
         )
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         mask = np.zeros(self._tables.words, np.uint32)
         for guide, at in self._open(state):
             mask |= mask_within(guide, at, left)
@@ -117,14 +117,14 @@ class EitherGuide(StateTableGuide):
         return mask & self._every
 
     def _open(self, state: int) -> list[tuple[Guide, int]]:
-        """The guides that still match, with their states."""
+        """Return the guides that still match, with their states."""
         state = self._check(state)
         if state == DEAD:
             return []
         return [each for each in zip(self.guides, self._members[state], strict=True) if each[1] != DEAD]
 
     def _number(self, members: tuple[int, ...]) -> int:
-        """The number of a tuple of states, one for each guide."""
+        """Return the number of a tuple of states, one for each guide."""
         if not any(at != DEAD for at in members):
             return DEAD
         known = self._numbers.get(members)
@@ -141,7 +141,7 @@ class EitherByteGuide(EitherGuide):
     """An EitherGuide whose guides all read bytes."""
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         state, data = self._check(state), bytes_of(data)
         if state == DEAD:
             return DEAD

@@ -66,7 +66,7 @@ class FreeText:
         self._nodes: dict[FreeState, int] = {}
 
     def start(self) -> int:
-        """The node before the text."""
+        """Return the node before the text."""
         return self._node(FreeState(head=b"" if self._heads else None))
 
     def _node(self, key: FreeState) -> int:
@@ -98,7 +98,7 @@ class FreeText:
         return self._may_end and key.place == 0 and key.begun[:1] != bytes((MARK,))
 
     def _edges(self, place: int, targets: dict[int, bytes]) -> list[Edge]:
-        """The edges for bytes of characters, and for MARK between them, to longer prefixes of markers, or to none."""
+        """Return the edges of character bytes, and of MARK between characters, with the prefixes of markers they reach."""
         edges: list[Edge] = []
         for first, last, after in ways(place):
             begin = first
@@ -140,11 +140,11 @@ class FreeText:
         return self._node(FreeState(text, 0 if text[0] == MARK else place_of(text)))
 
     def _exits_below(self, begun: bytes) -> list[bytes]:
-        """The markers with this prefix that may occur."""
+        """Return the markers with this prefix that may occur."""
         return [text for text in self._markers.below(begun) if text not in self._refused]
 
     def _promise(self, key: FreeState) -> int:
-        """The fewest bytes to the end of the rule."""
+        """Return the fewest bytes to the end of the rule."""
         if self._can_end(key._replace(place=0)):
             return bytes_left(key.place)
         ahead = self._exits_below(key.begun) if key.begun else []

@@ -51,7 +51,7 @@ class Markers:
             self._check_alone(text)
 
     def targets(self, begun: bytes) -> dict[int, bytes]:
-        """The bytes after which a text that ends with `begun` ends with a nonempty prefix of a marker, each with it.
+        """Return the bytes after which a text that ends with `begun` ends with a prefix of a marker, with the prefix.
 
         Whole markers are included.
         """
@@ -64,7 +64,7 @@ class Markers:
         return found
 
     def loop(self) -> Span:
-        """The span of ASCII bytes and lead bytes that no marker begins with."""
+        """Return the span of ASCII bytes and lead bytes that no marker begins with."""
         low, high, leads = span_of(((0, LAST_CHARACTER),))
         for byte in self._next[b""]:
             if byte < 64:
@@ -76,7 +76,7 @@ class Markers:
         return low, high, leads
 
     def below(self, begun: bytes) -> list[bytes]:
-        """The markers with this prefix."""
+        """Return the markers with this prefix."""
         first = bisect_left(self._ordered, begun)
         last = first
         while last < len(self._ordered) and self._ordered[last].startswith(begun):
@@ -98,7 +98,7 @@ class Markers:
 
 
 def fewest_tokens(text: bytes, spelt: Iterable[bytes]) -> NDArray[np.int64]:
-    """The fewest tokens that spell the rest of a text from each offset: int64 [len(text) + 1], NEVER where none do.
+    """Return the fewest tokens that spell the rest of a text from each offset: int64 [len(text) + 1], or NEVER.
 
     spelt: the bytes of tokens
     """
@@ -113,7 +113,7 @@ def fewest_tokens(text: bytes, spelt: Iterable[bytes]) -> NDArray[np.int64]:
 
 
 def _within(text: bytes, longer: bytes) -> OptionError:
-    """The error for a marker inside another: the inner one would match first."""
+    """Return the error for a marker inside another: the inner one would match first."""
     return OptionError(
         f"the marker {_shown(longer)} contains the marker {_shown(text)}, which would begin its part first; let the "
         "constraint read what they do not have in common"
@@ -121,7 +121,7 @@ def _within(text: bytes, longer: bytes) -> OptionError:
 
 
 def place_of(begun: bytes) -> int:
-    """The position inside a character after a prefix of a marker, as in `utf8_step`; -1 for invalid UTF-8."""
+    """Return the position inside a character after a prefix of a marker, as in `utf8_step`; -1 for invalid UTF-8."""
     place = 0
     for byte in begun:
         place = next((after for first, last, after in ways(place) if first <= byte <= last), -1)
@@ -131,7 +131,7 @@ def place_of(begun: bytes) -> int:
 
 
 def ways(place: int) -> list[tuple[int, int, int]]:
-    """The bytes that may follow at a position inside or between characters: (first byte, last byte, position after)."""
+    """Return the bytes that may follow at a position in a character: (first byte, last byte, position after)."""
     if place == 0:
         return [(0, FIRST_NEXT - 1, 0), *((form[LEAD], form[LAST_LEAD], 1 + at) for at, form in enumerate(_FORMS))]
     if place <= len(_FORMS):
@@ -141,7 +141,7 @@ def ways(place: int) -> list[tuple[int, int, int]]:
 
 
 def bytes_left(place: int) -> int:
-    """The number of bytes left in a character from a position on."""
+    """Return the number of bytes left in a character from a position on."""
     if place == 0:
         return 0
     return _FORMS[place - 1][MORE] + 1 if place <= len(_FORMS) else place - len(_FORMS)

@@ -91,7 +91,7 @@ class MentionGuide(StateTableGuide):
         return self._line.start
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         after = self._line.advance(state, token)
         return DEAD if after != DEAD and self._is_over(state) and token not in self._eos else after
 
@@ -100,15 +100,15 @@ class MentionGuide(StateTableGuide):
         return self._line.is_accepting(state)
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state."""
+        """Return the fewest tokens to an accepting state."""
         return self._line.distance(state)
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`."""
+        """Test whether `distance(state) <= left`."""
         return self._line.fits(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         mask = self._line.mask_within(state, left)
         return mask & self._tables.eos_words if self._is_over(state) else mask
 
@@ -137,7 +137,7 @@ class MentionGuide(StateTableGuide):
         return known
 
     def named(self, text: bytes) -> tuple[int, int] | None:
-        """The start and end of the mention, in bytes; None in a text without one."""
+        """Return the start and end of the mention, in bytes; None in a text without one."""
         words, last = last_character(SPACED), OUTSIDE
         lasts = [last := words.item(last, byte) for byte in text]
         named, begin = None, 0
@@ -147,7 +147,7 @@ class MentionGuide(StateTableGuide):
         return named
 
     def _named_at(self, text: bytes, begin: int, lasts: list[int]) -> tuple[int, int] | None:
-        """The longest mention that begins at an offset."""
+        """Return the longest mention that begins at an offset."""
         if begin and lasts[begin - 1] != OUTSIDE:
             return None
         state, found = self._child.start, None
@@ -212,7 +212,7 @@ class _Moves:
         self._known: dict[tuple[Threads, int, int], Threads] = {}
 
     def after(self, threads: Threads, byte: int, last: int) -> Threads:
-        """The threads after a byte; last: the state of `last_character` after it"""
+        """Return the threads after a byte; last: the state of `last_character` after it"""
         key = threads, byte, last
         found = self._known.get(key)
         if found is None:
@@ -242,13 +242,13 @@ def _covers(earlier: MentionThread, later: MentionThread) -> bool:
 
 
 def _begun(threads: list[MentionThread], start: int) -> Threads:
-    """The threads, and a new one that begins here unless an existing one covers it."""
+    """Return the threads, and a new one that begins here unless an existing one covers it."""
     begun = MentionThread(start)
     return tuple(threads) if any(_covers(each, begun) for each in threads) else (*threads, begun)
 
 
 @lru_cache(maxsize=2)
 def _free_text(*, is_line: bool) -> Dfa:
-    """The automaton of any characters; for a line, without line ends."""
+    """Return the automaton of any characters; for a line, without line ends."""
     graph = Graph()
     return Dfa.of(ChartAutomaton(graph, Lowering(graph).rule(Repeat(Chars(LINE if is_line else ALL), 0, None))))

@@ -112,12 +112,12 @@ NOTHING = Fixed()
 
 
 def perhaps(piece: Piece) -> Piece:
-    """The piece, or nothing."""
+    """Return the piece, or nothing."""
     return OneOf((piece, NOTHING))
 
 
 def marker_data(*markers: Marker) -> bytes:
-    """The bytes of markers: UTF-8 of texts, `marker_bytes` of token ids."""
+    """Return the bytes of markers: UTF-8 of texts, `marker_bytes` of token ids."""
     return b"".join(each.encode() if isinstance(each, str) else marker_bytes(each) for each in markers)
 
 
@@ -146,7 +146,7 @@ def marker_label(marker: Marker) -> str:
 
 
 def marker_ids(piece: Piece) -> set[int]:
-    """The token ids among all markers, including those of inner guides."""
+    """Return the token ids among all markers, including those of inner guides."""
     found: set[int] = set()
     for each in pieces_within(piece):
         if isinstance(each, Fixed):

@@ -132,7 +132,7 @@ class TaggedGuide(LiftedGuide, Drawable):
         return Part(tag, unmarked_text(self.vocabulary, data).decode(errors="replace"))
 
     def _read_part(self, data: bytes, begin: int, tags: Sequence[int]) -> tuple[int, int, int] | None:
-        """The tag whose part begins at an offset and ends first, with the ends of the part and of its marker."""
+        """Return the tag whose part begins at an offset and ends first, with the ends of the part and of its marker."""
         readings = {tag: self.tags[tag][1].start for tag in tags}
         for at in range(begin, len(data) + 1):
             for tag, state in readings.items():
@@ -185,14 +185,14 @@ class TaggedGuide(LiftedGuide, Drawable):
         return start
 
     def _needed(self, tag: int) -> int:
-        """The fewest bytes of a text of a tag's guide."""
+        """Return the fewest bytes of a text of a tag's guide."""
         if tag not in self._needs:
             guide = self.tags[tag][1]
             self._needs[tag] = int(guide.bytes_needed(np.array([guide.start], np.int32))[0])
         return self._needs[tag]
 
     def _marker_ids(self, vocabulary: Vocabulary) -> set[int]:
-        """The tokens among all markers, of inner guides too. Raises OptionError for guides of other vocabularies."""
+        """Return all tokens among markers, also of inner guides. Raises OptionError for different vocabularies."""
         found: set[int] = set()
         base = without_markers(vocabulary)
         for number, (begin, guide, end) in enumerate(self.tags):
