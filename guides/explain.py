@@ -49,7 +49,7 @@ def places(automaton: ChartAutomaton, state: int) -> list[str]:
 
 
 class _Reader:
-    """Follows the open calls of a chart's items up to the rules that have names.
+    """A search along the open calls of a chart's items up to the rules that have names.
 
     A chart skips a rule that ends in a call while the callee is read (a tail call): the return set holds only the
     rule's caller. The skipped rule is found again among the callees of that caller.
@@ -157,7 +157,7 @@ _NAMES = {0x09: "a tab", 0x0A: "a newline", 0x0D: "a carriage return", 0x20: "a 
 
 
 def describe(ranges: Ranges) -> str:
-    """Return a set of characters (inclusive code point ranges, sorted, disjoint) as a phrase: "a digit 0-9 or '.'"."""
+    """Describe a set of characters (inclusive code point ranges, sorted, disjoint): "a digit 0-9 or '.'"."""
     return either(_parts(ranges))
 
 

@@ -59,7 +59,7 @@ class FreeGuide(StateTableGuide, Drawable):
         return 0 if _is_alive(state) else NEVER
 
     def fits(self, state: int, left: int) -> bool:
-        """Test whether at least 0 tokens are left."""
+        """Test whether `distance(state) <= left`."""
         return left_of(left) >= self.distance(state)
 
     def mask_within(self, state: int, left: int) -> Mask:

@@ -125,7 +125,7 @@ class Enforced(NamedTuple):
 
     watch: the positions whose values must be remembered
     left_out: reasons of the keywords left out, by JSON pointer
-    given: the schema and resources, after keywords were left out or not
+    given: the original schema and resources
     formats: whether the standard formats are enforced
     """
 
@@ -218,7 +218,7 @@ class JSONGuide(LiftedGuide, Drawable):
 
     @property
     def is_worn(self) -> bool:
-        """Test whether the next text should use a renewed guide: states that cannot be evicted hold too much memory."""
+        """True if the next text should use a renewed guide: states that cannot be evicted hold too much memory."""
         return False
 
     def renewed(self) -> JSONGuide:
@@ -296,7 +296,7 @@ class JSONGuide(LiftedGuide, Drawable):
 
     @property
     def held_bytes(self) -> int:
-        """Estimate the bytes that the guide holds, with its schema and its compiled parts."""
+        """Estimated bytes of the guide, with its schema and its compiled parts."""
         return self.automaton.reserved_bytes + self._schema_bytes
 
     def spans(self, text: str) -> dict[str, Span]:
@@ -342,7 +342,7 @@ class WatchingJSONGuide(DistinctGuide, JSONGuide):
 
     @property
     def held_bytes(self) -> int:
-        """Estimate the bytes that the guide holds, with its trails."""
+        """Estimated bytes of the guide, with its trails."""
         return super().held_bytes + self.trail_bytes
 
     def _made_as(self) -> type[JSONGuide]:

@@ -66,7 +66,7 @@ DEFAULT = Limits()
 
 
 class Cancellation:
-    """Lets another thread stop the guides that work inside a `with` block of this thread.
+    """Cancellation, by another thread, of the guides that work inside a `with` block of this thread.
 
         with Cancellation() as stop:      # hand `stop` to the other thread
             guide = JSONGuide(schema, vocabulary)
@@ -134,7 +134,7 @@ class quickly:  # noqa: N801 - used like a function
 
 
 class Meter:
-    """Counts the work of one call at a time; `with meter:` around a call resets it.
+    """A counter of the work of one call at a time; `with meter:` around a call resets it.
 
     counts: int64 [3], shared with kernels: steps SPENT, the MOST allowed, and the reason why another thread STOPPED
     the call, or 0. Steps of Python code are added in batches, as access to an array costs more than the steps. Steps of

@@ -101,7 +101,7 @@ class Renewable(Guide, Protocol):
 
     @property
     def is_worn(self) -> bool:
-        """Test whether a fresh guide should serve the next text."""
+        """True if a fresh guide should serve the next text."""
         ...
 
     def renewed(self) -> Guide:

@@ -77,7 +77,7 @@ def byte_table(
 
 
 class _ByteTable:
-    """Shares states inside a character among all states with equal continuations.
+    """Construction of the table; states with equal continuations share the states inside a character.
 
     Blocks are runs of 64 code points, which share all bytes but the last; pages are runs of 64 blocks.
     """

@@ -21,7 +21,7 @@ State = TypeVar("State", bound=Hashable)
 
 
 class Numbers(dict[State, int]):
-    """Numbers states from 0 on in order of first lookup, `numbers[state]`.
+    """A numbering of states from 0 on in order of first lookup, `numbers[state]`.
 
     states: the state of each number; a loop over it while rows are built visits all reachable states
     """

@@ -53,7 +53,7 @@ class Recursion(NamedTuple):
 
     @property
     def is_ambiguous(self) -> bool:
-        """Test whether a text has several trees that differ only in the order of derivation."""
+        """True if a text has several trees that differ only in the order of derivation."""
         return bool(self.infix or self.repeated or (self.prefix and self.postfix)) and bool(self.others)
 
 

@@ -96,7 +96,7 @@ def _dispatched(call: MacroCall, free: Node, parts: Sequence[Node]) -> Node:
 
 
 def _token_tag_dispatch(call: MacroCall) -> Node:
-    """Return free text with triggers that begin rules. It contains no other trigger and no excluded text."""
+    """Return text with tokens that begin rules. Excluded tokens become special tokens, which free text lacks."""
     call.only("loop_after_dispatch", "excludes")
     parts: list[Node] = []
     for pair in call.values:

@@ -40,7 +40,7 @@ class MarkedPiece(NamedTuple):
 
 
 class MarkedPieces:
-    """Finds the texts of some rules, or parts, in a text of a grammar.
+    """A finder of the texts of some rules, or parts, in a text of a grammar.
 
     lower: lowers a grammar to a graph and its start node
     """

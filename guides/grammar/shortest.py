@@ -25,7 +25,7 @@ def shortest_texts(rules: Mapping[str, Node], known: Mapping[str, int]) -> Calla
 
 
 class _Lengths:
-    """Computes the lengths of the shortest texts of all nodes in ascending order; each node is settled once.
+    """The lengths of the shortest texts of all nodes, in ascending order; each node is settled once.
 
     A node's length is at least those of the parts it depends on, so that D. Knuth's "A generalization of Dijkstra's
     algorithm" (1977) applies. A node shared by several rules is one node.

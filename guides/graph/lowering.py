@@ -29,7 +29,7 @@ STEPS_PER_ITEM, STEPS_PER_NODE, STEPS_PER_COPY = 150, 30, 3
 
 
 class Lowering:
-    """Lowers syntax nodes into a graph.
+    """Lowering of syntax nodes into a graph.
 
     resolve: returns the start node of a rule by name; nullable: tests whether a rule by name accepts the empty text
     names: the names of syntax nodes written as terminals, by `id`

@@ -51,7 +51,7 @@ class Closing:
     A distance is the minimum of two numbers of tokens: those that spell a shortest text in bytes, and those of a greedy
     path on which each token comes nearest to the end. Each depends on the state alone, not on earlier calls, and drops
     by one along its own path, so that distances are consistent. The greedy path is computed near the end only, and in a
-    state with hundreds of successors among tokens of texts not much longer than a shortest one. If even a shortest
+    state with hundreds of successors only over tokens of texts not much longer than a shortest one. If even a shortest
     text has more than `FAR` bytes, the distance is that number: each byte of such a text decreases it by one,
     and the path need not be followed.
 

@@ -369,7 +369,7 @@ class LiftedGuide(TableGuide):
         return bytes(found)
 
     def bytes_needed(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the fewest bytes that complete a text from each state, NEVER from DEAD, whatever tokens spell."""
+        """Return the fewest bytes that complete a text from each state, spellable or not; NEVER from DEAD."""
         with self._lock, self._meter:
             self._prepare(self.start)
             numbers = [self._automaton.ready(state) for state in np.asarray(states).reshape(-1).tolist()]

@@ -52,7 +52,7 @@ class MaskTable:
 
     @property
     def is_full(self) -> bool:
-        """Test whether the next stored row evicts another one."""
+        """True if the next stored row evicts another one."""
         return len(self._used) >= self.max_rows
 
     def find_all(self, cache: Cache, keys: Iterable[Any]) -> NDArray[np.int32] | None:

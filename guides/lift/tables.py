@@ -46,7 +46,7 @@ MAX_LEAVING = 16_384
 
 
 class Slicing:
-    """Computes slices from the trie.
+    """Construction of slices from the trie.
 
     branches: the trie in level order; numbers: the number in `branches` of each node
     parents, reach: int32 [nodes], as in `VocabularyTables`; words: of a mask

@@ -158,7 +158,7 @@ def svg_of(guide: object) -> str | None:
 
 
 class _Drawing:
-    """Renders a picture as SVG: computes positions, then draws lines, outlines over them, and texts on top."""
+    """The SVG of a picture: positions of nodes, then lines, outlines over them, and texts on top."""
 
     def __init__(self, picture: Picture) -> None:
         self._nodes, self._arrows, self._marked = picture.nodes, picture.arrows, picture.marked
@@ -292,7 +292,7 @@ def refuse_tokens(tokens: bool, name: str) -> None:
 
 
 class Joined:
-    """Builds a picture of at most `max_states` nodes. Raises LimitError beyond."""
+    """A picture under construction, of at most `max_states` nodes. Raises LimitError beyond."""
 
     def __init__(self, max_states: int) -> None:
         self._most = max_states

@@ -114,7 +114,7 @@ class SubstringAutomaton:
         return sorted(starts[allowed].tolist())
 
     def positions(self, state: int) -> list[int]:
-        """Return the offsets in the text where quotations in this state continue; equal futures may be omitted."""
+        """Return the ascending offsets in the text where quotations in this state continue, at least one per future."""
         node, depth = self.place(state)
         if node == len(self.quotable.lo) + len(self.quotable.starts):
             return [depth]

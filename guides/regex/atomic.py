@@ -47,7 +47,7 @@ class MatchWay(NamedTuple):
 
 
 class Atomic:
-    """Makes trees atomic.
+    """Conversion of trees to atomic ones.
 
     lazy: the repeats in them that try fewer iterations first; new ones are added
     """

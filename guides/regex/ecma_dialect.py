@@ -42,7 +42,7 @@ _HINTS = {"A": "; the start of the text is ^", "Z": _END_HINT, "z": _END_HINT}
 
 
 class EcmaReader(PatternReader):
-    """Reads ECMA-262 patterns with the flag `u`."""
+    """A reader of ECMA-262 patterns with the flag `u`."""
 
     counts_form = r"\{(?:([0-9]+)|([0-9]+),([0-9]*))\}"
 

@@ -38,7 +38,7 @@ _NO_BOUNDARY_IN_EMPTY_TEXT = re.search(r"\B", "") is not None
 
 
 class PythonReader(PatternReader):
-    """Reads the dialect of `re`, and `\\p{...}` as in the `regex` package."""
+    """A reader of the dialect of `re`, and of `\\p{...}` as in the `regex` package."""
 
     has_atomic = True
 

@@ -61,7 +61,7 @@ class OpenGroup(NamedTuple):
 
 
 class PatternReader(ABC):
-    """Reads one pattern; dialects add escapes, sets, and the constructs after `(?`."""
+    """A reader of one pattern; dialects add escapes, sets, and the constructs after `(?`."""
 
     has_atomic: ClassVar[bool] = False
     """The dialect has atomic groups and possessive repeats."""

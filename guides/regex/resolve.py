@@ -188,7 +188,7 @@ def _chars(ranges: Ranges) -> Node:
 
 
 class _Lowering:
-    """Lowers trees; equal subtrees share one automaton."""
+    """Lowering of trees; equal subtrees share one automaton."""
 
     def __init__(self, max_states: int) -> None:
         self._max_states = max_states

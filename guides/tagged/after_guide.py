@@ -35,8 +35,7 @@ class Thought(NamedTuple):
 class MarkerMoves(NamedTuple):
     """Token transitions from an offset in the marker.
 
-    places: offset after each token, int32 [V], DEAD for none; beyond: the child's state after tokens that cross the
-    marker
+    places: offset after each token, int32 [V], DEAD for none; beyond: the child's state after tokens that complete it
     """
 
     places: NDArray[np.int32]

@@ -126,7 +126,7 @@ class ClosedGuide(StateTableGuide):
 
     @property
     def is_worn(self) -> bool:
-        """Test whether too many states inside marks were met, or the child is worn."""
+        """True if too many states inside marks were met, or the child is worn."""
         return len(self._met) > OFFSET // 2 or bool(getattr(self.child, "is_worn", False))
 
     def renewed(self) -> ClosedGuide:

@@ -76,7 +76,7 @@ class ComposedGuide(LiftedGuide):
 
 
 class Composition:
-    """Lowers pieces into a graph."""
+    """Lowering of pieces into a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

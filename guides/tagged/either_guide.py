@@ -66,7 +66,7 @@ class EitherGuide(StateTableGuide):
 
     @property
     def is_worn(self) -> bool:
-        """Test whether there are too many states, or one of the guides is worn."""
+        """True if there are too many states, or one of the guides is worn."""
         return len(self._members) > MOST_STATES or any(getattr(guide, "is_worn", False) for guide in self.guides)
 
     def renewed(self) -> EitherGuide:

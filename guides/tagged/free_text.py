@@ -98,7 +98,7 @@ class FreeText:
         return self._may_end and key.place == 0 and key.begun[:1] != bytes((MARK,))
 
     def _edges(self, place: int, targets: dict[int, bytes]) -> list[Edge]:
-        """Return the edges of character bytes, and of MARK between characters, with the prefixes of markers they reach."""
+        """Return the edges of character bytes, and of MARK between characters, to states of free text."""
         edges: list[Edge] = []
         for first, last, after in ways(place):
             begin = first

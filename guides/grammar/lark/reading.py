@@ -58,7 +58,7 @@ def parse_lark(
 
 
 class _Builder:
-    """Converts definitions to rules."""
+    """Conversion of definitions to rules."""
 
     def __init__(self, text: str, names: Names, max_rules: int, contexts: Mapping[str, Quote]) -> None:
         self.text = text

@@ -16,7 +16,7 @@ _LONG_NAME = 100
 
 
 class Templates:
-    """Resolves values to rules, terminals or patterns, and instantiates templates.
+    """Resolution of values to rules, terminals or patterns, and instantiation of templates.
 
     pending: instances that are requested and not yet converted
     """
