@@ -48,18 +48,20 @@ class _Rule(NamedRule):
         self._known_as = known_as
 
     def name(self) -> str:
-        """Its name, as the grammar has it."""
+        """Return the rule's name as the grammar writes it."""
         return render_name(self._known_as)
 
 
 class CFGGuide(LiftedGuide, Drawable):
     """Texts of a context-free grammar.
 
-    grammar: the text of a grammar, or a `Grammar`; start: its start rule ("start" for Lark, "root" for GBNF
-    if not given); syntax: the language that the text is in, "lark", "gbnf", or "auto", GBNF where a rule has `::=`.
-    contexts: texts that `quote(name)` in a text in Lark's language quotes from, by name; a text, several, or a `Quote`
-    limits: what a call may take, see `Limits`
-    `vocabulary` is the one given, in which the special tokens that the grammar names have bytes that no text has.
+    grammar: the text of a grammar, or a `Grammar`
+    start: the start rule; "start" for Lark and "root" for GBNF if not given
+    syntax: the notation of the text, "lark", "gbnf", or "auto" (GBNF where a rule has `::=`)
+    contexts: texts that `quote(name)` in a Lark grammar quotes from, by name; a text, several, or a `Quote`
+    limits: bounds of each call, see `Limits`
+
+    `vocabulary` extends the one given: special tokens that the grammar names have bytes that occur in no text.
     Raises GrammarError for a malformed grammar, LanguageError if it has no text or the vocabulary cannot
     spell one, LimitError if it is too large.
     """
@@ -97,7 +99,7 @@ class CFGGuide(LiftedGuide, Drawable):
             self._made_of = made_of
 
     def lower_into(self, graph: Graph) -> int:
-        """Add the rules to a graph; the start node of the start rule."""
+        """Add the rules to a graph and return the start node of the start rule."""
         return graph_of(self.grammar, graph)[1]
 
     @cached_property
@@ -107,24 +109,25 @@ class CFGGuide(LiftedGuide, Drawable):
         return MarkedPieces(grammar, list(names), graph_of, self._meter.limits)
 
     def spans(self, text: str | bytes) -> Mapping[str, Span]:
-        """The places of the quotations in a text of this guide: "/name/0" is the first from the context `name`.
+        """Return the places of the quotations in a text of this guide: "/name/0" is the first from the context `name`.
 
         text: where the grammar names special tokens, the bytes of its tokens, `guide.vocabulary.decode(token_ids)`
-        Where the text can be read in several ways, quotations and captures begin as early and are as long as they can
-        be. Empty for what is no text of the grammar, as one that was cut short. Raises LimitError.
+
+        An ambiguous text is read so that quotations and captures begin as early and are as long as possible. The result
+        is empty for a text outside the grammar, such as a truncated one. Raises LimitError.
         """
         return self.findings(text).spans
 
     def captures(self, text: str | bytes) -> Mapping[str, tuple[Capture, ...]]:
-        """The texts of the rules with `[capture]` in a text of this guide, by the names of the captures, in order.
+        """Return the texts of the rules with `[capture]` in a text of this guide, in order, by capture name.
 
-        The text is read as for `spans`; what is ignored behind a rule, or ends it as its `suffix`, is not captured.
+        The text is read as for `spans`. A capture excludes ignored text behind the rule, and the rule's `suffix`.
         Raises LimitError.
         """
         return self.findings(text).captures
 
     def findings(self, text: str | bytes) -> Findings:
-        """Results of `spans` and of `captures`, by one reading of the text. Raises LimitError."""
+        """Return the results of `spans` and `captures` from a single parse. Raises LimitError."""
         quotes, names, stops = _quotes_of(self.grammar), self.grammar.captures, self.grammar.stops
         counts: Counter[str] = Counter()
         spans: dict[str, Span] = {}
@@ -152,13 +155,13 @@ class CFGGuide(LiftedGuide, Drawable):
         return f"CFGGuide({self.grammar!r})"
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
-        """The rules, and which refers to which; a grammar's automaton has no end, and so no picture with `tokens`."""
+        """Draw the rules and their references. `tokens` is refused: a grammar's automaton is infinite."""
         refuse_tokens(tokens, "a grammar")
         return _rules_picture(self.grammar, states_of(max_states))
 
 
 def _rules_picture(grammar: Grammar, max_states: int) -> Picture:
-    """A box for each rule that somebody wrote and the start reaches, its body under it, and arrows to what it uses.
+    """Draw a box for each written rule reachable from the start, with its body, and arrows to the rules it uses.
 
     Raises LimitError if there are more than `max_states` rules.
     """
@@ -176,7 +179,7 @@ def _rules_picture(grammar: Grammar, max_states: int) -> Picture:
 
 
 def _used(grammar: Grammar, rule: str, shown: Mapping[str, int]) -> list[str]:
-    """The rules shown that a rule refers to, itself or through rules that are not shown."""
+    """Return the drawn rules that a rule refers to, directly or through rules that are not drawn."""
     found = dict.fromkeys(references(grammar.rules[rule]))
     queue = list(found)
     for name in queue:
@@ -198,22 +201,22 @@ def _read(text: str, start: str | None, syntax: Syntax, contexts: Mapping[str, C
 
 
 def _quotes_of(grammar: Grammar) -> dict[str, Quote]:
-    """The pieces that `quote(name)` quotes, by these."""
+    """Return the pieces of `quote(name)`, by these names."""
     return {name: part for name, part in grammar.parts.items() if isinstance(part, Quote) and name.startswith("quote(")}
 
 
 def _fewest(part: Part) -> int:
-    """The bytes of a short text."""
+    """Return the length in bytes of a short text of a piece."""
     return len(part.examples(1)[0].encode()) if isinstance(part, Quote) else part.fewest
 
 
 def automaton_of(grammar: Grammar, horizon: int = HORIZON) -> ChartAutomaton:
-    """The byte automaton of a checked grammar; rules are lowered when the automaton first reaches them."""
+    """Build the byte automaton of a checked grammar; a rule is lowered when the automaton first reaches it."""
     return ChartAutomaton(lambda: graph_of(grammar), horizon=horizon)
 
 
 def graph_of(grammar: Grammar, graph: Graph | None = None) -> tuple[Graph, int]:
-    """A checked grammar in a graph, a new one if none is given, and its start."""
+    """Lower a checked grammar into a graph, by default a new one; return the graph and the start node."""
     rules = without_ambiguity(inlined(grammar))
     graph = Graph() if graph is None else graph
     parts = grammar.parts
@@ -241,7 +244,7 @@ def graph_of(grammar: Grammar, graph: Graph | None = None) -> tuple[Graph, int]:
 
 
 def _link_to(part: Part, graph: Graph) -> Link:
-    """The link from the start of a rule to what it reads."""
+    """Return the link from a rule's start node to the language of a piece."""
     if isinstance(part, Quote):
         return EPSILON, graph.instantiate(fragment_of_quote(part, False), graph.final()), 0
     return CALL, part.lower_into(graph), graph.final()

@@ -1,7 +1,7 @@
-"""What may follow in a state, in words; and why a text does or does not meet a constraint.
+"""Descriptions of what may follow in a state, and explanations of why a text does or does not meet a constraint.
 
-Automata over bytes are asked, whatever these are made of (`ByteAutomaton`): how far a text gets, and what was expected
-there. The names that were given to pieces of a graph say where in a grammar or schema a state is (`places`).
+Both need only a byte automaton (`ByteAutomaton`), whatever the constraint. `places` uses the names given to parts of a
+graph to locate a state in a grammar or schema.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ Site = tuple[int, int]
 
 
 def places(automaton: ChartAutomaton, state: int) -> list[str]:
-    """The innermost named rules that read on in a state, each with the named terminals that it is in or before."""
+    """Return the innermost open named rules of a state, each with the named terminals in or before which it is."""
     return _Reader(automaton).places(state) if automaton.graph.names else []
 
 
 class _Reader:
-    """Follows the calls in which a chart's items are up to the rules that have names.
+    """A search along the open calls of a chart's items up to the rules that have names.
 
-    A rule whose last piece is another rule is not there in the chart while that one is read, only whoever called
-    it; it is found again as what that caller calls.
+    A chart skips a rule that ends in a call while the callee is read (a tail call): the return set holds only the
+    rule's caller. The skipped rule is found again among the callees of that caller.
     """
 
     def __init__(self, automaton: ChartAutomaton) -> None:
@@ -70,7 +70,7 @@ class _Reader:
         return [f"{name} ({', '.join(found)})" if found else name for name, found in terminals.items()]
 
     def _named(self, rule: int, origin: int) -> list[str]:
-        """The names of the innermost named rules around an item: of its own rule, or of what called it."""
+        """Return the names of the innermost named rules around an item: its own rule, or else its callers."""
         found: dict[str, None] = {}
         todo: list[Site] = [(rule, origin)]
         for rule, origin in todo:
@@ -87,7 +87,7 @@ class _Reader:
         return list(found)
 
     def _open_nodes(self, state: int) -> Iterator[Site]:
-        """The nodes that a state reads on from, each with the return set of its rule."""
+        """Yield the nodes of a state's items, each with the return set of its rule."""
         words, lo, hi = self._chart.words, self._chart.states.item(state, LO), self._chart.states.item(state, HI)
         own = words.item(lo + OWN_RETURN_SET)
         for at in range(lo + HEADER, hi, ITEM):
@@ -95,7 +95,7 @@ class _Reader:
             yield words.item(at + ITEM_NODE), own if origin == SELF else origin
 
     def _returns(self, return_set: int, rule: int) -> Iterator[Site]:
-        """The nodes that a rule returns to, each with the return set of that node's own rule."""
+        """Yield the nodes that a rule returns to, each with the return set of that node's own rule."""
         words, sets = self._chart.words, self._chart.return_sets
         for at in range(sets.item(return_set, LO), sets.item(return_set, HI), ENTRY):
             if words.item(at + ENTRY_RULE) == rule:
@@ -103,7 +103,7 @@ class _Reader:
                 yield words.item(at + ENTRY_TARGET), return_set if origin == SELF else origin
 
     def _called_before(self, target: int) -> list[int]:
-        """The rules whose calls return to this node."""
+        """Return the rules whose calls return to this node."""
         links = self._links
         return [
             int(rule)
@@ -112,7 +112,7 @@ class _Reader:
 
 
 class ByteAutomaton(Protocol):
-    """A deterministic automaton over bytes with integer states; the same future has the same number."""
+    """A deterministic automaton over bytes with integer states; equal states have equal futures."""
 
     @property
     def start(self) -> int:
@@ -120,29 +120,29 @@ class ByteAutomaton(Protocol):
         ...
 
     def step(self, state: int, byte: int) -> int:
-        """The state after `byte`, or DEAD."""
+        """Return the state after `byte`, or DEAD."""
         ...
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the bytes read so far are a complete text."""
+        """Test whether the bytes read so far are a complete text."""
         ...
 
 
 class TableAutomaton(ByteAutomaton, Protocol):
-    """A byte automaton that can also list a state's transitions."""
+    """A byte automaton that can also read several bytes and list a state's transitions."""
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, or DEAD."""
+        """Return the state after `data`, or DEAD."""
         ...
 
     def transitions(self, state: int) -> NDArray[Any]:
-        """The state after each byte: integers [256], DEAD where there is none."""
+        """Return the state after each byte: integers [256], DEAD where there is none."""
         ...
 
 
 MAX_PARTS = 12
 
-# From the largest to the smallest: what a set is made of is looked for in this order.
+# From the largest set to the smallest: `_parts` takes out classes in this order.
 _CLASSES = (
     (r"\w", r"a letter, digit or _ of any script (\w)"),
     (r"\p{L}", "a letter of any script"),
@@ -157,17 +157,17 @@ _NAMES = {0x09: "a tab", 0x0A: "a newline", 0x0D: "a carriage return", 0x20: "a 
 
 
 def describe(ranges: Ranges) -> str:
-    """A set of characters (inclusive code point ranges, sorted, disjoint) as a phrase: "a digit 0-9 or '.'"."""
+    """Describe a set of characters (inclusive code point ranges, sorted, disjoint): "a digit 0-9 or '.'"."""
     return either(_parts(ranges))
 
 
 def either(parts: list[str]) -> str:
-    """The phrases with commas and an "or"."""
+    """Join phrases with commas and a final "or"."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}"
 
 
 def describe_character(code: int) -> str:
-    """One character: its name if it cannot be seen, else itself in quotes."""
+    """Name one character if it is invisible, else quote it."""
     if code in _NAMES:
         return _NAMES[code]
     character = chr(code)
@@ -210,7 +210,7 @@ def _class(pattern: str) -> Ranges:
 
 
 def size(ranges: Ranges) -> int:
-    """The number of characters."""
+    """Return the number of characters in a set."""
     return sum(high - low + 1 for low, high in ranges)
 
 
@@ -221,7 +221,7 @@ NOTHING = "nothing: the text so far cannot be continued"
 
 
 def expected(guide: Guide, state: int) -> str:
-    """A description of what may follow in a state of a guide: what the guide says of it, or else the allowed tokens."""
+    """Describe what may follow in a state of a guide: by the guide's own description, or else by the allowed tokens."""
     if isinstance(guide, Describing):
         return guide.describe(state)
     texts = guide.vocabulary.tokens
@@ -236,7 +236,7 @@ def expected(guide: Guide, state: int) -> str:
 
 
 def expectation(automaton: TableAutomaton, state: int, *, with_places: bool = True) -> str:
-    """A description of what may follow in an automaton's state: characters, and where a constraint asks for them."""
+    """Describe what may follow in an automaton's state: characters, and the part of the constraint around it."""
     phrase = _next_text(automaton, state)
     if phrase is None:
         return END
@@ -246,7 +246,7 @@ def expectation(automaton: TableAutomaton, state: int, *, with_places: bool = Tr
 
 
 def _next_text(automaton: TableAutomaton, state: int) -> str | None:
-    """The characters that may follow; several where there is no other way on, None if there are none."""
+    """Describe the next characters: several where they are forced, None if there are none."""
     if (automaton.transitions(state)[CONTINUATION.start : CONTINUATION.stop] != DEAD).any():
         return "the rest of a character"
     forced = _forced(automaton, state)
@@ -258,18 +258,18 @@ def _next_text(automaton: TableAutomaton, state: int) -> str | None:
 
 
 def _takes_marker(automaton: TableAutomaton, state: int) -> bool:
-    """True if a special token may follow, which no character shows."""
+    """Test whether a special token may follow. No character shows its marker byte."""
     return bool(automaton.transitions(state)[MARK] != DEAD)
 
 
 def next_characters(automaton: TableAutomaton, state: int) -> Ranges:
-    """The characters that may follow in a state: inclusive code point ranges, sorted, disjoint."""
+    """Return the characters that may follow in a state: inclusive code point ranges, sorted, disjoint."""
     rows = CharacterRows(lambda state: automaton.transitions(state).tolist())
     return normalise(pair for ranges in rows.of(state).values() for pair in ranges)
 
 
 def _forced(automaton: TableAutomaton, state: int) -> str:
-    """The characters that must follow because there is no other way on, up to MAX_FORCED."""
+    """Return the characters that must follow, up to MAX_FORCED."""
     forced = ""
     while len(forced) < MAX_FORCED and not _takes_marker(automaton, state):
         ranges = next_characters(automaton, state)
@@ -283,12 +283,12 @@ def _forced(automaton: TableAutomaton, state: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """The text in quotation marks: single ones where it has double ones."""
+    """Return the text in quotation marks: single ones where it contains double ones."""
     return f"'{visible(text)}'" if '"' in text and "'" not in text else f'"{visible(text)}"'
 
 
 def visible(text: str) -> str:
-    """The text, with escapes of the characters that would break or blur a line."""
+    """Return the text with escapes for characters that are not printable."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
         for character in text
@@ -299,7 +299,7 @@ _SHOWN = 40
 
 
 class Automatic(Protocol):
-    """Anything with a byte automaton, as all guides of this package have one."""
+    """An object with a byte automaton, such as every guide of this package."""
 
     @property
     def automaton(self) -> TableAutomaton:
@@ -309,7 +309,7 @@ class Automatic(Protocol):
 
 @runtime_checkable
 class Remembering(Protocol):
-    """A guide that remembers more of a text than its automaton does, so that it is the guide that must read."""
+    """A guide whose states hold more than its automaton's; texts must be read by the guide itself."""
 
     @property
     def start(self) -> int:
@@ -317,15 +317,15 @@ class Remembering(Protocol):
         ...
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, or DEAD."""
+        """Return the state after `data`, or DEAD."""
         ...
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete."""
+        """Test whether the text so far is complete."""
         ...
 
     def chart_state(self, state: int) -> int:
-        """The automaton's part of a state."""
+        """Return the automaton's part of a guide's state."""
         ...
 
 
@@ -333,10 +333,11 @@ class Remembering(Protocol):
 class Verdict:
     """The verdict of a constraint on a text.
 
-    text: the text; matches: whether it meets the constraint as a whole
-    viable_chars: length in characters of its longest prefix that some text of the constraint begins with
-    complete_chars: length of its longest prefix that meets the constraint, None if there is none
-    expected: what may follow the viable prefix, in words
+    text: the text
+    matches: whether the whole text meets the constraint
+    viable_chars: length in characters of the longest prefix that some text of the constraint begins with
+    complete_chars: length in characters of the longest prefix that meets the constraint, None if there is none
+    expected: description of what may follow the viable prefix
     """
 
     text: str
@@ -346,7 +347,7 @@ class Verdict:
     expected: str
 
     def __str__(self) -> str:
-        """One line, and unless the text matches, two with the place and a caret under it."""
+        """Format one line for a match; else also an excerpt with a caret under the offset, and the longest match."""
         if self.matches:
             return f"matches; then expected: {self.expected}"
         at = self.viable_chars
@@ -364,13 +365,16 @@ class Verdict:
 
 
 def explain(constraint: Automatic | ChartAutomaton, text: str) -> Verdict:
-    """Reads a text character by character. Raises LimitError if that leads through too many states."""
+    """Read a text character by character and report how far it meets a constraint.
+
+    Raises LimitError if the text leads through too many states.
+    """
     automaton: TableAutomaton = constraint if isinstance(constraint, ChartAutomaton) else constraint.automaton
     reader = constraint if isinstance(constraint, Remembering) else automaton
     state, count = reader.start, 0
     complete = 0 if reader.is_accepting(state) else None
     for character in text:
-        # A lone surrogate becomes bytes that no automaton accepts.
+        # A lone surrogate encodes to bytes that no automaton accepts.
         after = reader.read(state, character.encode("utf-8", "surrogatepass"))
         if after == DEAD:
             break

@@ -1,4 +1,4 @@
-"""The guide that stands for no constraint."""
+"""The guide without a constraint."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .protocol import DEAD, NEVER, Mask
 
 
 class FreeGuide(StateTableGuide, Drawable):
-    """Every text: each token that adds to it, and EOS at any time. See `guides.protocol.Guide` for the methods.
+    """Every text: any token that has bytes, and EOS at any time. See `guides.protocol.Guide` for the methods.
 
-    It is what other guides are built around where there is no constraint. Texts need not be UTF-8.
+    Other guides wrap it where they need an unconstrained part. Texts need not be UTF-8.
     """
 
     start = 0
@@ -39,37 +39,37 @@ class FreeGuide(StateTableGuide, Drawable):
         return self._every if state == self.start else np.zeros(self._tables.words, np.uint32)
 
     def advance(self, state: int, token: int) -> int:
-        """The only state, DEAD after a token that has no bytes and is not EOS."""
+        """Return the only state, or DEAD after a token that has no bytes and is not EOS."""
         token = token_of(token, self._vocabulary.size)
         if not _is_alive(state) or token < 0:
             return DEAD
         return self.start if self._vocabulary.tokens[token] or token in self._eos else DEAD
 
     def read(self, state: int, data: bytes) -> int:
-        """The only state."""
+        """Return the only state, or DEAD in DEAD."""
         bytes_of(data)
         return self.start if _is_alive(state) else DEAD
 
     def is_accepting(self, state: int) -> bool:
-        """True: any text is complete."""
+        """Return True in the only state: every text is complete."""
         return _is_alive(state)
 
     def distance(self, state: int) -> int:
-        """0: nothing is needed."""
+        """Return 0, or NEVER in DEAD."""
         return 0 if _is_alive(state) else NEVER
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether nothing fits into `left` tokens."""
+        """Test whether `distance(state) <= left`."""
         return left_of(left) >= self.distance(state)
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """All tokens and EOS where a token is left, else EOS: uint32 [ceil(V / 32)]."""
+        """Return all tokens and EOS if a token is left, else EOS: uint32 [ceil(V / 32)]."""
         if not _is_alive(state):
             return np.zeros(self._tables.words, np.uint32)
         return self._every.copy() if left_of(left) > 0 else self._tables.eos_words.copy()
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         mask = np.zeros(self._tables.words, np.uint32)
         if _is_alive(state) and (left is None or left_of(left) > 0):
             below = self._tables.below(node)
@@ -77,21 +77,21 @@ class FreeGuide(StateTableGuide, Drawable):
         return mask
 
     def distance_below(self, state: int, node: int) -> int:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         below = self._tables.below(node)
         return 1 if _is_alive(state) and below.start < below.stop else NEVER
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
-        """The only state, to which every byte leads back; `tokens` adds the tokens, all of them."""
+        """Draw the only state with its loop over every byte; `tokens` adds all allowed tokens."""
         states_of(max_states)
         note = tokens_in(self._every, self._vocabulary) if switch(tokens, "tokens") else ""
         return Picture((PictureNode("0", "final", note),), (Arrow(0, 0, "any byte"),))
 
     def describe(self, state: int) -> str:
-        """Say that anything may follow."""
+        """Describe the state: anything may follow."""
         return "anything" if _is_alive(state) else NOTHING
 
 
 def _is_alive(state: int) -> bool:
-    """Tell whether it is the only state, not DEAD. Raises StateError for anything else."""
+    """Test whether `state` is the only state and not DEAD. Raises StateError for anything else."""
     return state_of(state, FreeGuide.start + 1) != DEAD

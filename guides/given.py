@@ -1,4 +1,4 @@
-"""Values that callers give guides, checked: as what kernels and tables take, or an error that says why."""
+"""Validation and conversion of the arguments of guides, for kernels and tables."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..kernels.answers import DEAD
 from ..tokenizers_adapter import Vocabulary
 
 MOST_LEFT = 2**31 - 1
-"""The most tokens that may be left, for kernels that add to them."""
+"""Upper bound of `left`: kernels can add to it without an overflow of int32."""
 
 
 def state_of(state: object, count: int) -> int:
-    """A state as a plain int: DEAD, or a number below `count`. Raises StateError for anything else."""
+    """Return a state as a plain int: DEAD, or a number below `count`. Raises StateError for anything else."""
     if type(state) is not int:
         if not isinstance(state, (int, np.integer)) or isinstance(state, bool):
             raise no_state(state)
@@ -28,14 +28,14 @@ def state_of(state: object, count: int) -> int:
 
 
 def no_state(state: object) -> StateError:
-    """The error for something that is no state."""
+    """Return the error for a value that is no state."""
     return StateError(
         f"{brief(state)} is no state of this guide; states are the guide's `start` and what its `advance` gave out"
     )
 
 
 def token_of(token: object, size: int) -> int:
-    """A token id as a plain int, -1 if the vocabulary has none of this number. Raises OptionError for no number."""
+    """Return a token id as a plain int, -1 if it is out of the vocabulary. Raises OptionError for other types."""
     if type(token) is not int:
         if not isinstance(token, (int, np.integer)):
             raise OptionError(f"a token is a whole number, not {brief(token)}")
@@ -44,7 +44,7 @@ def token_of(token: object, size: int) -> int:
 
 
 def left_of(left: Any) -> int:
-    """The number of tokens left, as an int that kernels can hold. Raises OptionError for what is no whole number."""
+    """Return the number of tokens left, clamped to [-1, MOST_LEFT]. Raises OptionError for anything but an integer."""
     try:
         return max(-1, min(operator.index(left), MOST_LEFT))
     except TypeError:
@@ -52,19 +52,19 @@ def left_of(left: Any) -> int:
 
 
 def bytes_of(data: Any) -> bytes:
-    """The bytes that a guide is to read. Raises OptionError for anything else."""
+    """Return bytes-like data as bytes. Raises OptionError for anything else."""
     if type(data) is bytes:
         return data
     if isinstance(data, (bytes, bytearray, memoryview)):
-        return memoryview(cast("bytes", data)).tobytes()  # what is there, whatever a class of the caller's says of it
+        return memoryview(cast("bytes", data)).tobytes()  # copies the buffer; a subclass may override other methods
     hint = "; encode it" if isinstance(data, str) else ""
     raise OptionError(f"a guide reads bytes, not {brief(data)}{hint}")
 
 
 def text_of(value: Any, what: str, example: str) -> str:
-    """A text that may not be UTF-8. Raises OptionError that says what was given instead.
+    """Return a str, which may hold lone surrogates. Raises OptionError for anything else.
 
-    what: what it is, to begin the message with; example: what may be given
+    what: the argument's name at the start of the message; example: a valid call for the message
     """
     if isinstance(value, Vocabulary):
         raise OptionError(f"{what} is a Vocabulary: the two arguments are swapped; {example}")
@@ -72,7 +72,7 @@ def text_of(value: Any, what: str, example: str) -> str:
 
 
 def vocabulary_of(value: Any, what: str) -> Vocabulary:
-    """A vocabulary. Raises OptionError for anything else."""
+    """Return a Vocabulary. Raises OptionError for anything else."""
     if isinstance(value, Vocabulary):
         return value
     hint = "the two arguments are swapped" if isinstance(value, str) else "make one with Vocabulary.from_tokenizer(...)"
@@ -80,5 +80,5 @@ def vocabulary_of(value: Any, what: str) -> Vocabulary:
 
 
 def states_of(value: Any) -> int:
-    """The number of states that there may be. Raises OptionError for what is no whole number above 0."""
+    """Return a bound of the number of states. Raises OptionError for anything but an integer above 0."""
     return whole(value, "max_states")

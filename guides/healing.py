@@ -1,6 +1,6 @@
-"""A literal text in front of a guide: what heals prompts that end inside a token.
+"""A literal text in front of a guide, for token healing: prompts that end inside a token.
 
-Tokens that begin with the literal and go on into the guide cross the boundary (`Crossings`).
+Tokens that begin within the literal and end within the guide cross the boundary (`Crossings`).
 """
 
 from __future__ import annotations
@@ -27,32 +27,34 @@ from .protocol import DEAD, NEVER, ByteGuide, Mask, RowGuide, mask_within
 
 @runtime_checkable
 class TrieGuide(ByteGuide, Protocol):
-    """A guide that knows at once what the tokens below a node of its vocabulary's trie lead to.
+    """A guide that answers for all tokens below a node of the vocabulary's token trie at once.
 
-    A token is *below* a node if it begins with the node's text and is longer; what it has beyond that text is read.
+    A token is *below* a node if it begins with the node's text and is longer. The guide reads the bytes after that
+    text.
     """
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """The tokens below `node` that can be read: uint32 [ceil(V / 32)], without EOS; the caller's own.
+        """Return the allowed tokens below `node`: uint32 [ceil(V / 32)], a copy without EOS.
 
-        left: only those after which `left - 1` tokens complete the text.
+        left: only tokens after which `left - 1` further tokens complete the text
         """
         ...
 
     def distance_below(self, state: int, node: int) -> int:
-        """Fewest tokens to an accepting state, the first of them below `node`; NEVER if none can be read."""
+        """Return the fewest tokens to an accepting state, the first of them below `node`; NEVER if none is allowed."""
         ...
 
 
 MOST_CUTS = 4096
-"""Ends of prompts, each of as many bytes as the longest token has, that are remembered."""
+"""Capacity of the cache of `Crossings.cut`, in ends of prompts about as long as the longest token."""
 
 
 class Crossings:
-    """The tokens that lead from a literal text to a guide's start and beyond, by the trie node of the text.
+    """The tokens that lead from a literal text into a guide, by the text's node of the token trie.
 
-    Any ByteGuide will do; for one that is no TrieGuide every token below a node is read by itself. What was
-    found is kept, the masks as rows of the vocabulary's table. Hold `lock` when asking.
+    guide: any ByteGuide; one that is no TrieGuide reads every token below a node by itself
+
+    Results are cached, masks as rows of the vocabulary's table. Callers hold `lock`.
     """
 
     def __init__(self, guide: ByteGuide) -> None:
@@ -66,19 +68,19 @@ class Crossings:
         self._cuts: dict[tuple[bytes, ...], int] = {}
 
     def some(self, node: int) -> bool:
-        """Tell whether any token below the node can be read."""
+        """Test whether any token below the node is allowed."""
         known = self._some.get(node)
         if known is None:
             known = self._some[node] = bool(self.mask(node).any())
         return known
 
     def mask(self, node: int) -> Mask:
-        """The tokens below the node that can be read: uint32 [ceil(V / 32)], the caller's own."""
+        """Return the allowed tokens below the node: uint32 [ceil(V / 32)], a copy."""
         row = self.tables.row_of(self._rows, node, lambda: self.mask_within(node, None))
         return self.tables.masks.rows[row].copy()
 
     def mask_within(self, node: int, left: int | None) -> Mask:
-        """As `TrieGuide.mask_below` from the guide's start."""
+        """Apply `TrieGuide.mask_below` to the guide's start."""
         if self._below is not None:
             return self._below.mask_below(self.guide.start, node, left)
         flags = np.zeros(32 * self.tables.words, np.bool_)
@@ -87,7 +89,7 @@ class Crossings:
         return np.packbits(flags, bitorder="little").view(np.uint32)
 
     def distance(self, node: int) -> int:
-        """As `TrieGuide.distance_below` from the guide's start."""
+        """Apply `TrieGuide.distance_below` to the guide's start."""
         known = self._distances.get(node)
         if known is None:
             if self._below is not None:
@@ -99,10 +101,11 @@ class Crossings:
         return known
 
     def cut(self, ids: Sequence[int]) -> int:
-        """The number of tokens of a prompt before the last boundary that no token can cross into a text of the guide.
+        """Return the number of prompt tokens to keep so that no token crosses from them into a text of the guide.
 
-        A token crosses a boundary if it begins before it, wherever that is, spells the rest of the prompt, and goes
-        on as the guide allows. Tokens without bytes, which special tokens are, are never cut.
+        A token crosses if it begins inside the prompt, spells the rest of the prompt, and continues as the guide
+        allows.
+        Tokens without bytes, such as special tokens, are never cut.
         """
         pieces = self._last_pieces(ids)
         left = self._cuts.get(pieces)
@@ -114,12 +117,12 @@ class Crossings:
         return len(ids) - left
 
     def known_cut(self, ids: Sequence[int]) -> int | None:
-        """As `cut`, where that asks nothing of the guide: with the lock held by others too. None where it may."""
+        """Return the cached result of `cut`, else None. Does not call the guide, so the lock is not needed."""
         left = self._cuts.get(self._last_pieces(ids))
         return None if left is None else len(ids) - left
 
     def _left(self, pieces: tuple[bytes, ...]) -> int:
-        """The number of these last tokens that are behind that boundary."""
+        """Return the number of trailing tokens to cut."""
         data = np.frombuffer(b"".join(pieces), np.uint8)
         ends = np.empty(len(data), np.int32)
         call(end_nodes, self.tables.trie, data, ends)
@@ -131,7 +134,7 @@ class Crossings:
         return 0
 
     def _last_pieces(self, ids: Sequence[int]) -> tuple[bytes, ...]:
-        """The bytes of the last tokens, as many as one token may spell, up to one that has none."""
+        """Return the bytes of trailing tokens, until they cover the longest token or one has no bytes."""
         pieces: list[bytes] = []
         room = self.tables.trie.deepest
         for token in reversed(ids):
@@ -143,7 +146,7 @@ class Crossings:
         return tuple(pieces[::-1])
 
     def _read(self, node: int) -> Iterator[tuple[int, int]]:
-        """The tokens below a node that can be read, and the states they lead to."""
+        """Yield the allowed tokens below a node, with the states they lead to."""
         texts = self.guide.vocabulary.tokens
         depth = int(self.tables.trie.depth[node])
         for token in map(int, self.tables.trie.ids[self.tables.below(node)]):
@@ -152,18 +155,20 @@ class Crossings:
                 yield token, state
 
 
-# Of the tail: of work for each byte and each of two walks along it, and of memory in all
+# Steps per byte of the tail (in the constructor, and in each of two later passes), and memory per byte
 STEPS_PER_BYTE, BYTES_PER_BYTE = 10, 10
 
 
 class AlignedGuide(StateTableGuide, Drawable):
-    """The bytes of `tail`, then a text of `child`, in any tokens: some may reach from one into the other.
+    """The bytes of `tail`, then a text of `child`, in any tokenization: a token may cross from one into the other.
 
-    See `guides.protocol.Guide` for the methods. States below len(tail) are places in the tail; the others are the
-    child's, moved up by len(tail), with the child's own masks. What the child's start allows behind a text is
-    found in one walk below the text's node of the token trie.
-    counts_tail: whether tokens that lie within the tail count in distances
-    crossings: those of the child, to be shared by guides of one child; limits: what a call may take, see `Limits`
+    See `guides.protocol.Guide` for the methods. States below len(tail) are offsets in the tail; the others are the
+    child's, shifted by len(tail), with the child's own masks. One walk below the tail's node of the token trie finds
+    the tokens that cross into the child.
+
+    counts_tail: whether tokens inside the tail count in distances
+    crossings: the child's `Crossings`, which guides of one child may share
+    limits: bounds of each call, see `Limits`
     Raises LanguageError if no tokens spell the tail and a text of the child.
     """
 
@@ -206,7 +211,7 @@ class AlignedGuide(StateTableGuide, Drawable):
         return f"AlignedGuide({self.child!r}, {self.tail!r})"
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
-        """The tail, and behind it the picture of the child."""
+        """Draw the tail, followed by the picture of the child."""
         refuse_tokens(tokens, "a text in front of a guide")
         drawn = Joined(states_of(max_states))
         tail = drawn.box(quoted(self.tail.decode("utf-8", "backslashreplace")))
@@ -215,11 +220,11 @@ class AlignedGuide(StateTableGuide, Drawable):
 
     @property
     def is_worn(self) -> bool:
-        """As that of the child, if it says so."""
+        """True if the child is worn; False for a child without `is_worn`."""
         return bool(getattr(self.child, "is_worn", False))
 
     def renewed(self) -> AlignedGuide:
-        """Another guide of the same."""
+        """Return a guide of the same tail with a renewed child."""
         child: Any = self.child
         return AlignedGuide(child.renewed(), self.tail, counts_tail=bool(self._cost), limits=self._meter.limits)
 
@@ -229,12 +234,12 @@ class AlignedGuide(StateTableGuide, Drawable):
         return 0 if self.tail else self.child.start
 
     def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
+        """Return the tokens allowed in `state`: uint32 [ceil(V / 32)], read-only; none in DEAD."""
         state = self._check(state)
         return self.child.mask(state - len(self.tail)) if self._is_beyond(state) else super().mask(state)
 
     def row(self, state: int) -> int:
-        """The number of the row of `table` that holds `mask(state)`."""
+        """Return the number of the row of `table` that holds `mask(state)`."""
         state = self._check(state)
         if self._is_beyond(state) and self._child_rows is not None:
             return self._child_rows.row(state - len(self.tail))
@@ -250,7 +255,7 @@ class AlignedGuide(StateTableGuide, Drawable):
             return self._mask_within_tail(state, None)
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         state, token = self._check(state), token_of(token, self.vocabulary.size)
         if self._is_beyond(state):
             return self._moved(self.child.advance(state - len(self.tail), token))
@@ -258,7 +263,7 @@ class AlignedGuide(StateTableGuide, Drawable):
         return self.read(state, text) if text else DEAD
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         state, data = self._check(state), bytes_of(data)
         if state == DEAD:
             return DEAD
@@ -274,12 +279,12 @@ class AlignedGuide(StateTableGuide, Drawable):
             return after if self._is_alive(after) else DEAD
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete, the tail with it."""
+        """Test whether the text so far is complete, the tail with it."""
         state = self._check(state)
         return self._is_beyond(state) and self.child.is_accepting(state - len(self.tail))
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state, EOS not counted."""
+        """Return the fewest tokens to an accepting state, EOS not counted."""
         state = self._check(state)
         if self._is_beyond(state):
             return self.child.distance(state - len(self.tail))
@@ -289,7 +294,7 @@ class AlignedGuide(StateTableGuide, Drawable):
             return self._distance_at(state)
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`; quick when there is plenty left."""
+        """Test whether `distance(state) <= left`; may be faster than `distance`."""
         state, left = self._check(state), left_of(left)
         if self._is_beyond(state):
             return self._child_fits(state - len(self.tail), left)
@@ -299,7 +304,7 @@ class AlignedGuide(StateTableGuide, Drawable):
             return self._fits_at(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         state, left = self._check(state), left_of(left)
         if self._is_beyond(state):
             state -= len(self.tail)
@@ -309,12 +314,12 @@ class AlignedGuide(StateTableGuide, Drawable):
             return self._mask_within_tail(state, left)
 
     def end_node(self, place: int) -> int | None:
-        """The node of the token trie for the tail from a place on: the tokens below it cross; None if none do."""
+        """Return the trie's node for the tail from an offset on, below which tokens cross; None if there is none."""
         node = int(self._ends[place])
         return None if node < 0 else node
 
     def describe(self, state: int) -> str:
-        """A description of what may follow."""
+        """Describe what may follow."""
         state = self._check(state)
         if self._is_beyond(state):
             return expected(self.child, state - len(self.tail))
@@ -331,19 +336,19 @@ class AlignedGuide(StateTableGuide, Drawable):
         return self.child.distance(state) <= left if quick is None else quick(state, left)
 
     def _is_beyond(self, state: int) -> bool:
-        """Tell whether a state is one of the child, behind the tail."""
+        """Test whether a state is one of the child, behind the tail."""
         return state >= len(self.tail)
 
-    # What follows is asked with the lock held, by a call that counts its work: places up to the tail's end.
+    # The methods below run with the lock held, in a metered call. A place is an offset in the tail, len(tail) included.
 
     def _distance_at(self, place: int) -> int:
-        """The distance from a place of the tail; at its end that of the child's start."""
+        """Return the distance from an offset in the tail; at the end of the tail, the distance of the child's start."""
         if not len(self._needed):
             self._needed = self._distances()
         return self._needed.item(place)
 
     def _fits_at(self, place: int, left: int) -> bool:
-        """Tell whether the distance from a place of the tail is at most `left`."""
+        """Test whether the distance from an offset in the tail is at most `left`."""
         spelt = left - self._cost * (len(self.tail) - place)
         if self._spellable and not len(self._needed) and spelt >= 0 and self._child_fits(self.child.start, spelt):
             return True
@@ -353,11 +358,11 @@ class AlignedGuide(StateTableGuide, Drawable):
         return self._spellable or self._distance_at(place) < NEVER
 
     def _mask_within_tail(self, place: int, left: int | None) -> Mask:
-        """As `_mask_at`, of DEAD as well."""
+        """Return `_mask_at`, or an empty mask in DEAD."""
         return np.zeros(self._tables.words, np.uint32) if place == DEAD else self._mask_at(place, left)
 
     def _mask_at(self, place: int, left: int | None) -> Mask:
-        """The tokens allowed at a place of the tail; with `left`, those after which the rest fits."""
+        """Return the tokens allowed at an offset in the tail; with `left`, only those after which the rest fits."""
         trie = self._tables.trie
         nodes = np.empty(min(trie.deepest, len(self.tail) - place), np.int32)
         count = call(nodes_along, trie, self._data, place, nodes)
@@ -375,7 +380,7 @@ class AlignedGuide(StateTableGuide, Drawable):
         return mask
 
     def _distances(self) -> NDArray[np.int32]:
-        """The distance from each place of the tail, by the tokens that spell it and those that go beyond it."""
+        """Return the distance from each offset in the tail, and from its end: int32 [len(tail) + 1]."""
         spend(STEPS_PER_BYTE * len(self.tail))
         found = np.full(len(self.tail) + 1, NEVER, np.int32)
         for place in np.flatnonzero(self._ends >= 0).tolist():

@@ -47,23 +47,25 @@ from .quoting.source import Span
 Value = TypeVar("Value")
 
 WEIGHED_AT_ONCE = 1
-"""How many values, which grow while they are used, are weighed again whenever one is added."""
+"""Values weighed again, besides the new one, whenever a value is added: values may grow while they are used."""
 
 
 class Remembered(Generic[Value]):
-    """A cache of the values used last; safe between threads, and whatever interrupts it.
+    """An LRU cache bounded by count and memory; safe between threads and under KeyboardInterrupt.
 
-    weigh: the bytes that a value takes now; most: how many values are kept; most_bytes: and how much they weigh
-    together, as far as known, but the last is always kept. Values should not refer to themselves: what is forgotten
-    would be there until Python comes to look for such circles.
+    weigh: the bytes that a value holds now
+    most: the most values kept
+    most_bytes: the most bytes kept, by the last known weights; the newest value is always kept
+
+    Values should contain no reference cycles: only the cyclic garbage collector would free them after eviction.
     """
 
     def __init__(self, weigh: Callable[[Value], int], most: int, most_bytes: int) -> None:
         self._weigh = weigh
         self.most = most
         self.most_bytes = most_bytes
-        # The value used longest ago comes first, and the one weighed longest ago. Keys are compared by Python code,
-        # which Ctrl-C may end: what is left then is a value without a weight, or the other way round.
+        # Ordered by last use, and by last weighing; the oldest comes first. Comparing keys runs Python code, which
+        # KeyboardInterrupt may end: then a value may lack a weight, or a weight its value.
         self._values: dict[Hashable, Value] = {}
         self._weights: dict[Hashable, int] = {}
         self._lock = new_lock()
@@ -72,7 +74,7 @@ class Remembered(Generic[Value]):
         return len(self._values)
 
     def get(self, key: Hashable) -> Value | None:
-        """The value of a key, if it is still known."""
+        """Return the value of a key, None if it is not cached."""
         with self._lock:
             value = self._values.pop(key, None)
             if value is not None:
@@ -80,9 +82,9 @@ class Remembered(Generic[Value]):
             return value
 
     def add(self, key: Hashable, value: Value, instead: Value | None = None) -> Value:
-        """Keep a value, and forget others if that is too much; the value that is kept, which may be another thread's.
+        """Add a value, evict others beyond the bounds, and return the cached value, which may be another thread's.
 
-        instead: a value known of the key, which the new one replaces
+        instead: a known value of the key, which the new one replaces
         """
         with self._lock:
             found = self._values.pop(key, instead)
@@ -105,13 +107,13 @@ class Remembered(Generic[Value]):
 
 
 MAX_REMEMBERED = 256
-# Memory of guides that are given up serves the next ones, several times faster than fresh memory from the system.
+# Guides that are evicted leave memory to later ones, several times faster than fresh memory from the system.
 MAX_REMEMBERED_BYTES = 64 << 20
-# How often the text of a remembered schema is there, and what a subschema comes to when it is worked out, in bytes
+# Copies of the text of a cached schema in memory, and estimated bytes of a compiled subschema
 OWN_COPIES, FOR_A_SUBSCHEMA = 3, 8192
 LONG = 1 << 18
 MAX_LINES = 12
-"""Of what is told of a part of a schema in a picture"""
+"""Lines shown per part of a schema in a picture."""
 
 
 Given = tuple[dict[str, Any] | bool | str, dict[str, Any]]
@@ -119,7 +121,13 @@ Given = tuple[dict[str, Any] | bool | str, dict[str, Any]]
 
 
 class Enforced(NamedTuple):
-    """A schema that can be enforced: what is to be watched, what was left out by JSON pointer and why, and of what."""
+    """A schema that can be enforced.
+
+    watch: the positions whose values must be remembered
+    left_out: reasons of the keywords left out, by JSON pointer
+    given: the original schema and resources
+    formats: whether the standard formats are enforced
+    """
 
     schema: CompiledSchema
     watch: Watch
@@ -132,23 +140,26 @@ class JSONGuide(LiftedGuide, Drawable):
     """JSON texts of the values that satisfy a JSON Schema.
 
     schema: an object, true or false, or JSON text; drafts 4 to 2020-12, by its $schema
-    order: "any" (nothing in the language is refused), or "schema" (members in the order of the schema, others
-    after them), which `generate.json` asks for
+    order: of members, "any" order, or "schema" (in the order of the schema, others after them), the default of
+    `generate.json`
     whitespace: "flexible" (a space after colons and commas, and lines indented by spaces or tabs, as json.dumps writes
-    them with any indent), "compact", "pretty" (as json.dumps(indent=indent) writes), "any", without bound, or a
-    number, any up to so many characters between two tokens and none around the value
+    them with any indent), "compact", "pretty" (as json.dumps(indent=indent) writes), "any" (without bound), or a
+    number: at most that many characters between two tokens, none around the value
     escapes: "canonical" (as json.dumps(ensure_ascii=False) escapes) or "any"
-    spelling: of numbers, "any" that JSON allows, or "plain" as people write them, which `generate.json` asks for
+    spelling: of numbers, "any" that JSON allows, or "plain" (everyday notation), the default of `generate.json`
     resources: further schemas by URI; nothing is ever fetched
-    contexts: texts that strings are quoted from, by the name that the keyword "x-quote" calls them; a text, several,
+    contexts: texts that strings are quoted from, by the name used in the keyword "x-quote"; a text, several,
     or a `Quote`. Quoted strings are written with canonical escapes.
-    formats: whether the standard formats are enforced; max_cases: how many alternatives one value may have
-    unenforced: "refuse", or "allow" to leave out keywords that cannot be enforced; `coverage` names them, and
-    `unenforced_in` says of a text whether they hold
-    limits: what a call may take, see `Limits`
-    Raises SchemaError for what is no schema, has no instance or cannot be enforced exactly, LimitError for
-    what is too large. The schemas used last are remembered, in about 64 MiB: compiling one again costs next to
-    nothing for JSON text, and 2 µs per kB for an object, which is compared in whole, as it may have been changed.
+    formats: whether the standard formats are enforced
+    max_cases: the most alternatives of one value
+    unenforced: "refuse", or "allow" to leave out keywords that cannot be enforced; `coverage` lists them, and
+    `unenforced_in` evaluates them on a text
+    limits: bounds of each call, see `Limits`
+
+    Raises SchemaError for an invalid schema, one without an instance, or one that cannot be enforced exactly,
+    LimitError for one that is too large. Recently used schemas are cached, in about 64 MiB: compiling one again is
+    almost free for JSON text, and takes 2 µs per kB for an object, which is compared in full because it may have been
+    mutated.
     """
 
     compiled_from: tuple[Given, SchemaOptions, dict[str, Quote], Form, Unenforced]
@@ -170,7 +181,7 @@ class JSONGuide(LiftedGuide, Drawable):
         unenforced: Unenforced = "refuse",
         limits: Limits | None = None,
     ) -> JSONGuide:
-        """The guide of a schema, of the class that it takes: that of the last time where it is remembered."""
+        """Compile a schema to a guide of the class that it requires, or return the cached guide."""
         one_of(unenforced, "unenforced", ("refuse", "allow"))
         vocabulary = vocabulary_of(vocabulary, "JSONGuide")
         resources = mapping_of(resources, "resources", "URIs to schemas")
@@ -178,7 +189,7 @@ class JSONGuide(LiftedGuide, Drawable):
         form = Form(order, Spacing(whitespace, indent), escapes, spelling)
         options = SchemaOptions(formats=formats, max_cases=max_cases)
         given = (dict(schema) if isinstance(schema, Mapping) else schema, dict(resources or {}))
-        # A text is never changed, and remembers its hash: that of a large schema is not read again.
+        # Strings are immutable and cache their hash: the text of a large schema is not hashed again.
         text = schema if type(schema) is str and not resources else _text(given)
         quotes = {name: Quote.of(context) for name, context in (contexts or {}).items()}
         key = (_short(text), form, options, tuple(quotes.items()), unenforced, Limits.of(limits), id(vocabulary))
@@ -186,7 +197,7 @@ class JSONGuide(LiftedGuide, Drawable):
         if known is not None and not known.is_worn:
             check_cancelled()
             return known
-        # A copy that nobody else can change
+        # A private copy, which the caller cannot mutate
         own = marshal.loads(text) if isinstance(text, bytes) else given
         with Meter(limits):
             found = _enforceable(own, options, quotes, form, unenforced)
@@ -207,20 +218,20 @@ class JSONGuide(LiftedGuide, Drawable):
 
     @property
     def is_worn(self) -> bool:
-        """Tell whether a guide should be made anew for the next text: states that cannot be forgotten take too much."""
+        """True if the next text should use a renewed guide: states that cannot be evicted hold too much memory."""
         return False
 
     def renewed(self) -> JSONGuide:
-        """Another guide of the same, which shares nothing with this one if this one is worn."""
+        """Return a guide of the same schema, which shares nothing with this one if this one is worn."""
         assert self._made_of is not None
         return JSONGuide(**self._made_of)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        # `__new__` has made all of it: which class a guide is of depends on its schema.
+        # `__new__` initialises the guide: its class depends on its schema.
         pass
 
     def begin(self, found: Enforced, form: Form, vocabulary: Vocabulary) -> None:
-        """Become the guide of a schema that can be enforced."""
+        """Initialise the guide of a schema that can be enforced."""
         schema, watch = found.schema, found.watch
         self.schema = schema
         self._formats = found.formats
@@ -228,7 +239,7 @@ class JSONGuide(LiftedGuide, Drawable):
         self._final_check = FinalCheck(*_loaded(found.given), found.left_out) if found.left_out else None
         self._schema_bytes = 0
         tables = VocabularyTables.of(vocabulary)
-        # Once per vocabulary, rather than in the middle of the first text: what all strings but the odd one need.
+        # Precomputed once per vocabulary, as almost all schemas need the mask of plain string characters.
         tables.loop_slice(span_of(PLAIN), at_once=True)
         self._watched_at = marks = Marks(set(), set())
 
@@ -239,17 +250,17 @@ class JSONGuide(LiftedGuide, Drawable):
         super().__init__(ChartAutomaton(make, horizon=tables.trie.deepest), vocabulary)
 
     def lower_into(self, graph: Graph) -> int:
-        """Add the values to a graph; the start node of their rule.
+        """Add the values to a graph and return the start node of their rule.
 
-        The schema is compiled anew: what lowering works out as it goes is kept with it, and belongs to one graph.
+        The schema is compiled anew: its lowering caches nodes in it, which belong to one graph.
         """
         found = _enforceable(*self.compiled_from)
         return SchemaLowering(found.schema, self.compiled_from[3], graph=graph).root()
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
-        """The parts of the schema with the values that each has, all its rules worked out, and which refers to which.
+        """Draw the parts of the schema with the values that each has, and the references between them.
 
-        A schema's automaton has no end, and so no picture with `tokens`.
+        `tokens` is refused: the automaton of a schema is infinite.
         """
         refuse_tokens(tokens, "a schema")
         most = states_of(max_states)
@@ -264,19 +275,19 @@ class JSONGuide(LiftedGuide, Drawable):
 
     @property
     def coverage(self) -> list[Covered]:
-        """Every keyword of the schema with its JSON pointer: enforced, an annotation, or refused, with the reason."""
+        """Every keyword of the schema with its JSON pointer: enforced, annotation, or refused with the reason."""
         return coverage(self.schema, self._left_out, self._formats)
 
     @property
     def strange_keywords(self) -> list[StrangeKeyword]:
-        """Keywords that look like mistakes in writing, and a schema that looks like a value."""
+        """Keywords that look like misspellings, and a schema that looks like a value."""
         return strange_keywords(self.schema)
 
     def unenforced_in(self, text: str) -> dict[str, bool | None]:
-        """By the JSON pointers of the keywords that were left out, whether they hold of a complete text.
+        """Evaluate the keywords that were left out on a complete text; results by JSON pointer.
 
-        None where that cannot be told within the limits of the guide. Raises OptionError for what is no JSON text,
-        LimitError for one that is nested too deep.
+        None where the guide's limits do not suffice for a result. Raises OptionError for text that is not JSON,
+        LimitError for text that is nested too deep.
         """
         if self._final_check is None:
             return {}
@@ -285,13 +296,13 @@ class JSONGuide(LiftedGuide, Drawable):
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the guide takes, its schema and what was worked out from it with it."""
+        """Estimated bytes of the guide, with its schema and its compiled parts."""
         return self.automaton.reserved_bytes + self._schema_bytes
 
     def spans(self, text: str) -> dict[str, Span]:
-        """The places of the quoted strings in a text of this guide, by their JSON pointers.
+        """Return the places of the quoted strings in a text of this guide, by their JSON pointers.
 
-        Raises OptionError for what is no JSON text, LimitError for one that is nested too deep.
+        Raises OptionError for text that is not JSON, LimitError for text that is nested too deep.
         """
         if not self.schema.mentions(QUOTING):
             return {}
@@ -311,7 +322,7 @@ class JSONGuide(LiftedGuide, Drawable):
 
 
 class WatchingJSONGuide(DistinctGuide, JSONGuide):
-    """A JSONGuide that remembers items of arrays, or names in objects, which must differ and cannot be listed."""
+    """A JSONGuide that remembers items or member names that must differ and cannot be enumerated."""
 
     refuses_lowering = REMEMBERS
 
@@ -331,7 +342,7 @@ class WatchingJSONGuide(DistinctGuide, JSONGuide):
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the guide takes, with what its texts have in such arrays."""
+        """Estimated bytes of the guide, with its trails."""
         return super().held_bytes + self.trail_bytes
 
     def _made_as(self) -> type[JSONGuide]:
@@ -344,7 +355,7 @@ remembered: Remembered[JSONGuide] = Remembered(lambda guide: guide.held_bytes, M
 def meaning_of(
     schema: dict[str, Any], resources: Mapping[str, Any], form: Form, unenforced: Unenforced, limits: Limits | None
 ) -> Normal:
-    """The normal form of a schema, without what a guide of it would leave out. Raises what `JSONGuide` raises."""
+    """Return the normal form of a schema without the keywords that a guide leaves out. Raises as `JSONGuide` does."""
     with Meter(limits):
         found = _enforceable((schema, dict(resources)), SchemaOptions(), {}, form, unenforced).schema
         return found.cases(found.root)
@@ -353,7 +364,7 @@ def meaning_of(
 def _enforceable(
     given: Given, options: SchemaOptions, quotes: dict[str, Quote], form: Form, unenforced: Unenforced
 ) -> Enforced:
-    """The schema, or if that is allowed, the schema without what cannot be enforced; what is to be watched."""
+    """Compile the schema, without the keywords that cannot be enforced if `unenforced` is "allow"."""
     value, resources = given
     left_out: dict[str, str] = {}
     while True:
@@ -377,18 +388,18 @@ def _note(lines: Sequence[str]) -> str:
 
 
 def _loaded(given: tuple[Any, dict[str, Any]]) -> tuple[Any, dict[str, Any]]:
-    """A schema as Python has it, read if it is text."""
+    """Parse the schema if it is JSON text."""
     schema, resources = given
     return (json.loads(schema, parse_int=_whole) if isinstance(schema, str) else schema), resources
 
 
 def _whole(digits: str) -> int:
-    """A number of any length; int() refuses more than 4,300 digits."""
+    """Convert digits of any length: int() refuses more than 4,300 digits."""
     return int(digits) if len(digits) < 4000 else int(Decimal(digits))
 
 
 def _value_of(text: str) -> Any:
-    """The value of a text. Raises OptionError, LimitError."""
+    """Parse JSON text. Raises OptionError, LimitError."""
     try:
         return json.loads(text, parse_int=_whole)
     except RecursionError:
@@ -402,19 +413,19 @@ def _too_deep() -> LimitError:
 
 
 def _short(text: str | bytes | None) -> str | bytes | None:
-    """The key of a text: itself, or a digest of a long one, which would be held besides the schema."""
+    """Return the text as a cache key: itself, or a digest of a long one, so that the cache holds no second copy."""
     if text is None or len(text) < LONG:
         return text
     return hashlib.blake2b(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")).digest()
 
 
 def _text(value: Any) -> bytes | None:
-    """Bytes that equal schemas in equal order have in common, as far as equal parts of them are the same objects.
+    """Serialise a schema as a cache key. Equal schemas with equal order and sharing give equal bytes.
 
-    A part that is there several times is written once, which a schema that shares its parts may do very often.
+    Shared parts are written once; a schema may share its parts very often.
     """
     try:
         return marshal.dumps(value, 4)
     except ValueError:
-        # Nested deeper than marshal goes, or made of other things than JSON: not remembered.
+        # Nested deeper than marshal allows, or not made of JSON types: not cached.
         return None

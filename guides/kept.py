@@ -1,4 +1,4 @@
-"""Results that are worked out once in a process and kept, as far as there is room: constraints come from strangers."""
+"""Bounded caches of pure functions in a process. Constraints come from untrusted users, so memory is bounded."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ Value = TypeVar("Value")
 
 SHARE = 16
 _PLAIN = frozenset((int, bool, float, bytes, type(None)))
-# Bytes of an object of a few fields, of a reference to one, and of a pair of two numbers with its reference
+# Bytes of an object of a few fields, of a reference, and of a pair of two numbers with its reference
 _OBJECT, _REFERENCE, _PAIR = 56, 8, 128
 
 
 def kept(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Callable[Given, Value]]:
-    """Keep what a function of hashable arguments gave for the last `most` of them, as `functools.lru_cache` does.
+    """Cache the results of a function of hashable arguments, the last `most` ones, as `functools.lru_cache` does.
 
-    most_bytes: where results and arguments since then weigh more together, all are forgotten, but for the last
+    most_bytes: if results and arguments added since the last clearing exceed this, the cache is cleared but for the
+    newest
     """
 
     def decorate(make: Callable[Given, Value]) -> Callable[Given, Value]:
@@ -53,10 +54,9 @@ def kept(most: int, most_bytes: int) -> Callable[[Callable[Given, Value]], Calla
 def kept_growing(
     most: int, most_bytes: int, weigh: Callable[[Any], int] = attrgetter("held_bytes")
 ) -> Callable[[Callable[Given, Value]], Callable[Given, Value]]:
-    """As `kept`, for results that find more out while they are used: all are weighed again as some are added.
+    """Cache as `kept` does, for results that grow while they are used.
 
-    weigh: about how many bytes a result takes now, as its attribute `held_bytes` says if it has one; asked of all
-    whenever a sixteenth of them, or one, is new
+    weigh: estimates the bytes that a result holds now; called for all results whenever a sixteenth of them is new
     """
 
     def decorate(make: Callable[Given, Value]) -> Callable[Given, Value]:
@@ -87,10 +87,7 @@ def kept_growing(
 
 
 def held_bytes(value: object, enough: int) -> int:
-    """About how much memory a value takes that refers to nothing but values; not counted on beyond `enough`.
-
-    What is referred to twice counts twice.
-    """
+    """Estimate the bytes of a nested value; counting stops beyond `enough`. Shared parts count each time."""
     total = 0
     pending: Any = [value]
     take, add = pending.pop, pending.extend
@@ -126,5 +123,5 @@ def held_bytes(value: object, enough: int) -> int:
     return total
 
 
-# What to look at in the objects of each class of fields
+# Getter of the fields of each dataclass
 _inside: dict[type, Callable[[Any], tuple[Any, ...]]] = {}

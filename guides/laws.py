@@ -1,7 +1,7 @@
-"""The laws of the Guide protocol as functions: each raises LawBroken where a guide breaks it.
+"""The laws of the Guide protocol as functions; each raises LawBroken where a guide breaks it.
 
-`check(guide)` runs all of them along random texts of any guide, those of other packages included. Tests run
-it on every guide of this one.
+`check(guide)` tests all of them along random texts. It accepts any guide, including those of other packages. The tests
+run it on every guide of this package.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from .protocol import DEAD, NEVER, ByteGuide, Guide, Mask, RowGuide, mask_within
 
 
 class LawBroken(AssertionError):  # noqa: N818
-    """A guide breaks a law of the protocol; the message says which, where and how."""
+    """A violated law of the protocol; the message says which, where and how."""
 
 
 def check(guide: Guide, *, seed: int = 0, texts: int = 6, tokens: int = 24, sample: int = 150) -> None:
     """Check all laws along random texts.
 
-    texts, tokens: how many texts, and how long at most
-    sample: how many tokens are tried in a state, half of them allowed ones; all, if there are no more
+    texts, tokens: the number of texts, and the most tokens of each
+    sample: the number of tokens tried in a state, up to half of them allowed ones; a smaller vocabulary is tried in
+    full
     """
     random = Random(seed)
     for _ in range(texts):
@@ -57,7 +58,7 @@ def check_state(guide: Guide, state: int, random: Random, sample: int = 150) -> 
 
 
 def has_shape_of_a_mask(guide: Guide, state: int, mask: Mask) -> None:
-    """A mask is uint32 [ceil(V / 32)], without bits for what is no token, and for tokens that have no bytes."""
+    """Law: a mask is uint32 [ceil(V / 32)], without bits beyond the vocabulary or of tokens without bytes but EOS."""
     size = guide.vocabulary.size
     if mask.dtype != np.uint32 or mask.shape != ((size + 31) // 32,):
         raise LawBroken(f"the mask of state {state} is {mask.dtype}{list(mask.shape)} for {size} tokens")
@@ -70,7 +71,7 @@ def has_shape_of_a_mask(guide: Guide, state: int, mask: Mask) -> None:
 
 
 def eos_iff_accepting(guide: Guide, state: int, mask: Mask) -> None:
-    """The EOS tokens are allowed, and lead nowhere else, exactly in accepting states."""
+    """Law: exactly accepting states allow the EOS tokens, which lead back to the same state."""
     accepting = guide.is_accepting(state)
     for token in guide.vocabulary.eos_ids:
         if allows(mask, token) != accepting:
@@ -81,7 +82,7 @@ def eos_iff_accepting(guide: Guide, state: int, mask: Mask) -> None:
 
 
 def allowed_iff_advancing(guide: Guide, state: int, mask: Mask, tokens: Sequence[int]) -> None:
-    """A token is allowed exactly if it leads to a state, and if its bytes do."""
+    """Law: a token is allowed exactly if `advance`, and `read` of its bytes, lead to a live state."""
     for token in tokens:
         after = guide.advance(state, token)
         if after < DEAD or allows(mask, token) != (after != DEAD):
@@ -94,7 +95,7 @@ def allowed_iff_advancing(guide: Guide, state: int, mask: Mask, tokens: Sequence
 
 
 def distance_leads_to_the_end(guide: Guide, state: int, mask: Mask) -> None:
-    """The distance is 0 exactly in accepting states; elsewhere some allowed token makes it smaller."""
+    """Law: the distance is 0 exactly in accepting states; elsewhere some allowed token decreases it."""
     distance = guide.distance(state)
     if (distance == 0) != guide.is_accepting(state):
         raise LawBroken(f"state {state}: distance {distance}, but accepting is {guide.is_accepting(state)}")
@@ -108,7 +109,7 @@ def distance_leads_to_the_end(guide: Guide, state: int, mask: Mask) -> None:
 
 
 def no_dead_ends(guide: Guide, state: int, allowed: Sequence[int]) -> None:
-    """After every allowed token the text can still be completed."""
+    """Law: after every allowed token the text can still be completed."""
     for token in allowed:
         after = guide.advance(state, token)
         if guide.distance(after) >= NEVER:
@@ -118,7 +119,7 @@ def no_dead_ends(guide: Guide, state: int, allowed: Sequence[int]) -> None:
 
 
 def enough_iff_distance(guide: Guide, state: int, left: int) -> None:
-    """`fits` and `enough`, where a guide has them, say of a number of tokens what the distance does."""
+    """Law: `fits` and `enough`, where a guide has them, agree with the distance."""
     fits: Any = getattr(guide, "fits", None)
     enough: Any = getattr(guide, "enough", None)
     found = None if enough is None else enough(state, left)
@@ -130,7 +131,7 @@ def enough_iff_distance(guide: Guide, state: int, left: int) -> None:
 
 
 def fits_iff_distance(guide: Guide, state: int, left: int, tokens: Sequence[int]) -> None:
-    """`mask_within` has the allowed tokens after which the distance is less than `left`, and EOS iff accepting."""
+    """Law: `mask_within` has the allowed tokens after which the distance is less than `left`, and EOS iff accepting."""
     mask, within = guide.mask(state).copy(), mask_within(guide, state, left)
     eos = set(guide.vocabulary.eos_ids)
     for token in {*tokens, *eos}:
@@ -144,7 +145,7 @@ def fits_iff_distance(guide: Guide, state: int, left: int, tokens: Sequence[int]
 
 
 def same_by_any_tokens(guide: Guide, text: bytes, random: Random, ways: int = 3) -> None:
-    """States reached by the same bytes, in other tokens or as bytes, have the same mask, acceptance and distance."""
+    """Law: states reached by the same bytes, in any tokens or by `read`, have equal masks, acceptance and distances."""
     ends: list[tuple[int, Sequence[int]]] = []
     for _ in range(ways):
         tokens = spelling(guide, text, random)
@@ -158,7 +159,7 @@ def same_by_any_tokens(guide: Guide, text: bytes, random: Random, ways: int = 3)
         ends.append((guide.read(guide.start, text), [*text]))
         cut = random.randint(0, len(text))
         half = guide.read(guide.start, text[:cut])
-        if half != DEAD:  # as it is where no token begins with the rest
+        if half != DEAD:  # `half` may be DEAD: no token may begin with the rest
             ends.append((guide.read(half, text[cut:]), [*text]))
     (first, by), *others = ends
     mask, accepting, distance = guide.mask(first).copy(), guide.is_accepting(first), guide.distance(first)
@@ -169,7 +170,7 @@ def same_by_any_tokens(guide: Guide, text: bytes, random: Random, ways: int = 3)
 
 
 def closes_in_time(guide: Guide, budget: int, random: Random) -> None:
-    """Within a budget no less than the distance, `mask_within` always offers a token, until the text is complete."""
+    """Law: with a budget of at least the distance, `mask_within` always offers a token until the text is complete."""
     state = guide.start
     taken: list[int] = []
     for left in range(budget, 0, -1):
@@ -188,7 +189,7 @@ def closes_in_time(guide: Guide, budget: int, random: Random) -> None:
 
 
 def does_not_remember(make: Callable[[], Guide], *, seed: int = 0, texts: int = 6, tokens: int = 12) -> None:
-    """Two guides made alike say the same of a text, whatever they were asked before."""
+    """Law: the answers of a guide do not depend on earlier calls. Two equal guides are asked in opposite orders."""
     random = Random(seed)
     one, other = make(), make()
     paths = [[token for _, token in walk(one, random, tokens)][:-1] for _ in range(texts)]
@@ -200,9 +201,9 @@ def does_not_remember(make: Callable[[], Guide], *, seed: int = 0, texts: int = 
 
 
 def walk(guide: Guide, random: Random, tokens: int) -> Iterator[tuple[int, int]]:
-    """The states along a random text, each with the token taken there; the last one comes with DEAD.
+    """Yield the states along a random text, each with the token taken there; the last comes with DEAD.
 
-    Every other token is a long one, so that texts get on.
+    About half of the tokens are the longest of four, so that texts make progress.
     """
     state = guide.start
     eos = set(guide.vocabulary.eos_ids)
@@ -219,7 +220,7 @@ def walk(guide: Guide, random: Random, tokens: int) -> Iterator[tuple[int, int]]
 
 
 def spelling(guide: Guide, text: bytes, random: Random) -> list[int]:
-    """Random tokens that spell a text, which some tokens must be able to do."""
+    """Return random tokens that spell a text; there must be some."""
     trie = guide.vocabulary.trie
     continued: list[list[tuple[int, int]]] = [[] for _ in range(len(text) + 1)]
     spells = [False] * len(text) + [True]
@@ -245,7 +246,7 @@ def spelling(guide: Guide, text: bytes, random: Random) -> list[int]:
 
 
 def some_tokens(guide: Guide, mask: Mask, random: Random, count: int) -> list[int]:
-    """All tokens if they are few, else so many at random, half of them allowed ones if there are enough."""
+    """Return all tokens of a vocabulary of up to `count`, else `count` random ones, up to half of them allowed ones."""
     size = guide.vocabulary.size
     if size <= count:
         return list(range(size))
@@ -255,7 +256,7 @@ def some_tokens(guide: Guide, mask: Mask, random: Random, count: int) -> list[in
 
 
 def allows(mask: Mask, token: int) -> bool:
-    """Tell whether the token's bit is set."""
+    """Test whether the token's bit is set."""
     return bool(mask[token >> 5] >> np.uint32(token & 31) & 1)
 
 
@@ -272,9 +273,9 @@ def _named(guide: Guide, token: int) -> str:
 
 
 def knows_its_states(guide: Guide) -> None:
-    """DEAD allows nothing and leads nowhere; no other number but those given out is a state; masks are read-only.
+    """Law: DEAD allows nothing and leads nowhere; every other unknown number is refused; masks are read-only.
 
-    Guides of this package hold to it; of others it is not asked, since it takes them time.
+    Holds for guides of this package. `check` leaves it out: the checks would slow down other guides.
     """
     tokens = [guide.vocabulary.size - 1, 0, *guide.vocabulary.eos_ids]
     if guide.mask(DEAD).any() or mask_within(guide, DEAD, 100).any() or guide.is_accepting(DEAD):

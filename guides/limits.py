@@ -1,7 +1,7 @@
-"""Limits of a call to a guide, counted where the work is done, and how another thread stops it.
+"""Limits of a call to a guide, and cancellation by another thread.
 
-Work is counted in steps, so that the same call gets the same verdict on every machine: a kernel counts one for every
-item that it handles, about 10 ns; Python code counts with `spend` what it does in loops that an input can make long.
+Work is counted in steps, so that the same call has the same outcome on every machine. A kernel counts one step per
+item, about 10 ns; Python code counts loops of input-dependent length with `spend`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ..errors import Cancelled, LimitError, OptionError
 from ..kernels.answers import MOST, SPENT, STOPPED
 
 CANCELLED, TIMED_OUT = 1, 2
-# Python counts so many steps, about a millisecond, before it looks at what there is in all.
+# Python counts up to this many steps, about a millisecond, before it compares the total with the limit.
 AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a guide. Beyond any of these a call raises LimitError, and the guide stays as it was.
+    """Limits of a guide. A call that exceeds one raises LimitError and leaves the guide unchanged.
 
-    work: steps that one call may take, the making of the guide among them; 60 million are about a second
-    memory: bytes that the guide may hold, its automaton and what it remembers of its texts
-    states: how many states the guide may meet at a time
-    seconds: how long one call may take; None for any time, since a clock's verdict differs between machines
-    Raises OptionError for what is no positive number.
+    work: steps of one call, including the construction of the guide; 60 million take about a second
+    memory: bytes that the guide may hold: its automaton and its caches
+    states: the most states of the guide at a time
+    seconds: the most seconds of one call; None for no bound, since wall-clock outcomes differ between machines
+    Raises OptionError for values that are not positive numbers.
     """
 
     work: int = 60_000_000
@@ -54,7 +54,7 @@ class Limits:
 
     @classmethod
     def of(cls, limits: Limits | None) -> Limits:
-        """The limits given, or the default ones. Raises OptionError for anything else."""
+        """Return the limits given, or the default ones. Raises OptionError for anything else."""
         if limits is None:
             return DEFAULT
         if not isinstance(limits, cls):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -66,16 +66,16 @@ DEFAULT = Limits()
 
 
 class Cancellation:
-    """Lets another thread stop the guides that work inside a `with` block of this thread.
+    """Cancellation, by another thread, of the guides that work inside a `with` block of this thread.
 
         with Cancellation() as stop:      # hand `stop` to the other thread
             guide = JSONGuide(schema, vocabulary)
 
-    `stop.cancel()` makes whatever call is at work raise `Cancelled` within some milliseconds, and every later one in
-    the block; the guides stay as they were.
+    `stop.cancel()` makes the running call raise `Cancelled` within some milliseconds, and every later call in
+    the block; the guides stay unchanged.
 
-    breathe: called in the working thread about every millisecond of work that Python counts; it may wait, so that
-        others get on meanwhile
+    breathe: called in the working thread about every millisecond of work counted in Python; it may wait to give way to
+    other threads
     """
 
     def __init__(self, breathe: Callable[[], None] | None = None) -> None:
@@ -85,7 +85,7 @@ class Cancellation:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """Stop what is at work, from any thread."""
+        """Stop running and later calls; may be called from any thread."""
         self.cancelled = True
         for meter in list(self._meters):
             meter.stop(CANCELLED)
@@ -99,24 +99,24 @@ class Cancellation:
         _local.work.cancellation = self._outer
 
     def attach(self, meter: Meter) -> None:
-        """Stop a meter too from now on."""
+        """Register a meter, so that `cancel` stops its call."""
         self._meters.add(meter)
         if self.cancelled:
             meter.stop(CANCELLED)
 
     def detach(self, meter: Meter) -> None:
-        """Leave a meter alone again."""
+        """Unregister a meter."""
         self._meters.discard(meter)
 
 
 class NotReadyError(Exception):
-    """A guide has not been asked this before, and finding out takes longer than it may take `quickly`."""
+    """The answer is not cached and takes longer than a `quickly` block allows."""
 
 
 class quickly:  # noqa: N801 - used like a function
-    """A `with` block in which guides answer what takes up to so many steps; else they raise NotReadyError, unchanged.
+    """A `with` block in which a call of a guide takes up to `steps` steps, or raises NotReadyError without effect.
 
-    Nor are lazy parts of a constraint defined in it, however short: what defines them is Python, and may be long.
+    Lazy nodes are not defined in it at all: Python code defines them, for an unknown time.
     """
 
     __slots__ = ("_outer", "_steps")
@@ -134,26 +134,26 @@ class quickly:  # noqa: N801 - used like a function
 
 
 class Meter:
-    """Counts the work of one call at a time; `with meter:` around a call begins anew.
+    """A counter of the work of one call at a time; `with meter:` around a call resets it.
 
-    counts: int64 [3], read and written by kernels: the steps SPENT and the MOST there may be, and whether another
-    thread has STOPPED the call. Steps that Python counts are added to it some at a time, since a look at an array takes
-    longer than what they count. Work of a call inside another's counts for that too. A call interrupted while it
-    begins or ends leaves nothing behind that counts: the next one sets all of this again.
+    counts: int64 [3], shared with kernels: steps SPENT, the MOST allowed, and the reason why another thread STOPPED
+    the call, or 0. Steps of Python code are added in batches, as access to an array costs more than the steps. Steps of
+    a nested call count for the outer call too. An interrupt while a call begins or ends does no harm: the next call
+    resets the meter.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = Limits.of(limits)
         self.counts = np.array([0, self.limits.work, 0], np.int64)
         self._is_timed = self.limits.seconds is not None
-        self._view = memoryview(self.counts)  # single numbers are quicker this way  # type: ignore[arg-type]
+        self._view = memoryview(self.counts)  # faster than NumPy for single numbers  # type: ignore[arg-type]
         self.uncounted = 0
-        self.allowance = 0  # how many steps may be uncounted before another look
+        self.allowance = 0  # uncounted steps allowed before the next `look`
         self._work = _local.work
         self._outer: Meter | None = None
         self._cancellation: Cancellation | None = None
         self._timer: threading.Timer | None = None
-        self._usual = 0  # the most steps of a call, while there may be fewer; 0 else
+        self._usual = 0  # the usual MOST while `quickly` lowers it, else 0
 
     def __enter__(self) -> Self:
         view = self._view
@@ -170,7 +170,7 @@ class Meter:
                 raise self.refusal()
             self._cancellation = cancellation
             cancellation.attach(self)
-        if self._timer is not None:  # of a call that was interrupted as it ended
+        if self._timer is not None:  # left by a call that was interrupted at its end
             self._timer.cancel()
         if self.limits.seconds is not None:
             self._timer = threading.Timer(self.limits.seconds, self.stop, (TIMED_OUT,))
@@ -184,7 +184,7 @@ class Meter:
     def __exit__(self, *exception: object) -> None:
         outer = self._work.meter = self._outer
         if outer is not None:
-            # Steps that were refused were not made, and may be any number. It looks when it counts next.
+            # Refused steps were not made, and may be any number. The outer meter compares them at its next count.
             outer.uncounted += min(self.spent, self._view[MOST])
         self._restore()
         if self._cancellation is not None:
@@ -195,7 +195,10 @@ class Meter:
             self._timer = None
 
     def begin_alone(self) -> bool:
-        """Begin a call that only a kernel counts in, without `with`; False if a call or a thread must know of it."""
+        """Begin a call whose work only a kernel counts, without `with`; False where that is not possible.
+
+        An outer call, a cancellation, a time limit or `quickly` needs `with`.
+        """
         work = _local.work
         if self._is_timed or work.meter is not None or work.cancellation is not None or work.quick:
             return False
@@ -207,22 +210,22 @@ class Meter:
 
     @property
     def spent(self) -> int:
-        """The steps of the last call so far."""
+        """Steps of the last call so far."""
         return self._view[SPENT] + self.uncounted
 
     def stop(self, reason: int) -> None:
-        """Make the call at work end as soon as it looks."""
+        """Make the running call end at its next check."""
         self._view[STOPPED] = reason
         self.allowance = -1
 
     def spend(self, steps: int) -> None:
-        """Count steps. Raises LimitError or Cancelled when that is enough."""
+        """Count steps. Raises LimitError or Cancelled."""
         self.uncounted += steps
         if self.uncounted > self.allowance:
             self.look()
 
     def look(self) -> None:
-        """Add up what was spent. Raises LimitError or Cancelled when that is enough."""
+        """Compare the steps spent with the limit. Raises LimitError or Cancelled."""
         if self._cancellation is not None and self._cancellation.breathe is not None:
             self._cancellation.breathe()
         view = self._view
@@ -234,17 +237,17 @@ class Meter:
         self.allowance = min(AT_A_TIME, view[MOST] - spent)
 
     def _restore(self) -> None:
-        """Let a call take all the work it may again."""
+        """Undo the lower MOST of `quickly`."""
         if self._usual:
             self._view[MOST], self._usual = self._usual, 0
 
     def check_ready(self) -> None:
-        """Raise NotReadyError where only what is quick is to be done; before something that is not."""
+        """Raise NotReadyError in a `quickly` block; called before slow work."""
         if _local.work.quick:
             raise NotReadyError
 
     def refusal(self) -> LimitError | Cancelled | NotReadyError:
-        """The reason why the call at work must end."""
+        """Return the error that ends the running call."""
         if self._view[STOPPED] == CANCELLED:
             return _cancelled()
         if _local.work.quick and not self._view[STOPPED] and self._usual and self.spent <= self._usual:
@@ -260,7 +263,7 @@ class Meter:
         )
 
     def check_memory(self, held: int) -> None:
-        """Raise LimitError if so many bytes are too many to be held."""
+        """Raise LimitError if `held` bytes exceed the memory limit."""
         if held > self.limits.memory:
             raise LimitError(
                 f"the constraint takes more than {self.limits.memory >> 20:,} MiB of memory; simplify it, or raise "
@@ -269,7 +272,7 @@ class Meter:
 
 
 class _Work:
-    """The work of a thread, and what may stop it. quick: the steps that a call may take at once; 0 for all"""
+    """The state of a thread: meter, cancellation, and `quick`, the most steps of a call in `quickly`, else 0."""
 
     __slots__ = ("cancellation", "meter", "quick")
 
@@ -288,17 +291,17 @@ _local = _Local()
 
 
 def spend(steps: int) -> None:
-    """Count steps of the call at work in this thread, if any. Raises LimitError or Cancelled when that is enough."""
+    """Count steps of this thread's running call, if any. Raises LimitError or Cancelled."""
     meter = _local.work.meter
     if meter is not None:
-        # As Meter.spend, without another call
+        # `Meter.spend`, inlined
         meter.uncounted += steps
         if meter.uncounted > meter.allowance:
             meter.look()
 
 
 def spend_growth(steps: int, held: int) -> None:
-    """Count what it takes to make an array larger, which has so many bytes then. Raises LimitError or Cancelled."""
+    """Count steps for the growth of an array to `held` bytes. Raises LimitError or Cancelled."""
     meter = _local.work.meter
     if meter is not None:
         meter.check_memory(held)
@@ -306,7 +309,7 @@ def spend_growth(steps: int, held: int) -> None:
 
 
 def check_cancelled() -> None:
-    """Raise Cancelled where the calls of this thread are, for a call that does nothing else that counts."""
+    """Raise Cancelled if this thread is cancelled; for calls that count no work."""
     cancellation = _local.work.cancellation
     if cancellation is not None and cancellation.cancelled:
         raise _cancelled()
@@ -317,5 +320,5 @@ def _cancelled() -> Cancelled:
 
 
 def current() -> Meter | None:
-    """The meter of the call at work in this thread."""
+    """Return the meter of this thread's running call."""
     return _local.work.meter

@@ -1,6 +1,7 @@
-"""Locks that a fork leaves free: a child that begins while other threads use guides finds them whole.
+"""Locks that are free after a fork: a child forked while other threads use guides finds consistent data.
 
-Before a fork all locks are taken, so that nobody is in the middle of anything; afterwards parent and child let them go.
+All locks are taken before a fork, so that no thread is in a critical section, and released afterwards in both
+processes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FEW = 1024
 
 
 class _State:
-    """The number of locks that there may be before those that are gone are forgotten."""
+    """The number of registered locks at which dead ones are removed."""
 
     most = FEW
 
@@ -28,11 +29,11 @@ _taken: dict[int, Any] = {}
 
 
 def new_lock() -> Any:
-    """A lock that one thread may take several times, `threading.RLock`."""
+    """Make a registered reentrant lock, `threading.RLock`."""
     lock = threading.RLock()
     if len(_locks) >= _State.most:
-        # Here, not when a lock goes: what is done then cannot be broken off by Ctrl-C, which would be lost.
-        # A copy is made in one go; a list of pairs is not, between which the collector may let other threads add some.
+        # Dead locks are removed here: in a weakref callback, KeyboardInterrupt would be swallowed. The copy is atomic;
+        # during a loop over pairs, other threads might register locks.
         for number, each in _locks.copy().items():
             if each() is None and _locks.get(number) is each:
                 _locks.pop(number, None)
@@ -42,16 +43,16 @@ def new_lock() -> Any:
 
 
 def is_held(lock: Any) -> bool:
-    """True if this thread has a lock of `new_lock`. The lock itself knows, whatever an interrupt breaks off."""
+    """Test whether this thread holds a lock of `new_lock`. The lock's own owner field stays right under interrupts."""
     return lock._is_owned()
 
 
-# Numba's, which is held while a kernel is compiled or loaded
+# Numba's lock, held while a kernel is compiled or loaded
 _compiling: Any = getattr(global_compiler_lock, "_lock", None) or new_lock()
 
 
 def _take_all() -> None:
-    """Take every lock there is. Whoever waits for one holds none, so that this cannot end in a circle."""
+    """Take every lock. On a busy lock, release all others before waiting for it, so that no deadlock can occur."""
     while True:
         busy = next((lock for lock in _every_lock() if not _took(lock)), None)
         if busy is None:
@@ -67,7 +68,7 @@ def _every_lock() -> list[Any]:
 
 
 def _locks_of_properties() -> list[Any]:
-    """The locks that Python 3.11 has in every `functools.cached_property`, one for all instances of a class."""
+    """Return the locks that Python 3.11 has in every `functools.cached_property`, one for all instances of a class."""
     package = __name__.partition(".")[0]
     modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == package]
     classes = {each for module in modules for each in list(vars(module).values()) if isinstance(each, type)}
@@ -78,7 +79,7 @@ def _locks_of_properties() -> list[Any]:
 
 
 def _took(lock: Any) -> bool:
-    """Tell whether the lock is taken, if need be now."""
+    """Take the lock without blocking, unless it is taken already; return False if it is busy."""
     if id(lock) in _taken:
         return True
     if not lock.acquire(blocking=False):

@@ -1,4 +1,4 @@
-"""Protocols of constraints as the engine knows them: the token-level view."""
+"""Protocols of constraints as the engine uses them: the token-level interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Mask = NDArray[np.uint32]
 
 
 class Capture(NamedTuple):
-    """A part of a text that a constraint has a name for: `text[start:end]` of it, counted in characters."""
+    """A named part of a text: its characters `text[start:end]`."""
 
     text: str
     start: int
@@ -29,16 +29,16 @@ class Capture(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Findings of a guide in one of its texts: the places of quotations, and captures, each by name."""
+    """Quotations and captures in one text of a guide, each by name."""
 
     spans: Mapping[str, Span]
     captures: Mapping[str, tuple[Capture, ...]]
 
     @classmethod
     def of(cls, guide: Any, text: str, data: bytes | None = None) -> Findings:
-        """Those of a guide of any kind; empty where it has none. Raises what its `spans` and `captures` raise.
+        """Collect the findings of any guide; empty where it has none. Raises as the guide's `spans` and `captures` do.
 
-        data: the bytes of a text with special tokens, as `CFGGuide.spans` takes them
+        data: the bytes of a text with special tokens, for `CFGGuide.spans`
         """
         both: Any = getattr(guide, "findings", None)
         if both is not None:
@@ -49,11 +49,11 @@ class Findings(NamedTuple):
 
 @runtime_checkable
 class Guide(Protocol):
-    """A constraint over token ids with integer states; immutable to its users, safe to share."""
+    """A constraint over token ids with integer states. Guides are immutable to users and may be shared."""
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary whose token ids the masks speak of."""
+        """The vocabulary of the masks' token ids."""
         ...
 
     @property
@@ -62,56 +62,56 @@ class Guide(Protocol):
         ...
 
     def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)], bit t % 32 of word t // 32 is token t.
+        """Return the tokens allowed in `state`: uint32 [ceil(V / 32)], bit t % 32 of word t // 32 is token t.
 
-        EOS bits are set iff the state is accepting, none in DEAD. The array is shared: use it before the next call; it
-        cannot be written to. This and all other methods raise StateError for a number that `advance` never gave out.
+        EOS bits are set iff the state is accepting, none in DEAD. The array is shared and read-only: use it before the
+        next call. This and all other methods raise StateError for numbers that are not states.
         """
         ...
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`, DEAD if it is not allowed, or no token. EOS leaves an accepting state as it is."""
+        """Return the state after `token`; DEAD if it is not allowed or no token. EOS keeps an accepting state."""
         ...
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete."""
+        """Test whether the text so far is complete."""
         ...
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state, EOS not counted; never too small.
+        """Return the fewest tokens to an accepting state, EOS not counted; never an underestimate.
 
-        Consistent: from a state with distance d > 0 some allowed token leads to a state with a distance of
-        at most d - 1.
+        Consistent: from a state with distance d > 0, some allowed token leads to a state with a distance of at most d -
+        1.
         """
         ...
 
 
 @runtime_checkable
 class ByteGuide(Guide, Protocol):
-    """A guide that reads text whatever tokens spell it: what prompts, goals and other guides are joined by."""
+    """A guide that reads bytes of any tokenization, such as prompts, goals and the parts of composed guides."""
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete the text from there."""
         ...
 
 
 @runtime_checkable
 class Renewable(Guide, Protocol):
-    """A guide whose states may come to take so much memory that another one should begin the next text."""
+    """A guide whose states may accumulate so much memory that a fresh guide should serve the next text."""
 
     @property
     def is_worn(self) -> bool:
-        """Tell whether they do."""
+        """True if a fresh guide should serve the next text."""
         ...
 
     def renewed(self) -> Guide:
-        """Another guide of the same."""
+        """Return a fresh guide of the same constraint."""
         ...
 
 
 @runtime_checkable
 class RowGuide(Guide, Protocol):
-    """A guide whose masks are rows of a table, so that a step may send row numbers instead of masks."""
+    """A guide whose masks are rows of a table; a step may send row numbers instead of masks."""
 
     @property
     def table(self) -> MaskTable:
@@ -119,53 +119,53 @@ class RowGuide(Guide, Protocol):
         ...
 
     def row(self, state: int) -> int:
-        """The number of the row that holds `mask(state)`; valid until the table's next eviction."""
+        """Return the number of the row that holds `mask(state)`; valid until the table's next eviction."""
         ...
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """As the function `mask_within`, faster."""
+        """Compute `guides.mask_within`, faster."""
         ...
 
 
 @runtime_checkable
 class Describing(Protocol):
-    """A guide that can say in words what it expects. `guides.explain.expected` does for others."""
+    """A guide that describes its states in words. `guides.explain.expected` describes other guides."""
 
     def describe(self, state: int) -> str:
-        """A description of what may follow in a state, for people: "a digit 0-9 in #/properties/age (type)"."""
+        """Describe what may follow in a state, for people: "a digit 0-9 in #/properties/age (type)"."""
         ...
 
 
 @runtime_checkable
 class Quoting(Guide, Protocol):
-    """A guide whose texts are pieces of documents."""
+    """A guide whose texts are parts of documents."""
 
     def ahead(self, state: int) -> bytes:
-        """The bytes that follow in the document, where the text so far stands in one place only; else nothing."""
+        """Return the bytes that follow in the document if the text so far occurs there only once; else no bytes."""
         ...
 
 
 @runtime_checkable
 class Foreseeing(Guide, Protocol):
-    """A guide that says at once what comes of a state, of which others are asked byte by byte and token by token."""
+    """A guide that answers at once for several bytes or all tokens; other guides are asked one by one."""
 
     def certain_bytes(self, state: int, most: int) -> bytes:
-        """The bytes to which there is no alternative, up to `most`, whether or not tokens spell them."""
+        """Return the forced bytes from a state, up to `most`, whether or not tokens spell them."""
         ...
 
     def after_each_token(self, state: int) -> NDArray[np.int32] | None:
-        """The state after each token, int32 [V], DEAD where it is not allowed or ends the text.
+        """Return the state after each token: int32 [V], DEAD where it is not allowed or ends the text.
 
-        None where only asking about one token after the other would tell.
+        None if the guide has no answer faster than `advance` per token.
         """
         ...
 
 
 def mask_within(guide: Guide, state: int, left: int) -> Mask:
-    """The allowed tokens after which the text can still be completed in `left - 1` tokens, and EOS iff accepting.
+    """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting.
 
     uint32 [ceil(V / 32)]. With `left >= distance(state)` and `left > 0` the result has a bit set, unless the
-    state is accepting and nothing may follow but EOS.
+    state is accepting and only EOS may follow.
     """
     if conforms(guide, RowGuide):
         return guide.mask_within(state, left)
@@ -181,7 +181,7 @@ def mask_within(guide: Guide, state: int, left: int) -> Mask:
 
 
 def mask_of(tokens: Iterable[int], size: int) -> Mask:
-    """The mask of some of `size` tokens, uint32 [ceil(size / 32)]: for guides of one's own."""
+    """Make the mask of some of `size` tokens, uint32 [ceil(size / 32)], for custom guides."""
     mask = np.zeros((size + 31) // 32, np.uint32)
     for token in tokens:
         mask[token >> 5] |= np.uint32(1 << (token & 31))
@@ -189,8 +189,8 @@ def mask_of(tokens: Iterable[int], size: int) -> Mask:
 
 
 def tokens_of(mask: Mask) -> list[int]:
-    """The token ids whose bits are set, ascending."""
-    words = np.flatnonzero(mask)  # mostly few
+    """Return the token ids whose bits are set, ascending."""
+    words = np.flatnonzero(mask)  # usually few
     places = np.flatnonzero(np.unpackbits(mask[words].view(np.uint8), bitorder="little"))
     each = 8 * mask.itemsize
     return (each * words[places // each] + places % each).tolist()

@@ -1,6 +1,6 @@
 """Guides for regular languages: regular expressions, choices, and machines of the interegular library.
 
-Saved ones are the masks of all states in a safetensors file, with what they belong to and a checksum.
+A saved guide is a safetensors file with the masks of all states, its pattern and vocabulary, and a checksum.
 """
 
 from __future__ import annotations
@@ -52,7 +52,11 @@ Tensors = dict[str, NDArray[Any]]
 
 
 class SavedGuide(NamedTuple):
-    """The content of a file: what it is for, masks uint32 [states, words] and transitions int32 [states, 256]."""
+    """The content of a file.
+
+    identity: the pattern, flags, dialect and vocabulary
+    masks: uint32 [states, words]; transitions: int32 [states, 256]
+    """
 
     path: str
     identity: dict[str, str]
@@ -60,7 +64,7 @@ class SavedGuide(NamedTuple):
     transitions: NDArray[np.int32]
 
     def check(self, transitions: NDArray[np.int32], size: int) -> None:
-        """Raise GuideFileError where the guide is now built another way, or the masks are not of `size` tokens."""
+        """Raise GuideFileError unless the file's transitions equal those given and its masks are of `size` tokens."""
         if not np.array_equal(transitions, self.transitions) or len(self.masks) != len(transitions):
             raise GuideFileError(
                 f"{self.path} was saved by a version that builds another automaton; save the guide again"
@@ -90,7 +94,7 @@ def save_guide(
     place = _path(path)
     if os.path.isdir(place):
         raise GuideFileError(f"{place} is a folder; name a file")
-    # Under another name first, so that whatever happens there is never half a file.
+    # Written under another name and renamed, so that the file is never incomplete.
     partial = place.with_name(f".{place.name[:200]}.{os.getpid()}.partial")
     try:
         partial.write_bytes(library.save(tensors, metadata))
@@ -104,7 +108,7 @@ def save_guide(
 
 
 def read_guide(path: str | Path, vocabulary: Vocabulary, expected: Mapping[str, str]) -> SavedGuide:
-    """A saved guide. Raises GuideFileError if it is damaged or not for this vocabulary and what is expected."""
+    """Read a saved guide. Raises GuideFileError if it is damaged, or differs in vocabulary or expected identity."""
     saved = _read(path)
     for key, value in {**expected, "vocabulary": vocabulary.fingerprint}.items():
         found = saved.identity.get(key)
@@ -130,7 +134,7 @@ def _read(path: str | Path) -> SavedGuide:
             tensors: Tensors = {name: file.get_tensor(name) for name in ("masks", "transitions")}
     except GuideFileError:
         raise
-    except Exception as error:  # whatever the library comes upon in a damaged file
+    except Exception as error:  # damaged files may raise any exception of the library
         raise GuideFileError(f"{path} is not a whole safetensors file ({error}); save the guide again") from None
     if metadata.pop("checksum", "") != _checksum(metadata, tensors):
         raise GuideFileError(f"{path} is damaged: its checksum does not fit; save the guide again")
@@ -141,7 +145,7 @@ def _read(path: str | Path) -> SavedGuide:
 
 
 def _is_identity(metadata: Mapping[str, str]) -> bool:
-    """Tell whether it says of a pattern what `RegexGuide.load` asks for."""
+    """Test whether metadata has the pattern, flags and dialect that `RegexGuide.load` reads."""
     is_flags = re.fullmatch("[0-9]{1,9}", metadata.get("flags", "")) is not None
     return "pattern" in metadata and is_flags and metadata.get("dialect") in ("python", "ecma")
 
@@ -172,7 +176,7 @@ SHOWN = 5
 
 
 class RegularGuide(LiftedGuide, Drawable):
-    """A guide whose automaton is finite. See `guides.protocol.Guide` for what it does."""
+    """A guide whose automaton is finite. See `guides.protocol.Guide` for the methods."""
 
     def __init__(self, node: Node | ByteFragment, vocabulary: Vocabulary) -> None:
         vocabulary = vocabulary_of(vocabulary, type(self).__name__)
@@ -183,7 +187,7 @@ class RegularGuide(LiftedGuide, Drawable):
         self._made_of = {"node": node, "vocabulary": vocabulary}
 
     def lower_into(self, graph: Graph) -> int:
-        """Add the language to a graph; the start node of its rule."""
+        """Add the language to a graph and return the start node of its rule."""
         return Lowering(graph).rule(self._syntax)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -193,9 +197,9 @@ class RegularGuide(LiftedGuide, Drawable):
         return super().__reduce__()
 
     def precompile(self, max_states: int = MAX_PRECOMPILED) -> Self:
-        """Compute the mask of every state now; returns the guide.
+        """Compute the mask of every state now, and return the guide.
 
-        Raises LimitError if there are more than `max_states` states, or more masks than their table may hold.
+        Raises LimitError if there are more than `max_states` states, or more masks than the mask table may hold.
         """
         most = states_of(max_states)
         with self._lock, self._meter, self._tables.lock:
@@ -210,18 +214,18 @@ class RegularGuide(LiftedGuide, Drawable):
         return self
 
     def dfa(self, max_states: int = MAX_PRECOMPILED) -> Dfa:
-        """The whole automaton over bytes as a table. Raises LimitError if it has more than `max_states` states."""
+        """Build the whole byte automaton as a table. Raises LimitError if it has more than `max_states` states."""
         with self._lock, self._meter:
             return Dfa.of(self.automaton, states_of(max_states))
 
     def minimal(self, max_states: int = MAX_PICTURED) -> Minimal:
-        """The smallest automaton, whose states are numbered as in pictures. Raises LimitError above `max_states`."""
+        """Build the minimal automaton, with states numbered as in pictures. Raises LimitError above `max_states`."""
         with self._lock, self._meter:
             states = self.automaton.explore(MAX_PRECOMPILED)
             return Minimal(Dfa.of(self.automaton, MAX_PRECOMPILED), states_of(max_states), states)
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
-        """The smallest automaton over bytes; `tokens` adds the tokens allowed in each state."""
+        """Draw the minimal byte automaton; `tokens` adds the tokens allowed in each state."""
         minimal = self.minimal(max_states)
         switch(tokens, "tokens")
         return minimal.picture(lambda state: tokens_in(self.mask(state), self.vocabulary) if tokens else "")
@@ -232,10 +236,11 @@ def _of_syntax(kind: type[RegularGuide], flat: Flat, vocabulary: Vocabulary) -> 
 
 
 class RegexGuide(RegularGuide):
-    """Texts that match a regular expression as a whole, as `re.fullmatch` means it.
+    """Texts that match a regular expression as a whole, as by `re.fullmatch`.
 
-    pattern: the expression; flags: those of `re` (i, s, m, x, a); dialect: "python" or "ecma" (the syntax of
-    JavaScript with its u flag, as JSON Schema uses it); limits: what a call may take, see `Limits`.
+    pattern: the expression; flags: those of `re` (i, s, m, x, a)
+    dialect: "python", or "ecma" (JavaScript with its u flag, as in JSON Schema); limits: bounds of each call, see
+    `Limits`
     Raises PatternError for a malformed pattern or one that is not regular, LimitError for one that is too
     large, LanguageError if no text matches or the vocabulary cannot spell one.
     """
@@ -263,10 +268,10 @@ class RegexGuide(RegularGuide):
         return named_groups(self.pattern, self.flags, self.dialect)
 
     def captures(self, text: str) -> dict[str, tuple[Capture, ...]]:
-        """The texts of named groups in a text of this guide, by their names, each turn of a repeat, in order.
+        """Return the texts of named groups in a text of this guide, by name; one per iteration of a repeat, in order.
 
-        The text is read as `re` reads it: of several ways the first one that it tries. Empty for what does not match,
-        as a text that was cut short. Raises LimitError.
+        An ambiguous text is read as `re` reads it, by the first way in its search order. The result is empty for a text
+        that does not match, such as a truncated one. Raises LimitError.
         """
         found: dict[str, list[Capture]] = {}
         with Meter(self._meter.limits):
@@ -278,7 +283,7 @@ class RegexGuide(RegularGuide):
         return f"RegexGuide({self.pattern!r}, flags={self.flags}, dialect={self.dialect!r})"
 
     def save(self, path: str | Path) -> None:
-        """Write all masks to a safetensors file, with the pattern, dialect and vocabulary they belong to."""
+        """Write all masks to a safetensors file, with the pattern, flags, dialect and vocabulary."""
         self.precompile()
         order, numbered = self._breadth_first()
         masks = np.stack([self.mask(state) for state in order])
@@ -295,7 +300,7 @@ class RegexGuide(RegularGuide):
         dialect: Dialect | None = None,
         limits: Limits | None = None,
     ) -> Self:
-        """The guide of a saved file, with all its masks.
+        """Load a saved guide with all its masks.
 
         Raises GuideFileError if the file is damaged, or was saved for another vocabulary or for another
         pattern, flags or dialect than those given.
@@ -312,7 +317,7 @@ class RegexGuide(RegularGuide):
         return guide
 
     def _breadth_first(self) -> tuple[list[int], Dfa]:
-        """The states in the order of a breadth-first search, and the automaton so numbered."""
+        """Return the states in breadth-first order, and the automaton numbered so."""
         dfa = self.dfa()
         states = self.automaton.explore(len(dfa))
         order, numbered = dfa.breadth_first()
@@ -325,7 +330,7 @@ class RegexGuide(RegularGuide):
 class ChoiceGuide(RegularGuide):
     """One of the given texts.
 
-    Raises OptionError if there are none, or something that is not a text, LimitError if there are too many,
+    Raises OptionError if there are no choices or one is not a text, LimitError if there are too many,
     LanguageError if the vocabulary cannot spell one of them.
     """
 
@@ -363,7 +368,7 @@ def _of_described(kind: type[FSMGuide], made_of: dict[str, Any]) -> FSMGuide:
 
 
 def _texts_of(choices: Any) -> tuple[str, ...]:
-    """The choices, all of them texts. Raises OptionError."""
+    """Return the choices as a tuple of texts. Raises OptionError."""
     if isinstance(choices, Vocabulary):
         raise OptionError("choices is a Vocabulary: the two arguments are swapped; ChoiceGuide([...], vocabulary)")
     if isinstance(choices, (str, bytes)):
@@ -373,7 +378,7 @@ def _texts_of(choices: Any) -> tuple[str, ...]:
     several: Iterable[Any] = choices  # pyright: ignore[reportUnknownVariableType]
     try:
         found = tuple(several)
-    except TypeError as error:  # arrays without dimensions
+    except TypeError as error:  # iterating a 0-dimensional array
         raise OptionError(f"choices must be several texts, such as a list, not {brief(choices)}") from error
     if not found:
         raise OptionError("choices is empty; give at least one text")
@@ -383,7 +388,7 @@ def _texts_of(choices: Any) -> tuple[str, ...]:
 
 
 def _encoded(choices: tuple[str, ...]) -> tuple[bytes, NDArray[np.int64]]:
-    """The bytes of all choices, and how many each has."""
+    """Return the UTF-8 bytes of all choices, concatenated, and their lengths: int64 [choices]."""
     whole = "".join(choices)
     if whole.isascii():
         return whole.encode(), np.fromiter(map(len, choices), np.int64, len(choices))

@@ -1,4 +1,4 @@
-"""The guide for quotations: the text is a piece of the context, letter for letter."""
+"""The guide for quotations: exact substrings of a context."""
 
 from __future__ import annotations
 
@@ -35,17 +35,18 @@ MIN_STRIDE = 64
 
 
 class SubstringGuide(StateTableGuide, Drawable):
-    """Pieces of a context, letter for letter. See `guides.protocol.Guide` for the methods.
+    """Exact substrings of a context. See `guides.protocol.Guide` for the methods.
 
     context: a text, or several of which one is quoted
-    boundary: what a quotation consists of: "word" (words and marks), "character", "sentence" or "line", one or more;
-        `guides.quoting.source.boundaries` says what these are. It is never empty.
+    boundary: the units of a quotation, at least one: "word" (words and punctuation), "character", "sentence" or "line";
+        defined by `guides.quoting.source.boundaries`
     min_chars, max_chars: fewest and most characters of a quotation
-    whitespace: "collapsed" writes all white space in the context as one space; spans are those of the original
-    none_text: one more text that is allowed. Where it is in the context too, it still means that there is no span.
-    limits: what a call may take, see `Limits`
-    Raises OptionError for what is no text or no option, LanguageError if there is nothing to quote, or nothing that
-    the vocabulary can spell.
+    whitespace: "collapsed" reads each run of white space in the context as one space; spans refer to the original
+    none_text: one more allowed text. It has no span, even if the context contains it.
+    limits: bounds of each call, see `Limits`
+
+    Raises OptionError for an invalid argument, LanguageError if there is nothing to quote or the vocabulary can spell
+    no quotation.
     """
 
     def __init__(
@@ -86,7 +87,8 @@ class SubstringGuide(StateTableGuide, Drawable):
         self._distances: dict[int, int] = {}
         self._lock = new_lock()
         self._scratch = np.empty((256 * (self._tables.branches.deepest + 1), 3), np.int32)
-        # What cannot be spelt must be told from what takes many tokens, for which every quotation counts.
+        # With an incomplete vocabulary, quotations that cannot be spelt must be told from those that take many tokens,
+        # and every quotation counts.
         self._most = NEVER if self._tables.spells_all_bytes else NEVER - 1
         several = max(MIN_STRIDE, int(len(quotable.starts) ** 0.5))
         self._every = several if self._tables.spells_all_bytes else len(quotable.starts) + 1
@@ -106,11 +108,11 @@ class SubstringGuide(StateTableGuide, Drawable):
 
     @property
     def automaton(self) -> SubstringAutomaton:
-        """The byte automaton under the guide."""
+        """The byte automaton of the guide."""
         return self._automaton
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         return self._walk(self._automaton.check(state), min(left_of(left) - 1, self._most))
 
     def _advanced(self, state: int, token: int) -> int:
@@ -118,11 +120,11 @@ class SubstringGuide(StateTableGuide, Drawable):
         return self._spelt(self._automaton.read_part(state, data, start.item(token), start.item(token + 1)))
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, whatever tokens spell it; DEAD if no tokens complete a text from there."""
+        """Return the state after `data` in any tokenization; DEAD if no tokens complete the text from there."""
         return self._spelt(self._automaton.read(state, bytes_of(data)))
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete."""
+        """Test whether the text so far is complete."""
         state = self._automaton.check(state)
         known = self._accepting.get(state)
         if known is None:
@@ -130,9 +132,9 @@ class SubstringGuide(StateTableGuide, Drawable):
         return known
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state, EOS not counted.
+        """Return the fewest tokens to an accepting state, EOS not counted.
 
-        Exact without limits of length; with them, of a state with many occurrences only some are looked at.
+        Exact without bounds of length; with bounds, only some occurrences of a frequent text are examined.
         """
         state = self._automaton.check(state)
         known = self._distances.get(state)
@@ -142,7 +144,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         return known
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`; quick when there is plenty left."""
+        """Test whether `distance(state) <= left`; faster than `distance` for a large `left`."""
         state = self._automaton.check(state)
         left = left_of(left)
         if state == DEAD:
@@ -150,22 +152,22 @@ class SubstringGuide(StateTableGuide, Drawable):
         return left >= 0 and self._fewest(state, left) <= left
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         most = self._most if left is None else min(left_of(left) - 1, self._most)
         return self._walk_below(self._automaton.check(state), self._tables.branch_of(node), most)
 
     def distance_below(self, state: int, node: int) -> int:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         if not self.mask_below(state, node).any():
             return NEVER
-        # Whoever has enough tokens left has enough with one more.
+        # The masks grow with `left`: double the bound, then bisect.
         most = 1
         while not self.mask_below(state, node, most).any():
             most *= 2
         return bisect_left(range(most), True, most // 2 + 1, key=lambda left: self.mask_below(state, node, left).any())
 
     def describe(self, state: int) -> str:
-        """A description of what follows in the context, and where, in characters: offset, or document:offset."""
+        """Describe what follows in the context, and the places: the character offset, or document:offset."""
         state = self._automaton.check(state)
         if state == DEAD:
             return NOTHING
@@ -179,25 +181,25 @@ class SubstringGuide(StateTableGuide, Drawable):
         return f"{words}, quoting the context at {either([*shown, *more])}" if shown else words
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
-        """The smallest automaton of the quotations, for short contexts; `tokens` adds those allowed in each state."""
+        """Draw the minimal automaton of a short context's quotations; `tokens` adds tokens allowed in each state."""
         minimal = Minimal.of(self._automaton, states_of(max_states))
         switch(tokens, "tokens")
         return minimal.picture(lambda state: tokens_in(self.mask(state), self._vocabulary) if tokens else "")
 
     def ahead(self, state: int) -> bytes:
-        """The bytes that follow in the documents, up to 512, if the text so far stands in one place; else nothing."""
+        """Return the bytes that follow in the documents, up to 512, if the text so far occurs once; else no bytes."""
         return self._automaton.ahead(state, MAX_AHEAD)
 
     def places(self, text: str) -> list[Occurrence]:
-        """The places in the documents where a text stands as a quotation; none for a text that is no quotation."""
+        """Return the places in the documents where a text occurs as a quotation; none for other texts."""
         data = text.encode(errors="replace")
         found = (self.source.place(begin, begin + len(data)) for begin in self._automaton.occurrences(data))
         return [place for place in found if place is not None]
 
     def without(self, taken: Sequence[Occurrence]) -> SubstringGuide | None:
-        """A guide for the quotations that do not overlap with the taken places; None if there are none.
+        """Return a guide for the quotations that do not overlap the taken places; None if there are none.
 
-        It shares the index of this guide; `none_text` stays allowed. What this guide was made without counts no more.
+        It shares this guide's index and keeps `none_text`. Places taken from this guide before become available again.
         """
         taken = tuple(taken)
         quotable = self.source.without(taken)
@@ -209,7 +211,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         return _made_without, (dict(self._made_of or {}),)
 
     def span(self, text: str) -> Span | None:
-        """The first span of a text with all its places; None for `none_text` and for what is no quotation."""
+        """Return the first span of a text, with all its places; None for `none_text` and for no quotation."""
         places = [] if text == self.source.refusal else self.places(text)
         return self.source.span(places) if places else None
 
@@ -220,14 +222,14 @@ class SubstringGuide(StateTableGuide, Drawable):
         return self._walk(state, self._most)
 
     def _walk(self, state: int, most: int) -> Mask:
-        """The allowed tokens after which `most` more complete the text, and EOS."""
+        """Return the allowed tokens after which `most` further tokens complete the text, and EOS iff accepting."""
         mask = self._walk_below(state, 0, most)
         if self.is_accepting(state):
             mask |= self._tables.eos_words
         return mask
 
     def _walk_below(self, state: int, root: int, most: int) -> Mask:
-        """The tokens below a node of `branches`, read from there on, after which `most` more complete the text."""
+        """Return the tokens below a node of `branches`, read from there, after which `most` further tokens suffice."""
         mask = np.zeros(self._tables.words, np.uint32)
         state = self._automaton.check(state)
         if state == DEAD:
@@ -239,7 +241,7 @@ class SubstringGuide(StateTableGuide, Drawable):
         return mask
 
     def _counting(self) -> AbstractContextManager[object]:
-        """Count what is done as a call of its own, unless it is a part of one."""
+        """Return the meter as a context manager, or a null context inside a call that it already counts."""
         return nullcontext() if current() is self._meter else self._meter
 
     def _fewest(self, state: int, enough: int) -> int:
@@ -251,14 +253,14 @@ class SubstringGuide(StateTableGuide, Drawable):
             return _counted(fewest_tokens, quotable, trie, self._needed, self._every, node, depth, enough)
 
     def _spelt(self, state: int) -> int:
-        """The state, DEAD if the vocabulary cannot spell what may follow."""
+        """Return the state itself, or DEAD if the vocabulary cannot spell a completion."""
         if state != DEAD and self._most < NEVER and self._fewest(state, self._most) > self._most:
             return DEAD
         return state
 
 
 class _RestGuide(SubstringGuide):
-    """The quotations of a guide that do not overlap with taken places."""
+    """The quotations of a guide that do not overlap the taken places."""
 
     def __init__(self, whole: SubstringGuide, quotable: Quotable, taken: tuple[Occurrence, ...]) -> None:
         self.source = whole.source
@@ -277,7 +279,7 @@ def _tokens_needed(quotable: Quotable, tables: VocabularyTables) -> NDArray[np.i
 
 
 def _counted(kernel: Any, *arguments: Any) -> int:
-    """The answer of a kernel. Raises LimitError if it takes more work than the call may take."""
+    """Call a kernel and return its result. Raises LimitError if the kernel exceeds the work limit."""
     meter = current() or Meter()
     answer = int(call(kernel, *arguments, Work(meter.counts)))
     if answer == EXHAUSTED:
@@ -293,7 +295,7 @@ def _remember(known: dict[int, Any], state: int, answer: Any) -> Any:
 
 
 def _made_without(made_of: dict[str, Any]) -> SubstringGuide | None:
-    """A guide for what is quoted, without what was taken where something was."""
+    """Rebuild a guide, without the places taken from it."""
     taken: tuple[Occurrence, ...] | None = made_of.pop("taken", None)
     guide = SubstringGuide(**made_of)
     return guide if taken is None else guide.without(taken)

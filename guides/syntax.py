@@ -1,7 +1,7 @@
-"""The syntax of a constraint, shared by every front end: what regexes, grammars and schemas are parsed into.
+"""The syntax of constraints, produced by every front end: regexes, grammars and schemas.
 
-Nodes are immutable values over *characters*; lowering turns characters into UTF-8 bytes. A front end
-builds these nodes; `guides/graph/lowering.py` turns them into the graph that the automaton walks.
+Nodes are immutable values over *characters*; lowering turns characters into UTF-8 bytes.
+`guides/graph/lowering.py` turns nodes into the graph that the automaton walks.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Ranges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character out of a set: inclusive code point ranges, sorted, disjoint, without surrogates."""
+    """One character of a set: inclusive code point ranges, sorted, disjoint, without surrogates."""
 
     ranges: Ranges
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """These bytes, exactly: whole characters, on which shortcuts to masks rely. `Literal(b"")` is the empty text."""
+    """Exactly these bytes; whole characters, as mask computations require. `Literal(b"")` is the empty text."""
 
     data: bytes
 
@@ -38,14 +38,14 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """Any one of the items. `Alternation(())` is the empty language."""
+    """One of the items. `Alternation(())` is the empty language."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The item, `min` to `max` times; `max=None` is without bound."""
+    """`min` to `max` repetitions of the item; `max=None` is unbounded."""
 
     item: Node
     min: int
@@ -64,8 +64,7 @@ class Table:
     """A complete byte automaton as a table; compared by identity.
 
     transitions: int32 [states, 256], the next state, -1 where there is none
-    accepting: bool [states]
-    start: the first state
+    accepting: bool [states]; start: the first state
     Every state must reach an accepting one (trimmed).
     """
 
@@ -80,11 +79,11 @@ EMPTY = Literal(b"")
 NOTHING = Alternation(())
 
 Flat = tuple[tuple[type, tuple[int, ...], Any], ...]
-"""Nodes, inner ones first: the kind of each, the numbers of its items, and what else it is."""
+"""Nodes, inner ones first: the class of each, the numbers of its items, and its other fields."""
 
 
 def flattened(node: Any) -> Flat:
-    """A syntax as a sequence, so that it may be nested as deep as it likes; what is no node with items is as it is."""
+    """Flatten a syntax to a sequence without recursion, for any depth. Nodes without items are kept unchanged."""
     found: list[tuple[type, tuple[int, ...], Any]] = []
     numbers: dict[int, int] = {}
     open_ones: list[Any] = [node]
@@ -105,7 +104,7 @@ def flattened(node: Any) -> Flat:
 
 
 def unflattened(flat: Flat) -> Any:
-    """Rebuild the syntax that `flattened` was given."""
+    """Rebuild the syntax from the result of `flattened`."""
     made: list[Any] = []
     for kind, numbers, rest in flat:
         items = tuple(made[number] for number in numbers)

@@ -1,7 +1,7 @@
-"""Finite automata, over classes of characters and over bytes: made of syntax, side by side, as small as can be.
+"""Finite automata over classes of characters and over bytes: construction from syntax, products, minimisation.
 
-charsets.py has the sets of characters, the classes that they divide into, and the way from bytes to characters;
-positions.py makes subsets of a node's positions, when they are reached, and reads several side by side; conditions.py
-has them as tables, with complements and without given texts. byte_table.py goes from characters to bytes, also for
-machines of interegular; dfa.py has whole charts as tables, and the smallest automata of all of them.
+charsets.py has character sets, their partition into classes, and the mapping from bytes to characters.
+positions.py has the lazy subset construction of a node, and products; conditions.py builds whole automata as tables,
+with complements and without given texts. byte_table.py turns characters into bytes, also for machines of
+interegular; dfa.py turns whole charts into tables, and minimises automata.
 """

@@ -1,7 +1,7 @@
-"""An automaton over classes of characters, turned into one over the bytes of UTF-8.
+"""Conversion of an automaton over character classes into one over UTF-8 bytes.
 
-Machines of the interegular library become byte automata the same way. `last_character` reads any bytes, and knows of
-the last character whether it is one of a set: those of words.
+Machines of the interegular library are converted too. `last_character` reads any bytes, and tracks whether
+the last character belongs to a set, such as that of word characters.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 OUTSIDE, WORD = 0, 1
-"""The states after whole characters: those that are not in the set, and those that are."""
+"""The states after whole characters: those outside the set, and those in it."""
 
 
 @lru_cache(maxsize=4)
 def last_character(words: Ranges) -> NDArray[np.int32]:
-    """The automaton of a set, int32 [states, 256], with OUTSIDE as its only state where that is empty.
+    """Build the automaton of a set, int32 [states, 256]; OUTSIDE is its only state if the set is empty.
 
-    It starts in OUTSIDE, and is in OUTSIDE or WORD after each whole character. Bytes that are no UTF-8 are characters
-    outside of the set; right after a character that breaks off none of the set begins.
+    It starts in OUTSIDE, and is in OUTSIDE or WORD after each whole character. Invalid UTF-8 bytes count as characters
+    outside the set. After a truncated character, no character of the set begins at once.
     """
     if not words:
         return np.zeros((1, 256), np.int32)
     shape = byte_fragment(words)
-    # The template's entry is both OUTSIDE and WORD; its other nodes, within a character, come after these.
+    # The template's entry becomes both OUTSIDE and WORD; its other nodes, inside a character, follow.
     after = np.full((len(shape.ends) + 1, 256), -1, np.int32)
     begin = 0
     for node, end in enumerate(shape.ends.tolist()):
@@ -57,7 +57,7 @@ Refusal = Callable[[int], LimitError]
 
 _ASCII = slice(0, CONTINUATION.start)
 _TWO, _THREE, _FOUR = (slice(lead.first, lead.last + 1) for lead in LEADS)
-# The number of the first block of two and of three bytes, and of the first page of four
+# The number of the first block of two-byte and of three-byte characters, and of the first page of four-byte ones
 _BLOCK_OF_TWO, _BLOCK_OF_THREE = FIRST_OF_LENGTH[1] >> 6, FIRST_OF_LENGTH[2] >> 6
 _PAGE_OF_FOUR = FIRST_OF_LENGTH[3] >> 12
 STEPS_PER_ROW = 10_000
@@ -66,7 +66,7 @@ STEPS_PER_ROW = 10_000
 def byte_table(
     segments: Segments, transitions: NDArray[np.int32], accepting: NDArray[np.bool_], most: int, refusal: Refusal
 ) -> Table:
-    """The same language as a table over bytes.
+    """Build a table over bytes with the same language.
 
     segments: inclusive code point ranges and their class; other characters lead nowhere
     transitions: int32 [states, classes], -1 where there is none; every state reaches an accepting one
@@ -77,7 +77,7 @@ def byte_table(
 
 
 class _ByteTable:
-    """Shares what lies between the bytes of a character among all states that go on alike.
+    """Construction of the table; states with equal continuations share the states inside a character.
 
     Blocks are runs of 64 code points, which share all bytes but the last; pages are runs of 64 blocks.
     """
@@ -95,15 +95,15 @@ class _ByteTable:
         self.blocks, block_of, dead = _distinct_blocks(class_of.reshape(-1, 64), classes)
         pages = block_of.reshape(-1, 64)
         short = pages.copy()
-        short[0, :_BLOCK_OF_THREE] = dead  # the first lead byte of three begins no character of fewer
+        short[0, :_BLOCK_OF_THREE] = dead  # the first three-byte lead, E0, begins no code point below U+0800
         self.pages, page_of = _distinct(np.concatenate([short, np.full((1, 64), dead, np.int32)]))
         self.planes = page_of[:-1].reshape(-1, 64).copy()
-        self.planes[0, :_PAGE_OF_FOUR] = page_of[-1]  # likewise that of four
+        self.planes[0, :_PAGE_OF_FOUR] = page_of[-1]  # the first four-byte lead, F0, begins no code point below U+10000
         self.two_bytes = block_of[_BLOCK_OF_TWO:_BLOCK_OF_THREE]
         self.three_bytes = page_of[:_PAGE_OF_FOUR]
 
     def build(self, transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Table:
-        """The whole table; character states keep their numbers, states inside a character follow."""
+        """Build the whole table; character states keep their numbers, states inside a character follow."""
         known: dict[bytes, NDArray[np.int32]] = {}
         rows: list[NDArray[np.int32]] = []
         for row in transitions:
@@ -121,7 +121,7 @@ class _ByteTable:
         return Table(table, accepts)
 
     def _row(self, target: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The state after each first byte; `target` gives the next state for each class."""
+        """Return the state after each first byte; `target` is the next state for each class."""
         row = np.full(256, -1, np.int32)
         row[_ASCII] = target[self.ascii]
         blocks = self._intern(target[self.blocks])
@@ -132,7 +132,7 @@ class _ByteTable:
         return row
 
     def _intern(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The states that go on as each of the rows (int32 [n, 64]) says: -1 for a row without a way."""
+        """Number the states with these continuations (int32 [n, 64]); -1 for a row without transitions."""
         numbers = np.full(len(rows), -1, np.int32)
         inner = self.inner
         for index in np.flatnonzero((rows >= 0).any(axis=1)).tolist():
@@ -143,16 +143,16 @@ class _ByteTable:
 
 
 def _distinct(rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """(The distinct rows, for each row the number of its like)."""
+    """Return (the distinct rows, for each row the index of its distinct row)."""
     numbers: dict[bytes, int] = {}
     which = np.fromiter((numbers.setdefault(row.tobytes(), len(numbers)) for row in rows), np.int32, len(rows))
     return np.stack([np.frombuffer(key, np.int32) for key in numbers]), which
 
 
 def _distinct_blocks(blocks: NDArray[np.int32], no_class: int) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
-    """(The distinct blocks, for each block the number of its like, the number of the one without characters).
+    """Return (the distinct blocks, for each block the index of its distinct block, the index of the empty block).
 
-    The ASCII blocks count as without characters, since no byte leads to them.
+    The ASCII blocks count as empty, since no continuation byte leads to them.
     """
     like = blocks[:, 0].copy()
     like[:_BLOCK_OF_TWO] = no_class
@@ -167,19 +167,21 @@ def _distinct_blocks(blocks: NDArray[np.int32], no_class: int) -> tuple[NDArray[
     return rows[used], like.astype(np.int32), int(np.searchsorted(used, no_class))
 
 
-# Of a table over bytes and of what it is made from, for each state; and of one over classes of characters, for each
-# state and class
+# Bytes per state of a table over bytes and its sources, and per state and class of a table over character classes
 STATE_BYTES, CELL_BYTES = 2048, 16
 STEPS_PER_MOVE = 50
 
 
 Described = tuple[list[tuple[str | None, int]], int, list[int], list[list[tuple[int, int]]]]
-"""A machine in plain values: its symbols (None for all others) with their keys, the initial and the final states, and
-of each state the moves, by key."""
+"""A machine in plain values.
+
+(symbol, key) pairs with None for all other symbols, the initial state, the final states, and for each state its
+(key, target) moves
+"""
 
 
 def described(fsm: FSM) -> Described:
-    """A machine of symbols that are texts, in plain values; equal for equal machines with the same states."""
+    """Convert a machine to plain values; equal machines with the same states give equal values."""
     from interegular.fsm import anything_else
 
     number = {state: place for place, state in enumerate(sorted(fsm.states, key=repr))}
@@ -190,7 +192,7 @@ def described(fsm: FSM) -> Described:
 
 
 def machine_of(plain: Described) -> FSM:
-    """The machine that was described."""
+    """Rebuild the machine from its plain values."""
     from interegular.fsm import FSM as Machine  # noqa: N811
     from interegular.fsm import Alphabet, anything_else
 
@@ -201,10 +203,10 @@ def machine_of(plain: Described) -> FSM:
 
 
 def table_of(fsm: FSM) -> Node:
-    """The byte automaton of an `interegular` machine whose symbols are single characters.
+    """Build the byte automaton of an `interegular` machine whose symbols are single characters.
 
-    Symbols the machine does not name (`anything_else`) are all other characters. States from which nothing
-    is accepted are left out. Raises OptionError for what is not such a machine.
+    `anything_else` is every character that is not a symbol. States that reach no final state are left out.
+    Raises OptionError for anything but such a machine.
     """
     from interegular.fsm import FSM as Machine  # noqa: N811
 
@@ -240,7 +242,7 @@ def _too_large(most: int) -> LimitError:
 
 
 def _classes(fsm: FSM) -> dict[int, Ranges]:
-    """The characters of each symbol class of the machine."""
+    """Return the characters of each symbol class of the machine."""
     from interegular.fsm import anything_else
 
     named: dict[int, list[int]] = {}

@@ -1,7 +1,7 @@
-"""Sets of characters as sorted, disjoint, inclusive code point ranges; surrogates are in none of them.
+"""Sets of characters as sorted, disjoint, inclusive code point ranges without surrogates.
 
-Characters that no set of an expression tells apart are an atom, which automata over characters read as one symbol. Rows
-over bytes are read character by character (`Row`).
+An atom is a class of characters that no set of an expression separates; automata over characters read atoms as
+symbols. `CharacterRows` derives transitions over characters from those over bytes (`Row`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ASCII_SPACE: Ranges = ((9, 13), (32, 32))
 
 
 def normalise(pairs: Iterable[tuple[int, int]]) -> Ranges:
-    """Sorts and merges inclusive pairs, and takes the surrogates out."""
+    """Sort and merge inclusive pairs, and remove the surrogates."""
     merged: list[tuple[int, int]] = []
     end = -2
     ordered = sorted(pairs)
@@ -61,7 +61,7 @@ def _without_surrogates(merged: Iterable[tuple[int, int]]) -> Iterable[tuple[int
 
 @kept(256, 8 << 20)
 def negate(ranges: Ranges) -> Ranges:
-    """Every character that is not in `ranges`."""
+    """Return the complement."""
     gaps: list[tuple[int, int]] = []
     start = 0
     for low, high in ranges:
@@ -74,7 +74,7 @@ def negate(ranges: Ranges) -> Ranges:
 
 
 def intersect(left: Ranges, right: Ranges) -> Ranges:
-    """The characters in both."""
+    """Return the intersection."""
     if left == ALL:
         return right
     if right == ALL:
@@ -99,7 +99,7 @@ def _intersect(left: Ranges, right: Ranges) -> Ranges:
 
 
 def union(left: Ranges, right: Ranges) -> Ranges:
-    """The characters in either."""
+    """Return the union."""
     if not left or left == right:
         return right
     if not right:
@@ -113,43 +113,43 @@ def _union(left: Ranges, right: Ranges) -> Ranges:
 
 
 def single(code: int) -> Ranges:
-    """The set of one character; empty for a surrogate, which no text holds."""
+    """Return the set of one character; empty for a surrogate, which occurs in no text."""
     return () if 0xD800 <= code <= 0xDFFF else ((code, code),)
 
 
 @lru_cache(maxsize=16)
 def unicode_class(letter: str) -> Ranges:
-    r"""The set of `\d`, `\s`, `\w` (and `\D`, `\S`, `\W`) in a Unicode pattern of the running `re`."""
+    r"""Return the set of `\d`, `\s`, `\w` (and `\D`, `\S`, `\W`) in a Unicode pattern of the running `re`."""
     if letter.isupper():
         return negate(unicode_class(letter.lower()))
-    # Letters end with plane 3, decimal digits and white space with plane 1; variation selectors are neither.
+    # Letters end with plane 3, decimal digits and white space with plane 1; later variation selectors are neither.
     codes = text_of_codes(0x40000 if letter == "w" else 0x20000)
     spans = (match.span() for match in re.finditer(rf"\{letter}+", codes))
     return normalise((begin, end - 1) for begin, end in spans)
 
 
 def text_of_codes(count: int) -> str:
-    """The first `count` code points, surrogates too, so that an index is a code point."""
+    """Return the first `count` code points, surrogates too, so that an index is a code point."""
     return np.arange(count, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
 @lru_cache(maxsize=16)
 def ascii_class(letter: str) -> Ranges:
-    r"""The set of `\d`, `\s`, `\w` (and `\D`, `\S`, `\W`) in an ASCII pattern."""
+    r"""Return the set of `\d`, `\s`, `\w` (and `\D`, `\S`, `\W`) in an ASCII pattern."""
     if letter.isupper():
         return negate(ascii_class(letter.lower()))
     return {"d": ASCII_DIGIT, "s": ASCII_SPACE, "w": ASCII_WORD}[letter]
 
 
 Row = Callable[[int], ListOf[int]]
-"""The state after each byte, below 0 where there is none, of a state."""
+"""Maps a state to the state after each byte, below 0 where there is none."""
 Runs = list[tuple[int, int]]
 
 
 class CharacterRows:
-    """The characters that lead from state to state of an automaton over bytes.
+    """Transitions over characters of an automaton over bytes.
 
-    row: the state after each byte, below 0 where there is none
+    row: maps a state to the state after each byte, below 0 where there is none
     """
 
     def __init__(self, row: Row) -> None:
@@ -160,11 +160,11 @@ class CharacterRows:
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory is taken by what was asked for so far."""
+        """Estimated bytes of the cached transitions."""
         return self._held
 
     def of(self, state: int) -> dict[int, Ranges]:
-        """The characters that lead from a state between characters to each other state."""
+        """Return the characters that lead from a state between characters to each other state."""
         known = self._known.get(state)
         if known is None:
             known = self._known[state] = {target: normalise(pairs) for target, pairs in self._pairs(state).items()}
@@ -191,7 +191,7 @@ class CharacterRows:
         return pairs
 
     def _runs(self, state: int, follow: int) -> Runs:
-        """The states after the next `follow` bytes: offsets at which the target changes, with it."""
+        """Return the states after the next `follow` bytes as runs: (offset at which the target changes, target)."""
         known = self._inside.get((state, follow))
         if known is None:
             known = self._inside[state, follow] = []
@@ -206,7 +206,7 @@ class CharacterRows:
 
 @kept_growing(64, 64 << 20)
 def rows_of(table: Table) -> CharacterRows:
-    """The characters that lead from state to state of a table."""
+    """Return the cached character transitions of a table."""
 
     def row(state: int) -> list[int]:
         return table.transitions[state].tolist()
@@ -215,7 +215,7 @@ def rows_of(table: Table) -> CharacterRows:
 
 
 def character_rows(table: Table) -> dict[int, dict[int, Ranges]]:
-    """For each state that characters lead to from the start: the characters that lead to each further state."""
+    """Return, for each state reachable from the start over characters, the characters that lead to each next state."""
     rows: dict[int, dict[int, Ranges]] = {}
     queue = [table.start]
     for state in queue:
@@ -231,7 +231,7 @@ Segments = list[tuple[int, int, int]]
 
 
 def sets_of(node: Node, found: set[Ranges]) -> None:
-    """Add all sets of characters of a node without references to `found`."""
+    """Add all character sets of a node without references to `found`."""
     match node:
         case Chars(ranges):
             found.add(ranges)
@@ -250,7 +250,7 @@ def sets_of(node: Node, found: set[Ranges]) -> None:
 
 
 def partition(sets: Iterable[Ranges]) -> tuple[list[Ranges], dict[Ranges, int]]:
-    """All characters in atoms, and each set as the bits of its atoms; it has an atom wholly or not at all."""
+    """Partition all characters into atoms, and return each set as the bits of its atoms."""
     ordered = sorted(sets)
     marks: dict[int, int] = {}
     for index, ranges in enumerate((ALL, *ordered)):
@@ -272,12 +272,12 @@ def partition(sets: Iterable[Ranges]) -> tuple[list[Ranges], dict[Ranges, int]]:
 
 
 def segments_of(atoms: ListOf[Ranges]) -> Segments:
-    """The ranges of all atoms in the order of their characters: (first, last, number of the atom)."""
+    """Return the ranges of all atoms in the order of their characters: (first, last, number of the atom)."""
     return sorted((low, high, number) for number, ranges in enumerate(atoms) for low, high in ranges)
 
 
 def bits(value: int) -> Iterable[int]:
-    """The numbers of the bits that are set."""
+    """Yield the indices of the set bits in ascending order."""
     while value:
         lowest = value & -value
         yield lowest.bit_length() - 1

@@ -1,4 +1,4 @@
-"""Finite automata over characters: of patterns, of what they have in common, of all strings but a few."""
+"""Finite automata over characters: of patterns, of intersections and complements, of all strings but a few."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .positions import MAX_SUBSETS, PositionAutomaton, Subsets, too_many_states
 
 FIRST_ROOM = 512
 STEPS_AT_ONCE = 1 << 20
-"""Steps of a kernel before what is counted is looked at: some 5 ms."""
+"""Steps of a kernel before its work is checked against the limits, about 5 ms."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Automaton:
     """A deterministic automaton over atoms.
 
-    atoms: disjoint sets that hold all characters; rows: for each state the state after each atom, DEAD if none
+    atoms: disjoint sets that cover all characters; rows: for each state the state after each atom, DEAD if none
     """
 
     atoms: list[Ranges]
@@ -39,13 +39,13 @@ class Automaton:
 
 
 def subsets_of(nodes: ListOf[Node]) -> tuple[list[Ranges], list[Subsets]]:
-    """The atoms of all nodes together, and the automaton of each node over them."""
+    """Return the common atoms of all nodes, and the lazy automaton of each node over them."""
     atoms, classes = _atoms_of(nodes)
     return atoms, [Subsets(node, classes, len(atoms)) for node in nodes]
 
 
 def _atoms_of(nodes: ListOf[Node]) -> tuple[list[Ranges], dict[Ranges, int]]:
-    """The atoms of all nodes together, and each of their sets as the bits of its atoms."""
+    """Return the common atoms of all nodes, and each of their sets as the bits of its atoms."""
     found: set[Ranges] = set()
     for node in nodes:
         sets_of(node, found)
@@ -53,9 +53,9 @@ def _atoms_of(nodes: ListOf[Node]) -> tuple[list[Ranges], dict[Ranges, int]]:
 
 
 class Together:
-    """Some expressions over the same atoms, ready to be read side by side.
+    """Several expressions over common atoms, as one set of arrays for kernels.
 
-    held_bytes: about how much memory this takes
+    held_bytes: estimated bytes of the arrays
     """
 
     def __init__(self, nodes: ListOf[Node]) -> None:
@@ -82,7 +82,7 @@ class Together:
 
 
 def automaton(together: Together, wanted: ListOf[bool], max_states: int = MAX_SUBSETS) -> Automaton:
-    """The strings in all languages that are wanted and in none of the others, which is a complement.
+    """Build the automaton of the strings that are in all wanted languages and in no other one.
 
     Raises LimitError if that takes more than `max_states` states.
     """
@@ -94,7 +94,7 @@ def automaton(together: Together, wanted: ListOf[bool], max_states: int = MAX_SU
 
 
 def _words(numbers: ListOf[int], count: int) -> NDArray[np.uint32]:
-    """Numbers as words of their bits: uint32 [numbers, count]."""
+    """Split ints into words of 32 bits: uint32 [numbers, count]."""
     data = b"".join(number.to_bytes(4 * count, "little") for number in numbers)
     return np.frombuffer(data, "<u4").reshape(len(numbers), count)
 
@@ -102,7 +102,7 @@ def _words(numbers: ListOf[int], count: int) -> NDArray[np.uint32]:
 def _all_subsets(
     read: SideBySide, wanted: NDArray[np.uint8], atoms: int, max_states: int
 ) -> tuple[NDArray[np.int32], NDArray[np.uint32]]:
-    """The state after each atom, int32 [states, atoms], DEAD if none, and which conditions are met in each."""
+    """Return the state after each atom, int32 [states, atoms], DEAD if none, and each state's accepted languages."""
     most = max_states + atoms + 1
     room = min(FIRST_ROOM + atoms, most)
     words = len(read.last)
@@ -129,14 +129,14 @@ def _all_subsets(
 
 
 def _enlarged(array: NDArray[Any], room: int) -> NDArray[Any]:
-    """A copy of an array with so many rows."""
+    """Copy an array to one with `room` rows."""
     larger = np.empty((room, array.shape[1]), array.dtype)
     larger[: len(array)] = array
     return larger
 
 
 def without(machine: Automaton, texts: Iterable[str]) -> Automaton:
-    """The strings of an automaton but these: a tree of them beside it, whose branches end in its states.
+    """Remove texts from the language of an automaton, by a trie of them whose branches end in the automaton's states.
 
     The texts have no surrogates.
     """

@@ -1,6 +1,6 @@
-"""Finite automata as tables: all states of a regular language; and fewer states for the same language.
+"""Finite automata as tables: conversion of charts and minimisation.
 
-Automata over bytes and over classes of characters are minimised alike.
+One algorithm minimises automata over bytes and over classes of characters.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ State = TypeVar("State", bound=Hashable)
 
 
 class Numbers(dict[State, int]):
-    """States by what they stand for, numbered from 0 on as they are met: `numbers[state]`.
+    """A numbering of states from 0 on in order of first lookup, `numbers[state]`.
 
-    states: what each number stands for; who goes through it while rows are made comes to all that are reached
+    states: the state of each number; a loop over it while rows are built visits all reachable states
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Numbers(dict[State, int]):
         self.states: list[State] = []
 
     def __missing__(self, state: State) -> int:
-        # In this order: broken off in between, the state is met anew, and no two have one number.
+        # In this order, an interrupt in between only leaves an unused number.
         self.states.append(state)
         number = self[state] = len(self.states) - 1
         return number
@@ -43,21 +43,21 @@ Minimised = tuple[NDArray[np.int32], NDArray[np.bool_]]
 
 
 def minimise(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Minimised:
-    """The smallest automaton of the same language: without states that reach no accepting one, and none twice.
+    """Return the minimal automaton of the same language, without states that reach no accepting one.
 
-    transitions: int32 [states, classes], -1 where there is none; accepting: bool [states]; all states are reached
-    from state 0, which is first and stays so, even where nothing is accepted. The others keep the order in which the
-    first of each class comes.
+    transitions: int32 [states, classes], -1 where there is none; accepting: bool [states]; all states are reachable
+    from state 0, the start, which is kept even if nothing is accepted. The others keep the order of the first state of
+    each class.
 
-    Source: E. F. Moore, "Gedanken-experiments on sequential machines" (1956): states are told apart by where their
-    classes' successors are, round by round; and J. Hopcroft, "An n log n algorithm for minimizing states in a finite
-    automaton" (1971): the largest part of a class that is split keeps its label, so that a state is given another one
-    at most as often as the number of states can be halved, and only what leads to such states is looked at again.
+    Source: E. F. Moore, "Gedanken-experiments on sequential machines" (1956): partition refinement by the classes of
+    the successors; and J. Hopcroft, "An n log n algorithm for minimizing states in a finite automaton" (1971): the
+    largest part of a split class keeps its label, so that a state changes its label O(log n) times, and only
+    predecessors of relabelled states are examined again.
     """
     columns = _different_columns(transitions)
     before = _Before(transitions[:, columns])
     kept = _reaching(before, accepting)
-    numbers = np.full(len(accepting) + 1, -1, np.int32)  # the last one is what -1 refers to
+    numbers = np.full(len(accepting) + 1, -1, np.int32)  # the last entry serves index -1
     numbers[kept] = np.arange(len(kept))
     transitions, accepting = numbers[transitions[kept]], accepting[kept]
     labels = _labels(transitions[:, columns], accepting)
@@ -69,13 +69,13 @@ def minimise(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Mi
 
 
 def _different_columns(transitions: NDArray[np.int32]) -> list[int]:
-    """The columns that differ from those before them."""
+    """Return the indices of the distinct columns."""
     spend(STEPS_PER_TRANSITION * transitions.size)
     return list({column.tobytes(): number for number, column in reversed(list(enumerate(transitions.T)))}.values())
 
 
 class _Before:
-    """For each state the states that lead to it."""
+    """The predecessors of each state."""
 
     def __init__(self, transitions: NDArray[np.int32]) -> None:
         spend(STEPS_PER_TRANSITION * transitions.size)
@@ -86,16 +86,16 @@ class _Before:
         self._counts = np.diff(self._ends, prepend=0)
 
     def of(self, states: Longs) -> Longs:
-        """The states that lead to any of these, in order."""
+        """Return the predecessors of any of these states, sorted."""
         counts = self._counts[states]
         spend(STEPS_PER_ROUND + STEPS_PER_TRANSITION * int(counts.sum()))
-        # Where the sources of each state begin, and how far each place is from the first one of its state.
+        # The offset of each state's predecessors, minus the number of entries before them
         begins = np.repeat(self._ends[states] - np.cumsum(counts), counts)
         return np.unique(self._sources[begins + np.arange(len(begins))])
 
 
 def _reaching(before: _Before, accepting: NDArray[np.bool_]) -> Longs:
-    """The states that reach an accepting one, and state 0."""
+    """Return the states that reach an accepting one, and state 0."""
     alive = accepting.copy()
     fresh = np.flatnonzero(accepting)
     while len(fresh):
@@ -107,17 +107,17 @@ def _reaching(before: _Before, accepting: NDArray[np.bool_]) -> Longs:
 
 
 def _labels(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Longs:
-    """A label for each state, equal for states that no text tells apart; from 0 on without gaps."""
+    """Label each state, equally for equivalent states; labels are 0 to n - 1."""
     before = _Before(transitions)
     _, found = np.unique(accepting, return_inverse=True)
     sizes: list[int] = np.bincount(found.reshape(-1)).tolist()
-    labels = np.append(found.reshape(-1), -1)  # the last one is what -1 refers to
+    labels = np.append(found.reshape(-1), -1)  # the last entry serves index -1
     changed = np.arange(len(accepting))
     while len(changed):
         touched = before.of(changed)
         moved: list[int] = []
         for label, parts in _parts(touched, transitions, labels).items():
-            # The states of this label that are not touched are one part: their successors' labels are what they were.
+            # The untouched states of this label are one part: their successors' labels are unchanged.
             rest = sizes[label] - sum(map(len, parts))
             parts.sort(key=len)
             if rest < len(parts[-1]):
@@ -134,7 +134,7 @@ def _labels(transitions: NDArray[np.int32], accepting: NDArray[np.bool_]) -> Lon
 
 
 def _parts(states: Longs, transitions: NDArray[np.int32], labels: Longs) -> dict[int, list[list[int]]]:
-    """The given states of each label, in parts whose successors have the same labels."""
+    """Split the given states of each label into parts whose successors have equal labels."""
     rows = np.concatenate([labels[states, None], labels[transitions[states]]], axis=1)
     spend(STEPS_PER_STATE * len(states) + STEPS_PER_TRANSITION * rows.size)
     keys, width = rows.tobytes(), rows.itemsize * rows.shape[1]
@@ -152,9 +152,8 @@ class Dfa:
     """A complete table of a byte automaton.
 
     transitions: int32 [states, 256], DEAD where there is none
-    accepting: bool [states]
-    start: the first state
-    States are numbered in the order of their numbers in the automaton that they come from.
+    accepting: bool [states]; start: the first state
+    States keep the order of their numbers in the source automaton.
     """
 
     transitions: NDArray[np.int32]
@@ -163,7 +162,7 @@ class Dfa:
 
     @classmethod
     def of(cls, automaton: ChartAutomaton, max_states: int = 100_000) -> Dfa:
-        """All states of an automaton. Raises LimitError if there are more than `max_states`."""
+        """Convert all states of an automaton. Raises LimitError if there are more than `max_states`."""
         states = automaton.explore(max_states)
         number = np.full(max(states) + 2, DEAD, np.int32)  # the last is for DEAD
         number[states] = np.arange(len(states))
@@ -175,15 +174,15 @@ class Dfa:
         return len(self.transitions)
 
     def step(self, state: int, byte: int) -> int:
-        """The state after `byte`, or DEAD."""
+        """Return the state after `byte`, or DEAD."""
         return int(self.transitions[state, byte])
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the bytes read so far are a complete text."""
+        """Test whether the bytes read so far are a complete text."""
         return bool(self.accepting[state])
 
     def breadth_first(self) -> tuple[list[int], Dfa]:
-        """The states in the order of a breadth-first search from the start, and the automaton so numbered."""
+        """Return the states in breadth-first order from the start, and the automaton numbered so."""
         known = {DEAD, self.start}
         queue = [self.start]
         for state in queue:
@@ -195,13 +194,13 @@ class Dfa:
         return queue, Dfa(number[self.transitions[queue]], self.accepting[queue], 0)
 
     def minimised(self) -> Dfa:
-        """The smallest automaton of the same language, numbered in the order of a breadth-first search."""
+        """Return the minimal automaton of the same language, in breadth-first order."""
         _, whole = self.breadth_first()
         return Dfa(*minimise(whole.transitions, whole.accepting), 0).breadth_first()[1]
 
 
 def byte_runs(row: NDArray[np.int32]) -> list[tuple[int, int, int]]:
-    """A transition row as (first byte, last byte, target), without the bytes that lead nowhere."""
+    """Convert a transition row to (first byte, last byte, target), without bytes that lead nowhere."""
     cuts = np.flatnonzero(np.diff(row)) + 1
     runs: list[tuple[int, int, int]] = []
     for first, end in zip([0, *cuts.tolist()], [*cuts.tolist(), 256], strict=True):

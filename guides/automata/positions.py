@@ -1,13 +1,13 @@
-"""A node of syntax as an automaton over atoms, made deterministic state by state.
+"""A node of syntax as an automaton over atoms, with a lazy subset construction.
 
-A pattern becomes a position automaton, whose sets of positions are integers: a subset is found with one AND per atom,
-which is why this is not the construction of `guides/chart`, over bytes and for grammars, nor that of
-`guides/regex/lookaround.py` or `guides/goals/automaton.py`, whose states are formulas or counts and not plain subsets.
+A pattern becomes a position automaton, whose sets of positions are ints: a subset is found with one AND per atom.
+This module therefore differs from `guides/chart`, over bytes and for grammars, and from
+`guides/regex/lookaround.py` and `guides/goals/automaton.py`, whose states are formulas or counts and not plain subsets.
 Where all states are wanted, a kernel finds them from the same positions (see conditions.py).
 
 Source: V. M. Glushkov, "The abstract theory of automata" (1961).
 
-Several automata over the same atoms are read side by side by `Product`.
+`Product` runs several automata over common atoms in parallel.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .charsets import bits, character_rows, single
 
 
 def steps_to(rows: ListOf[ListOf[int]], ends: ListOf[bool], from_dead: bool = False) -> list[int]:
-    """For each state the fewest symbols to one of `ends`, NEVER if there are none: a search backwards, breadth first.
+    """Return for each state the fewest symbols to one of `ends`, NEVER if there is no path.
 
     rows: for each state the state after each symbol, DEAD where there is none; from_dead: whether DEAD is an end, too
     """
@@ -51,7 +51,7 @@ def steps_to(rows: ListOf[ListOf[int]], ends: ListOf[bool], from_dead: bool = Fa
 
 
 def shortest_in_table(table: Table) -> int:
-    """The bytes of a table's shortest text, NEVER if it has none."""
+    """Return the length in bytes of a table's shortest text, NEVER if it has none."""
     level = np.array([table.start])
     seen = np.zeros(len(table.accepting), np.bool_)
     length = 0
@@ -70,7 +70,7 @@ MAX_POSITIONS = 20_000
 
 
 class PositionPart(NamedTuple):
-    """Of a piece of pattern: whether it may be empty, and the positions (as bits) at which it begins and ends."""
+    """Glushkov sets of a subexpression: nullable, and its first and last positions, as bits."""
 
     nullable: bool
     first: int
@@ -78,7 +78,7 @@ class PositionPart(NamedTuple):
 
 
 class PositionAutomaton:
-    """The position automaton of a node. Position 0 stands before the text.
+    """The position (Glushkov) automaton of a node. Position 0 stands before the text.
 
     classes: the atoms of each set of characters of the node, as bits, of `atoms` atoms in all; see `partition`
     follow: the positions after each, as bits; last: where a text may end; of_atom: the positions that read each atom
@@ -116,7 +116,7 @@ class PositionAutomaton:
             raise LimitError(f"a pattern has more than {MAX_POSITIONS:,} characters when its repeats are written out")
 
     def _literal(self, text: str) -> PositionPart:
-        """A chain of positions, at once: patterns may list thousands of words."""
+        """Add a chain of positions in one step: patterns may list thousands of words."""
         if not text:
             return PositionPart(True, 0, 0)
         self._check_room(len(text))
@@ -166,7 +166,7 @@ class PositionAutomaton:
         return PositionPart(nullable, first, last)
 
     def _repeat(self, item: Node, least: int, most: int | None) -> PositionPart:
-        """Turns one behind the other; after the last one, or any that may be the last, the repeat may end."""
+        """Unroll the iterations; the repeat may end after the last required one and after each later one."""
         first = last = before = 0
         nullable = least == 0
         part = PositionPart(True, 0, 0)
@@ -184,7 +184,7 @@ class PositionAutomaton:
         return PositionPart(nullable, first, last)
 
     def _table(self, table: Table) -> PositionPart:
-        """A position for each pair of states that follow each other."""
+        """Add a position for each transition of a table."""
         rows = character_rows(table)
         begins = dict.fromkeys(rows, 0)
         ends = dict.fromkeys(rows, 0)
@@ -202,11 +202,11 @@ class PositionAutomaton:
 
 
 class Subsets:
-    """The deterministic automaton of a node; a state is what may follow, and whether a text may end.
+    """The deterministic automaton of a node; a state is a set of next positions, and whether it accepts.
 
     classes, atoms: as for PositionAutomaton
-    everything: the state from which every text is accepted, DEAD while none was met
-    max_states: beyond how many states LimitError is raised; None where they are made on demand, without end
+    everything: the state that accepts every text, DEAD while none was met
+    max_states: bound of the states, beyond which LimitError is raised; None for no bound
     """
 
     def __init__(self, node: Node, classes: dict[Ranges, int], atoms: int) -> None:
@@ -225,7 +225,7 @@ class Subsets:
         self._number(1)
 
     def _number(self, reached: int) -> int:
-        """The state in which these positions have been reached."""
+        """Return the state in which these positions have been reached."""
         known = self._after.get(reached)
         if known is None:
             follow = 0
@@ -249,7 +249,7 @@ class Subsets:
         return known
 
     def row(self, state: int) -> list[int]:
-        """The state after each atom."""
+        """Return the state after each atom."""
         known = self._rows[state]
         if known is None:
             follow, universal, after = self._befores[state], self._universal, self._after
@@ -265,18 +265,18 @@ class Subsets:
         return known
 
     def complete(self) -> None:
-        """Work out all rows."""
+        """Compute all rows."""
         state = 0
         while state < len(self.accepting):
             self.row(state)
             state += 1
 
     def steps_to(self, ends: ListOf[bool], from_dead: bool) -> list[int]:
-        """For each state of a complete machine the fewest characters to one of `ends`; see `distances.steps_to`."""
+        """Apply `steps_to` to the rows of a complete automaton."""
         return steps_to(self.rows, ends, from_dead)
 
     def steps_to_end(self, state: int) -> int:
-        """The fewest characters from a state to one that accepts, told without the states between; NEVER if none is."""
+        """Return the fewest characters from a state to an accepting one; NEVER if there is none. Builds no states."""
         if self._steps is None:
             self._steps = self._steps_from_positions()
         steps = self._steps
@@ -288,7 +288,7 @@ class Subsets:
         )
 
     def _steps_from_positions(self) -> list[int]:
-        """For each position the fewest characters to the end of a text, its own counted; NEVER if there is no end."""
+        """Return the fewest characters from each position to the end of a text, its own included, or NEVER."""
         before: list[list[int]] = [[] for _ in self._follow]
         spend(50 * len(self._follow) + 20 * sum(after.bit_count() for after in self._follow))
         for position, after in enumerate(self._follow):
@@ -305,12 +305,12 @@ class Subsets:
 
     @property
     def rows(self) -> list[list[int]]:
-        """All rows, once they are complete."""
+        """All rows of a complete automaton."""
         return [row for row in self._rows if row is not None]
 
 
 def too_many_states(most: int) -> LimitError:
-    """The error for conditions that take too large an automaton."""
+    """Return the error for conditions that require too large an automaton."""
     return LimitError(f"these conditions take an automaton of more than {most:,} states; simplify them")
 
 
@@ -321,16 +321,16 @@ class AtomAutomaton(Protocol):
     """A deterministic automaton over atoms."""
 
     def row(self, state: int) -> list[int]:
-        """The state after each atom."""
+        """Return the state after each atom."""
         ...
 
 
 class Product:
-    """The states that several automata are in together, numbered as they are met.
+    """The lazy product of several automata; states are numbered as they are met.
 
-    machines: each over `atoms` atoms. One that is DEAD itself stays so, and is a part of the state as any other.
-    settled: gives the joint state that one is taken for, None where nothing is wanted of it, so that it is DEAD.
-    states: for each state that of every machine. `row` raises LimitError beyond `max_states` of them, if given.
+    machines: each over `atoms` atoms; a machine in DEAD stays there, and is part of the joint state like any other
+    settled: maps a joint state to its representative, or None for DEAD
+    states: the joint states; `row` raises LimitError beyond `max_states` of them, if given
     """
 
     def __init__(
@@ -350,7 +350,7 @@ class Product:
         self._rows: list[list[int] | None] = [None]
 
     def row(self, state: int) -> list[int]:
-        """The state after each atom."""
+        """Return the state after each atom."""
         known = self._rows[state]
         if known is None:
             pairs = zip(self._machines, self.states[state], strict=True)
@@ -369,7 +369,7 @@ class Product:
         return [DEAD] * self._atoms
 
     def _number(self, joint: Joint) -> int:
-        """The number of a state that was not met before."""
+        """Number a joint state that was not met before."""
         settled = self._settled(joint)
         number = DEAD if settled is None else self._numbers.get(settled, len(self.states))
         if settled is not None and number == len(self.states):
@@ -382,7 +382,7 @@ class Product:
         return number
 
     def complete(self) -> list[list[int]]:
-        """All rows."""
+        """Compute and return all rows."""
         rows: list[list[int]] = []
         while len(rows) < len(self.states):
             rows.append(self.row(len(rows)))

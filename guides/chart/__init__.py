@@ -1,1 +1,1 @@
-"""From a graph to states on demand: the automaton that kernels work on, its arrays, and which guides are remembered."""
+"""Lazy states over a graph: the automaton of the chart kernels, and its arrays."""

@@ -1,6 +1,6 @@
-"""The arrays of a chart: made, enlarged, indexed anew, compacted and weighed. None of these changes the given one.
+"""Arrays of a chart: creation, growth, reindexing, compaction and memory accounting. The given chart stays unchanged.
 
-Compacting makes room: it leaves what is needed when the states that nobody was given are given up.
+Compaction drops the states that no caller was given, and keeps what the others need.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ...kernels.jit.compiling import call
 from ..limits import Meter, spend
 
 MEMO_SLOTS = 1024
-# How much of an array is copied or indexed at a time, some milliseconds, so that a call can be stopped in between
+# Elements copied or indexed at once, some milliseconds; a call can be cancelled in between
 NUMBERS_AT_A_TIME, SPANS_AT_A_TIME = 1 << 20, 1 << 14
 SPANS = {"states": kernel.STATES, "return_sets": kernel.RETURN_SETS, "signatures": kernel.SIGNATURES}
 _GROWING = {*SPANS, "words", "rows", "loops", "set_words", "sets"}
 _NAMES = [each.name for each in fields(Chart)]
-# The arrays of a chart that are written to from end to end
+# Arrays of a chart that are fully written
 _WRITTEN = [name for name in _NAMES if name not in _GROWING]
 
 
 def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
-    """An empty chart, with the return set ROOT, which ends the text, and the empty return set.
+    """Create an empty chart with the return set ROOT, which ends the text, and the empty return set.
 
-    There is room for what half of all schemas come to: more would be held by each that is remembered, less would be
-    copied and indexed anew too often.
+    The initial sizes suffice for half of all schemas: larger ones waste memory in every cached guide, smaller ones
+    are copied and reindexed too often.
     """
     rows = min(512, max_rows)
     sizes = np.zeros(12, np.int64)
@@ -70,7 +70,7 @@ def new_chart(horizon: int, max_rows: int, meter: Meter) -> Chart:
 
 
 def scratch(size: int) -> dict[str, Any]:
-    """Arrays that kernels write to while they close a set of up to `size` items."""
+    """Allocate scratch arrays for the closure of up to `size` items."""
     return {
         "items": np.empty((size, kernel.ITEM), np.int32),
         "work": np.empty((size, kernel.ITEM), np.int32),
@@ -83,12 +83,12 @@ def scratch(size: int) -> dict[str, Any]:
 
 
 def scratch_bytes(size: int) -> int:
-    """The memory that they take."""
+    """Return the bytes of `scratch` arrays."""
     return 4 * size * (3 * kernel.ITEM + 2 * kernel.ENTRY + 2 + 1 + 16)
 
 
 def reindexed(chart: Chart) -> Chart:
-    """The chart with new indices of its spans and of its large sets."""
+    """Return the chart with new indices of its spans and of its large sets."""
     indices = {
         f"{name[:-1]}_index": index_of(chart.words, getattr(chart, name), int(chart.sizes[kind]))
         for name, kind in SPANS.items()
@@ -98,7 +98,7 @@ def reindexed(chart: Chart) -> Chart:
 
 
 def index_of(words: Any, spans: Any, count: int) -> Any:
-    """An index of the first `count` spans, with room for all, entered some at a time. Raises Cancelled in between."""
+    """Index the first `count` spans in batches, with room for all. Raises Cancelled in between."""
     index = filled(4 * len(spans))
     for first in range(0, count, SPANS_AT_A_TIME):
         spend(0)
@@ -107,7 +107,7 @@ def index_of(words: Any, spans: Any, count: int) -> Any:
 
 
 def filled(length: int) -> Any:
-    """An empty index, int32 [length]. Raises Cancelled."""
+    """Allocate an empty index, int32 [length]. Raises Cancelled."""
     index = np.empty(length, np.int32)
     for first in range(0, length, NUMBERS_AT_A_TIME):
         spend(0)
@@ -116,7 +116,7 @@ def filled(length: int) -> Any:
 
 
 def larger(array: Any, count: int = 0) -> Any:
-    """A copy with room for so many, or for twice as many. Raises Cancelled."""
+    """Copy an array to one with `count` rows, or twice as many. Raises Cancelled."""
     grown = np.empty((count or 2 * len(array), *array.shape[1:]), array.dtype)
     rows = max(1, NUMBERS_AT_A_TIME * len(array) // max(1, array.size))
     for first in range(0, len(array), rows):
@@ -126,13 +126,13 @@ def larger(array: Any, count: int = 0) -> Any:
 
 
 def to_be_compacted(chart: Chart) -> Chart:
-    """The chart with copies of all that making room writes to, so that this one stays as it is until that is done."""
+    """Return the chart with copies of the arrays that compaction writes to, so that the given one stays unchanged."""
     names = ("states", "return_sets", "signatures", "sets", "sizes", "set_sizes")
     return replace(chart, **{name: getattr(chart, name).copy() for name in names})
 
 
 def held_bytes(chart: Chart, rows: int) -> int:
-    """The memory of a chart that was written to, with so many rows; what there is room for besides takes none."""
+    """Return the bytes of a chart that were written to, with `rows` rows; unused capacity does not count."""
     sizes: list[int] = chart.sizes.tolist()
     counts = [(chart.words, sizes[WORDS]), (chart.rows, rows), (chart.loops, rows)]
     counts += [(chart.set_words, int(chart.set_sizes[WORDS])), (chart.sets, int(chart.set_sizes[SETS]))]
@@ -142,19 +142,19 @@ def held_bytes(chart: Chart, rows: int) -> int:
 
 
 def reserved_bytes(chart: Chart) -> int:
-    """The memory of a chart's arrays, with what there is room for: recycled memory is not given back."""
+    """Return the bytes of a chart's arrays, with unused capacity: recycled memory is not returned to the system."""
     arrays = vars(chart)
     return sum(arrays[name].nbytes for name in _NAMES)
 
 
-# Of the states that are put to sleep, one in so many stays awake, so that none is far from one.
+# Of the states put to sleep (evicted; see `put_to_sleep`), one in STRIDE stays, so that none is far from one.
 STRIDE = 64
-# How many rows there is room for at first
+# Initial capacity of rows after compaction
 ROWS_LEFT = 128
 
 
 class Compacted(NamedTuple):
-    """A chart without what was given up; for each number of a state or a signature, whether it still means the same."""
+    """A compacted chart; states, signatures: whether each old number is still valid, bool [old count]"""
 
     chart: Chart
     states: NDArray[np.bool_]
@@ -162,10 +162,10 @@ class Compacted(NamedTuple):
 
 
 def compacted(graph: GraphArrays, old: Chart, most: int, max_words: int) -> Compacted:
-    """The chart without the states whose numbers nobody was given; the one it is given stays as it is.
+    """Return the chart without the states that no caller was given; the given chart stays unchanged.
 
-    most: of more words than these, some are put to sleep that nobody was given since the last time
-    max_words: how much room there may be beyond what is needed, unless that is much itself
+    most: words above which states that no caller was given since the last compaction are put to sleep
+    max_words: bound of the free capacity, unless half of what is needed is more
     """
     chart = to_be_compacted(old)
     count = int(chart.sizes[kernel.STATES])
@@ -174,7 +174,7 @@ def compacted(graph: GraphArrays, old: Chart, most: int, max_words: int) -> Comp
     if needed > most and put_to_sleep(chart.states, count, STRIDE):
         return_sets[:] = signatures[:] = 0
         needed = int(find_needed(chart, return_sets, signatures))
-    # With room in proportion to what was given out since the last time, that would be ever more each time.
+    # Capacity in proportion to the words given out since the last compaction would grow each time.
     room = min(3 * needed, max(max_words, needed // 2))
     words = np.zeros(max(4096, 4 * len(chart.buffer), needed + room), np.int32)
     keep_needed(chart, return_sets, signatures, words)

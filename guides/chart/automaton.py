@@ -1,4 +1,4 @@
-"""The byte automaton: what a constraint becomes, and the chart that runs it."""
+"""The byte automaton of a graph, and its chart."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .arrays import (
 DEAD = answers.DEAD
 HORIZON = 256
 MAX_WORDS = 1 << 20
-# Rows of 1 KiB; for 4 MiB NumPy would ask for huge pages, which take the system several milliseconds to clear.
+# Rows of 1 KiB. For arrays of 4 MiB, NumPy requests huge pages, which the system takes milliseconds to clear.
 MAX_ROWS = 4080
 _NO_BYTES = np.zeros(0, np.uint8)
 
@@ -47,9 +47,9 @@ Making = Callable[[], tuple[Graph, int]]
 
 
 class Kept(NamedTuple):
-    """The outcome of making room: for each number of a state or a signature, whether it still means the same.
+    """The result of a compaction: whether each old number of a state or a signature is still valid, bool [old count].
 
-    before: what the last time left; whoever has not seen that either knows nothing of what is still there
+    before: the previous result; a cache that has not seen it must drop all numbers
     """
 
     states: NDArray[np.bool_]
@@ -60,14 +60,13 @@ class Kept(NamedTuple):
 class ChartAutomaton:
     """The byte automaton of a graph: lazy, interned, exact for every context-free language.
 
-    graph, rule: the graph and its start, or a function that makes them. It is called again, and what was expanded is
-    expanded again, after an exception in the middle of expanding, which leaves nobody knows what: so a function
-    must make the same each time, and a graph given as it is must have nothing to expand.
-    meter: counts the work of calls, and has the limits; that of the call at work if none is given
-    max_rows: how many transition rows (1 KiB each) are kept before they are dropped and computed again; one
-    kernel call may use more.
-    max_words: from how many words (4 bytes each) on the chart `is_crowded`; see `collect`.
-    horizon: masks are shared between states that no text of so many bytes tells apart; no token may be longer.
+    graph, rule: the graph and its start, or a function that makes them. An exception during expansion leaves the graph
+    inconsistent; it is then made and expanded again. So a function must make the same graph each time, and a graph
+    given directly must have nothing to expand.
+    meter: counts the work of calls, and has the limits; defaults to the meter of the running call
+    max_rows: transition rows (1 KiB each) kept before they are dropped and recomputed; one kernel call may use more
+    max_words: words (4 bytes each) above which the chart `is_crowded`; see `collect`
+    horizon: masks are shared between states that no text of this many bytes separates; no token may be longer
     """
 
     def __init__(
@@ -88,15 +87,15 @@ class ChartAutomaton:
         self._max_rows = max_rows
         self._max_words = max_words
         self.is_crowded = False
-        self.kept: object = None  # the last `Kept`, by which who remembers numbers knows that some were given up
-        # Lazy nodes, those that were defined beside them, and how many nodes there were then
+        self.kept: object = None  # the last `Kept`; caches compare it to detect a compaction
+        # Expanded lazy nodes, rules defined early with them, and the number of nodes afterwards
         self._expanded: list[tuple[tuple[int, ...], tuple[int, ...], int]] = []
-        self._torn = False  # whether the graph is in the middle of a change
+        self._torn = False  # the graph may be inconsistent
         self._graph_arrays = self.graph.arrays()
         self._chart = new_chart(horizon, max_rows, self.meter)
         self._dropped = False
-        self._rows_written = 0  # before those that there are were dropped
-        self.spelling = _NO_BYTES  # what the ways to states that the kernel `follow` came to are written in
+        self._rows_written = 0  # rows in use before the last drop
+        self.spelling = _NO_BYTES  # bytes of the paths to states that the kernel `follow` reached
         self.start = self.run(begin, self.rule)
         if self.start == DEAD:
             raise LanguageError("no text meets this constraint: its language is empty")
@@ -104,37 +103,37 @@ class ChartAutomaton:
 
     @property
     def graph_arrays(self) -> GraphArrays:
-        """The graph, for kernels; fetch it anew after `resolve`."""
+        """The graph arrays for kernels; fetch them again after `resolve`."""
         return self._graph_arrays
 
     @property
     def chart(self) -> Chart:
-        """The chart, for kernels; fetch it anew after `resolve`."""
+        """The chart for kernels; fetch it again after `resolve`."""
         return self._chart
 
     @property
     def state_count(self) -> int:
-        """The number of states that have been met."""
+        """The number of states in the chart."""
         return int(self._chart.sizes[kernel.STATES])
 
     @property
     def asleep(self) -> int:
-        """The number of states that have been given out whose words were given up."""
+        """The number of evicted (sleeping) states: their numbers are valid, their words were dropped."""
         return int(np.count_nonzero(self._chart.states[: self.state_count, HI] == kernel.ASLEEP))
 
     @property
     def held_bytes(self) -> int:
-        """The memory that the chart and the graph have written to; limits are about that."""
+        """Bytes that the chart and the graph have written to; limits refer to these."""
         rows = max(self._rows_written, int(self._chart.sizes[kernel.ROWS]))
         return held_bytes(self._chart, rows) + self.graph.held_bytes
 
     @property
     def reserved_bytes(self) -> int:
-        """The memory that the chart and the graph have, with what there is room for; caches are about that."""
+        """Bytes that the chart and the graph have allocated; caches count these."""
         return reserved_bytes(self._chart) + self.graph.held_bytes
 
     def ready(self, state: int) -> int:
-        """The state, which can be looked at from now on unless it is DEAD. Raises StateError if nobody was given it."""
+        """Return the state, restored if it was evicted. Raises StateError if the state was never given out."""
         states = self._chart.states
         state = state_of(state, self._chart.sizes.item(kernel.STATES))
         if state == DEAD:
@@ -146,11 +145,11 @@ class ChartAutomaton:
         return state
 
     def step(self, state: int, byte: int) -> int:
-        """The state after `byte`, or DEAD."""
+        """Return the state after `byte`, or DEAD."""
         return self.read(state, bytes((byte,)))
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, or DEAD."""
+        """Return the state after `data`, or DEAD."""
         with self.lock:
             state = self.ready(state)
             if state == DEAD:
@@ -158,7 +157,7 @@ class ChartAutomaton:
             return self.run(pin, state, np.frombuffer(data, np.uint8), 0, len(data))
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the bytes read so far are a complete text."""
+        """Test whether the bytes read so far are a complete text."""
         chart = self._chart
         state = state_of(state, chart.sizes.item(kernel.STATES))
         if state == DEAD:
@@ -169,11 +168,11 @@ class ChartAutomaton:
             return self.ends(self.ready(state))
 
     def ends(self, state: int) -> bool:
-        """As `is_accepting`, of any state that is awake, whether or not somebody was given it."""
+        """Return `is_accepting` of any state with words, whether or not it was given out."""
         return self._chart.words.item(self._chart.states.item(state, LO) + kernel.ACCEPTING) == 1
 
     def explore(self, limit: int) -> list[int]:
-        """Reach every state by bytes; their numbers. Raises LimitError if there are more than `limit`."""
+        """Reach every state and return their numbers. Raises LimitError if there are more than `limit`."""
         with self.lock:
             for asleep in np.flatnonzero(self._chart.states[: self.state_count, HI] == kernel.ASLEEP).tolist():
                 self._wake(asleep)
@@ -186,7 +185,7 @@ class ChartAutomaton:
             return found.tolist()
 
     def transitions(self, state: int) -> NDArray[np.int32]:
-        """The state after each byte: int32 [256], DEAD where there is none."""
+        """Return the state after each byte: int32 [256], DEAD where there is none."""
         with self.lock:
             state = self.ready(state)
             if state == DEAD:
@@ -195,9 +194,9 @@ class ChartAutomaton:
             return self._chart.rows[row].copy()
 
     def only_way(self, state: int) -> tuple[int, int] | None:
-        """The one byte that may follow and the state after it; None if several may, or none.
+        """Return the only byte that may follow, and the state after it; None if several bytes may follow, or none.
 
-        Hold the lock. The states are ready, and nobody is given them.
+        The lock is held. The returned state has words, but does not count as given out.
         """
         if state == DEAD:
             return None
@@ -206,25 +205,25 @@ class ChartAutomaton:
         return (ways.item(0), after.item(ways.item(0))) if len(ways) == 1 else None
 
     def keep(self, states: NDArray[np.int32]) -> None:
-        """Let `collect` not give up these states; DEAD is passed over."""
+        """Protect these states from `collect`; DEAD is ignored."""
         numbers = states[states != DEAD]
         records = self._chart.states
         records[numbers[records[numbers, kernel.PARENT] == kernel.UNSET], kernel.PARENT] = kernel.PINNED
         records[numbers, kernel.KEPT] = 1
 
     def collect(self, most_words: int | None = None) -> Kept:
-        """Make room: give up all states whose numbers nobody was given, by a method or by the kernel `advance`.
+        """Free memory: drop all states that no method, and not the kernel `advance`, gave out.
 
-        Returns for each number whether it still names the same thing; the others will name new ones. States
-        met on the way to masks and distances are many times those that texts end in. Where these alone take more than
-        `most_words`, those that nobody was given since the last time are put to sleep, which nobody need know of.
+        Returns which numbers are still valid; the others will be reused. States met during the computation of masks and
+        distances far outnumber those at the ends of texts. If the latter alone take more than `most_words`, those not
+        given out since the last call are put to sleep: they are restored on demand, invisibly to callers.
         """
         most = self._max_words if most_words is None else most_words
         with self.lock:
             self.begin_call()
             chart, states, signatures = compacted(self._graph_arrays, self._chart, most, self._max_words)
             kept = Kept(states, signatures, self.kept)
-            # Who sees the chart without the last of these forgets all numbers, which is always right.
+            # An observer of the chart without the new `Kept` drops all numbers, which is always safe.
             self.kept = object()
             self._chart = chart
             self._rows_written = 0
@@ -233,7 +232,7 @@ class ChartAutomaton:
             return kept
 
     def bytes_on_the_way(self) -> set[int]:
-        """The bytes that some text may have, as far as a thousand states tell."""
+        """Return the bytes that may occur in a text, as found in about a thousand states."""
         found: set[int] = set()
         queue = [self.start]
         reached = {self.start}
@@ -248,22 +247,22 @@ class ChartAutomaton:
         return found
 
     def attempt(self, function: Callable[..., Any], *arguments: Any) -> int:
-        """Call a kernel once, as all there is to a call: its answer or a code. Nothing has to be ended after it.
+        """Call a kernel once as a complete call: returns its result or a code, and needs no clean-up.
 
-        UNREADY, with nothing done, where more must be begun before a kernel is called than its count of work.
+        Returns UNREADY, without effect, where a call needs more preparation than a reset of the work counter.
         """
         if self._torn or not self.meter.begin_alone():
             return answers.UNREADY
         return call(function, self._graph_arrays, self._chart, *arguments)
 
     def attempt_more(self, function: Callable[..., Any], *arguments: Any) -> int:
-        """As `attempt`, as a part of the call that it began."""
+        """Call a kernel once, inside the call that `attempt` began."""
         return call(function, self._graph_arrays, self._chart, *arguments)
 
     def run(self, function: Callable[..., Any], *arguments: Any, beside: Callable[[], Arrays] | None = None) -> int:
-        """Call a kernel, and deal with the codes it answers, until it answers with something else.
+        """Call a kernel until it returns a result, and handle the codes that it returns before.
 
-        beside: makes what goes with the graph and the chart, anew for every call, and comes before the arguments
+        beside: makes the arrays passed after the graph and the chart, anew for each repetition
         """
         self.begin_call()
         while True:
@@ -274,13 +273,13 @@ class ChartAutomaton:
             self.resolve(answer)
 
     def begin_call(self) -> None:
-        """Prepare a call of a kernel, once for all its repetitions."""
+        """Prepare a call, once for all repetitions of its kernel."""
         self._dropped = False
         if self._torn:
             self._mend()
 
     def resolve(self, code: int) -> None:
-        """Do what a kernel's code asks for: expand a lazy node, or make room.
+        """Handle a kernel's code: expand lazy nodes, or enlarge arrays.
 
         Raises LimitError, Cancelled and NotReadyError.
         """
@@ -295,28 +294,28 @@ class ChartAutomaton:
             self._grow()
 
     def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
-        """As `Graph.promises`."""
+        """Return `Graph.promises`; an exception leaves the graph torn."""
         self._torn = self._make is not None
         found = self.graph.promises(first, last)
         self._torn = False
         return found
 
     def weights(self, first: int) -> list[list[int]]:
-        """As `Graph.weights`."""
+        """Return `Graph.weights`; an exception leaves the graph torn."""
         self._torn = self._make is not None
         found = self.graph.weights(first)
         self._torn = False
         return found
 
     def define(self, node: int) -> None:
-        """Define a lazy node that no state came upon yet."""
+        """Define a lazy node that no state has reached yet."""
         with self.lock:
             self.begin_call()
             self.meter.check_ready()
             self._define((node,))
 
     def _expand(self) -> None:
-        """Define the lazy nodes that a kernel came upon."""
+        """Define the lazy nodes that a kernel reported."""
         count = int(self._chart.sizes[kernel.MISSING])
         nodes = tuple(sorted(set(self._chart.missing[:count].tolist())))
         self._chart.sizes[kernel.MISSING] = 0
@@ -331,7 +330,7 @@ class ChartAutomaton:
         self.meter.check_memory(self.graph.held_bytes)
 
     def _mend(self) -> None:
-        """Make the graph again as it was before it was torn; none of that counts as work of the call."""
+        """Make the torn graph again and repeat its expansions; none of that counts as work of the call."""
         if self._make is None:
             raise StateError("this guide was interrupted where it cannot be mended; make it again")
         with Meter(replace(self.meter.limits, work=2**61, seconds=None)):
@@ -346,7 +345,7 @@ class ChartAutomaton:
         self._torn = False
 
     def _wake(self, state: int) -> None:
-        """Work out the words of a state that is asleep, from the nearest one before it that is not."""
+        """Recompute the words of an evicted state, from its nearest ancestor that has words."""
         states = self._chart.states
         way: list[int] = []
         while states.item(state, HI) == kernel.ASLEEP:
@@ -363,7 +362,7 @@ class ChartAutomaton:
         self._chart = replace(self._chart, **scratch(size))
 
     def _grow(self) -> None:
-        """Make room in every array that is at least half full, and in full rows; drop these when there are too many."""
+        """Enlarge every array that is at least half full, and full rows; drop rows when there are too many."""
         chart, sizes = self._chart, self._chart.sizes
         if sizes[kernel.STATES] > self.meter.limits.states:
             self.is_crowded = True
@@ -397,9 +396,9 @@ class ChartAutomaton:
         self._chart = replace(chart, **more)
 
     def _check_memory(self) -> None:
-        """Raise LimitError if there would be too much with what `_grow` is to double, and let the next text make room.
+        """Raise LimitError if memory would exceed the limit with the arrays that `_grow` doubles; request a compaction.
 
-        Distances have an entry for every word of the chart, and these are copied too: so words count three times.
+        Words count three times: distances have an entry for every word, and both are copied.
         """
         chart, sizes = self._chart, self._chart.sizes
         full = [getattr(chart, name) for name, kind in SPANS.items() if 2 * sizes[kind] >= len(getattr(chart, name))]
@@ -413,7 +412,7 @@ class ChartAutomaton:
         self.meter.check_memory(held)
 
     def _without_rows(self) -> dict[str, Any]:
-        """The chart's rows, now that none is used; once within a call only, which goes on with those it fills."""
+        """Return the chart's rows, all unused; done at most once per call, since the call fills them again."""
         chart = self._chart
         chart.states[: chart.sizes[kernel.STATES], kernel.ROW] = -1
         self._rows_written = len(chart.rows)

@@ -1,4 +1,4 @@
-"""Goals: what a text must have said by its end, as automata that any guide can be combined with."""
+"""Goals: required content of a text, as automata that any guide can be combined with."""
 
 from .guide import GoalGuide
 from .specs import AllOf, AnyOf, Gap, Goal, Ordered, Phrase, Template, goals_of

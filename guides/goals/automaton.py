@@ -1,11 +1,11 @@
-"""A goal as a deterministic automaton over bytes: the subsets of a nondeterministic machine's nodes.
+"""Goals as deterministic automata over bytes, by subset construction.
 
-What may come before and after in the machine is a loop at either end.
+The nondeterministic machine of a goal loops before and after the required content.
 
-`may_meet` tells whether any text of a graph meets goals: a context-free language and regular ones, intersected as far
-as needed. A rule that is entered with the goals in some places is left with them in others. Which these are is worked
-out for all rules together until nothing is new, as in the tabulation of Reps, Horwitz and Sagiv (1995): that ends also
-where rules call themselves, and the states of the chart are without number.
+`may_meet` tests whether some text of a graph meets goals: it intersects a context-free language with regular ones, as
+far as needed. For each rule and each joint goal state on entry it computes the goal states on exit, for all rules
+together up to a fixpoint, as in the tabulation of Reps, Horwitz and Sagiv (1995). This terminates also for
+recursive rules, where the chart has infinitely many states.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ STEPS_PER_NODE = 300
 
 
 class Count(NamedTuple):
-    """The progress of a node in its gap: nodes of one gap and `inside` can be compared.
+    """The progress of a node in its gap; nodes with equal gap and `inside` are comparable.
 
-    words, chars: so far; exact: whether more or fewer words are no substitute for just as many
+    words, chars: counted so far; exact: the number of words must match, so that nodes with others are no substitute
     """
 
     gap: int
@@ -70,13 +70,14 @@ class Count(NamedTuple):
 
 
 class GoalMachine:
-    """The machine of one goal: it is in the node `start` before the text, and the goal is met in `end`.
+    """The nondeterministic machine of one goal: it starts in `start`, and meets the goal in `end`.
 
-    edges: for each node, (bytes, target); links: for each node, (target, condition), followed without reading
-    resets: for each node in which all earlier ones of a chain are of no more use, the first of those
-    counts: of the nodes that count a gap
-    A link's condition is ALWAYS, AFTER_BOUNDARY (the character before must not be of a word), or
-    BEFORE_BOUNDARY (the character after must not).
+    edges: for each node, (bytes, target); links: for each node, (target, condition), epsilon transitions
+    resets: for some nodes, the first earlier node of a chain that they make redundant
+    counts: the progress of nodes in gaps with bounds
+
+    A link's condition is ALWAYS, AFTER_BOUNDARY (the previous character is no word character), or
+    BEFORE_BOUNDARY (the next character is none).
     """
 
     def __init__(self, goal: Goal, vocabulary: Vocabulary) -> None:
@@ -108,9 +109,9 @@ class GoalMachine:
         return node
 
     def _add(self, goal: Goal, entry: int, first: int) -> int:
-        """Add a goal that begins in the node `entry`; the node in which it has been met.
+        """Add a goal that begins in the node `entry`, and return the node in which it is met.
 
-        first: where the nodes begin that nothing needs any more once the goal is met
+        first: the first of the nodes that become redundant once the goal is met
         """
         if isinstance(goal, Phrase):
             return self._phrase(goal, entry)
@@ -156,7 +157,7 @@ class GoalMachine:
         return end
 
     def _gap(self, gap: Gap, entry: int) -> int:
-        """A node for each number of words and characters, between words and inside one."""
+        """Add a node for each number of words and characters, between words and inside one."""
         end = self._node()
         exact = gap.min_words > 0 and gap.max_words is not None
         most = gap.min_words if gap.max_words is None else gap.max_words
@@ -180,7 +181,7 @@ class GoalMachine:
 
 
 def _moves(gap: Gap, most: int, place: tuple[bool, int, int]) -> list[tuple[Bytes, tuple[bool, int, int]]]:
-    """From a place in a gap: bytes, and the place after them."""
+    """Return the transitions from a place in a gap: bytes, and the place after them."""
     inside, words, chars = place
     found: list[tuple[Bytes, tuple[bool, int, int]]] = []
     for is_space in (True, False):
@@ -201,7 +202,7 @@ def _moves(gap: Gap, most: int, place: tuple[bool, int, int]) -> list[tuple[Byte
 
 
 def bytes_of(phrase: Phrase, vocabulary: Vocabulary) -> bytes:
-    """The bytes of a phrase. Raises LanguageError for token ids that spell nothing."""
+    """Return the bytes of a phrase. Raises LanguageError for token ids without bytes."""
     if isinstance(phrase.text, str):
         return phrase.text.encode()
     if isinstance(phrase.text, bytes):
@@ -219,16 +220,16 @@ Thread = tuple[int, bool]
 Threads = frozenset[Thread]
 
 MAX_GOAL_STATES = 10_000
-# Of work
+# Work
 STEPS_PER_ROW, STEPS_PER_THREAD = 5000, 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GoalAutomaton:
-    """Every byte leads from every state to a state; the goal is met by texts that end in a `met` state.
+    """The complete deterministic automaton of a goal; a text that ends in a `met` state meets the goal.
 
-    For a phrase this is the automaton of Knuth, Morris and Pratt (1977), for any of several that of Aho and
-    Corasick (1975): a broken phrase falls back to the longest beginning of one that the text ends with.
+    For a phrase this is the automaton of Knuth, Morris and Pratt (1977), for one of several that of Aho and
+    Corasick (1975): after a mismatch it falls back to the longest prefix of a phrase that the text ends with.
 
     after: int32 [states, 256]; met: bool [states]; settled: bool [states], met whatever follows; start is state 0
     """
@@ -242,16 +243,16 @@ class GoalAutomaton:
         return len(self.after)
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`."""
+        """Return the state after `data`."""
         for byte in data:
             state = self.after.item(state, byte)
         return state
 
 
 def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
-    """The automaton of a goal that is no AllOf. Raises LimitError, and LanguageError for token ids without text.
+    """Build the automaton of a goal other than AllOf. Raises LimitError, and LanguageError for token ids without bytes.
 
-    Raises OptionError for a goal of the caller's own whose automaton is none.
+    Raises OptionError for a custom goal with an invalid automaton.
     """
     if isinstance(goal, CustomGoal):
         return _given(goal)
@@ -271,7 +272,7 @@ def automaton_of(goal: Goal, vocabulary: Vocabulary) -> GoalAutomaton:
 
 
 def _given(goal: CustomGoal) -> GoalAutomaton:
-    """The automaton that a goal of the caller's own has."""
+    """Check and convert the automaton of a custom goal."""
     try:
         given, met = map(np.asarray, goal.automaton())
     except (TypeError, ValueError) as error:
@@ -298,10 +299,10 @@ def _given(goal: CustomGoal) -> GoalAutomaton:
 
 
 class NodeSets:
-    """Subsets of a machine's nodes, numbered as they are met; one state also says what the last character was.
+    """Subsets of a machine's nodes, numbered in order of occurrence; a state also has the class of the last character.
 
-    A thread is a node, and whether the next character must not be of a word. Threads that others make needless are left
-    out, counts among them, and texts need not be UTF-8: so this is over bytes, and not `guides/automata/positions.py`.
+    A thread is a node, and whether the next character must not be a word character. Redundant threads are dropped, also
+    by their counts, and texts need not be UTF-8: so this works on bytes, unlike `guides/automata/positions.py`.
     """
 
     def __init__(self, machine: GoalMachine) -> None:
@@ -314,18 +315,18 @@ class NodeSets:
         self._number(OUTSIDE, self._closed({(machine.start, False)}, OUTSIDE))
 
     def is_met(self, state: tuple[int, Threads]) -> bool:
-        """Tell whether the goal is met if the text ends here."""
+        """Test whether a text that ends here meets the goal."""
         last, threads = state
         end = self._machine.end
         return (end, False) in threads or ((end, True) in threads and last <= WORD)
 
     def row(self, number: int) -> Ints:
-        """The state after each byte."""
+        """Return the state after each byte."""
         last, threads = self.states[number]
         if threads == self._done:
             return np.full(256, number, np.int32)
         afterwards = self._characters[last]
-        # Bytes that are alike for the machine and for the last character lead to the same state.
+        # Bytes that neither the machine nor the class of the last character separates lead to the same state.
         keys, first, inverse = np.unique(
             afterwards.astype(np.int64) * len(self._bytes) + self._classes, return_index=True, return_inverse=True
         )
@@ -343,7 +344,7 @@ class NodeSets:
         return self._numbers[OUTSIDE if threads == self._done else last, threads]
 
     def _move(self, threads: Threads, kind: int, last: int) -> Threads:
-        """The threads after a byte of a class; last: OUTSIDE, WORD, or 2 within a character."""
+        """Return the threads after a byte of a class; last: OUTSIDE, WORD, or 2 inside a character"""
         key = (threads, kind, last)
         if key not in self._moved:
             byte = self._bytes[kind]
@@ -357,7 +358,7 @@ class NodeSets:
         return self._moved[key]
 
     def _closed(self, threads: set[Thread], last: int) -> Threads:
-        """With what the links lead to, and without what others make needless."""
+        """Return the epsilon closure of the threads, without redundant ones."""
         pending = list(threads)
         while pending:
             node, guarded = pending.pop()
@@ -375,7 +376,7 @@ class NodeSets:
         return frozenset(self._needed(threads))
 
     def _needed(self, threads: set[Thread]) -> set[Thread]:
-        """The threads for which no other one comes to whatever they come to."""
+        """Return the threads that no other thread makes redundant."""
         resets, counts = self._machine.resets, self._machine.counts
         free = [node for node, guarded in threads if not guarded]
         if len(free) < len(threads):
@@ -392,11 +393,11 @@ class NodeSets:
 
 
 class _Front:
-    """Counts with which nothing else need be counted: those with the fewest words and characters of each gap."""
+    """The Pareto front of counts: the fewest words and characters in each gap."""
 
     def __init__(self, counts: Iterable[Count]) -> None:
-        self._fewest: dict[tuple[int, bool, int], int] = {}  # the characters by gap, inside, and words if these matter
-        self._steps: dict[tuple[int, bool], list[tuple[int, int]]] = {}  # (words, characters): more, and fewer
+        self._fewest: dict[tuple[int, bool, int], int] = {}  # fewest chars by gap, inside and exact words
+        self._steps: dict[tuple[int, bool], list[tuple[int, int]]] = {}  # words ascend, characters descend
         for count in sorted(counts):
             if count.exact:
                 self._fewest.setdefault(count[:3], count.chars)
@@ -406,7 +407,7 @@ class _Front:
                 steps.append((count.words, count.chars))
 
     def is_beyond(self, count: Count | None) -> bool:
-        """Tell whether others count fewer of one thing and not more of the other."""
+        """Test whether another count is smaller in one component and not greater in the other."""
         if count is None:
             return False
         if count.exact:
@@ -417,7 +418,7 @@ class _Front:
 
 
 def _byte_classes(machine: GoalMachine) -> tuple[NDArray[np.int64], list[int]]:
-    """The class of each byte, int64 [256], and a byte of each class: bytes that all edges take alike."""
+    """Return the class of each byte, int64 [256], and a byte of each class; edges never split a class."""
     sets = sorted({read for edges in machine.edges for read, _ in edges}, key=sorted)
     columns = np.array([[byte in read for byte in range(256)] for read in sets], np.int64)
     _, first, classes = np.unique(columns, axis=1, return_index=True, return_inverse=True)
@@ -429,14 +430,14 @@ STEPS_PER_PLACE = 200
 
 
 class Entered(NamedTuple):
-    """A rule, by its start node, and where the goals are when it is entered."""
+    """A rule, by its start node, and the joint goal state on entry."""
 
     rule: int
     goals: int
 
 
 class ProductState(NamedTuple):
-    """A node within an entered rule, what is counted there, and where the goals are."""
+    """A node inside an entered rule, the count there, and the joint goal state."""
 
     within: Entered
     node: int
@@ -445,7 +446,7 @@ class ProductState(NamedTuple):
 
 
 class ProductNode(NamedTuple):
-    """The parts of a node: edges (first, last byte, target), links (kind, target, argument), whether its rule ends."""
+    """A node's edges (first, last byte, target), links (kind, target, argument), and whether its rule ends there."""
 
     edges: list[list[int]]
     links: list[list[int]]
@@ -453,10 +454,10 @@ class ProductNode(NamedTuple):
 
 
 def may_meet(automaton: ChartAutomaton, goals: Sequence[GoalAutomaton], most: int = MOST_PLACES) -> bool:
-    """False if no text of a constraint meets all goals; True if one may.
+    """Test whether some text of a constraint may meet all goals.
 
-    Counters and sets of members are left aside at first, and then counted, but for large sets. True, too, where more
-    than `most` places would have to be looked at.
+    The first pass ignores counters and sets; a second one respects them, except for large sets. Returns True if the
+    search exceeds `most` states.
     """
     first = _Product(automaton, goals, counts=False)
     if not first.may_end(most):
@@ -465,7 +466,7 @@ def may_meet(automaton: ChartAutomaton, goals: Sequence[GoalAutomaton], most: in
 
 
 class _Product:
-    """The places that are reached. counts: whether counters are counted."""
+    """The reachable product states. counts: whether counters are respected"""
 
     def __init__(self, automaton: ChartAutomaton, goals: Sequence[GoalAutomaton], *, counts: bool) -> None:
         self._automaton, self._goals, self._counts = automaton, goals, counts
@@ -479,11 +480,11 @@ class _Product:
         self._ends: dict[Entered, set[int]] = {}
 
     def is_cut(self, most: int) -> bool:
-        """Tell whether there are more places than may be looked at."""
+        """Test whether there are more than `most` states."""
         return len(self._seen) > most
 
     def may_end(self, most: int) -> bool:
-        """Tell whether the whole text may end with all goals met; True if that takes more than `most` places."""
+        """Test whether the text may end with all goals met; True beyond `most` states."""
         root = Entered(self._automaton.rule, self._joint[tuple(0 for _ in self._goals)])
         self._enter(root)
         while self._pending:
@@ -507,7 +508,7 @@ class _Product:
             self._pending.append(place)
 
     def _visit(self, place: ProductState) -> None:
-        """Go on from a place by all bytes and links."""
+        """Follow all edges and links of a state."""
         node = self._node(place.node)
         for first, last, target in node.edges:
             for goals in set(self._row(place.goals)[first : last + 1]):
@@ -523,7 +524,7 @@ class _Product:
                 self._push(ProductState(outer, after, count, place.goals))
 
     def _call(self, place: ProductState, rule: Entered, after: int) -> None:
-        """Enter a rule, to go on at a node."""
+        """Enter a rule that returns to the node `after`."""
         if rule not in self._callers:
             self._enter(rule)
         self._callers[rule].add((place.within, after, place.counted))
@@ -531,7 +532,7 @@ class _Product:
             self._push(place._replace(node=after, goals=goals))
 
     def _behind(self, node: int, kind: int, argument: int, count: int) -> int | None:
-        """The count behind a link; None if it does not let through."""
+        """Return the count after a link; None if the link is blocked."""
         if kind == EPSILON and not argument:
             return count
         graph = self._automaton.graph_arrays
@@ -565,7 +566,7 @@ class _Product:
         return node
 
     def _row(self, goals: int) -> list[int]:
-        """The states of the goals after each byte."""
+        """Return the joint goal state after each byte."""
         row = self._rows.get(goals)
         if row is None:
             places = self._joint.states[goals]

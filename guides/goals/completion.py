@@ -1,4 +1,4 @@
-"""Completions of a text with all goals met: by search through joint states, or, in free text, step by step."""
+"""Completions that meet all goals: by search through joint states, or directly in free text."""
 
 from __future__ import annotations
 
@@ -19,39 +19,38 @@ from .joint import START, Joint, JointSteps, fewest_tokens
 MAX_SEARCHED = 20_000
 MAX_EXACT = 4_000
 SOON = 1_000
-"""After so many states a search from the start asks whether there is a way at all."""
+"""States after which a search from the start asks `may_meet` whether there is a path at all."""
 EXPANDING = 5_000
-"""Steps of work that it takes to look at where a state leads."""
+"""Steps counted for the expansion of a state."""
 
 
 class GoalCompletion(Protocol):
-    """Knowledge of the ways to completion: a step of a way is a byte or a token."""
+    """Estimates of the path to completion; a step of a path is a byte or a token."""
 
     def is_alive(self, state: int) -> bool:
-        """Tell whether there is a way; False also where none was found within limits."""
+        """Test whether a path exists; False also if none was found within limits."""
         ...
 
     def bound(self, state: int) -> int:
-        """The steps of some way from a state that is alive: no fewer than its distance, and quick to find."""
+        """Return the length of some path from a live state: an upper bound, fast to compute."""
         ...
 
     def distance(self, state: int) -> int:
-        """Tokens to completion, EOS not counted, as few as are known; NEVER if the state is not alive."""
+        """Return the fewest known tokens to completion, EOS not counted; NEVER if the state is not live."""
         ...
 
 
 class SearchedCompletion:
-    """Ways through joint states, found by search.
+    """Paths through joint states, found by search.
 
-    by_bytes: ways are made of bytes, which must all be tokens: the shortest in bytes is looked for, of equals
-        the first in the order of bytes, and then spelt with as few tokens as possible. Otherwise ways are made
-        of tokens.
-    Whether there is a way at all is found out best first, that is nearest to the end first. Where that takes long from
-    the start, `may_meet` is asked, which decides it also where there are states without number. It is given up after
-    `max_states` states for the start, a tenth of them for others, of which there are many; what was given up counts
-    as having no way, for good. Distances, which matter when the budget is short, come from shortest ways by
-    A* (Hart, Nilsson and Raphael 1968). It looks at every state that could lie on one, so that what is found does
-    not depend on what was asked before; beyond MAX_EXACT states the way that is known is taken for the shortest.
+    by_bytes: paths consist of bytes, each of which must be a token: the shortest path in bytes, ties broken by the
+        order of bytes, is spelt with as few tokens as possible. Otherwise paths consist of tokens.
+
+    Best-first search finds out whether any path exists. If it takes long from the start, `may_meet` decides, which also
+    terminates for infinitely many states. The search ends after `max_states` states for the start, and a tenth
+    of them for other states; a state without a result then counts as dead for good. Distances, needed when the budget
+    is short, come from A* (Hart, Nilsson and Raphael 1968). It expands every state that could lie on a shortest path,
+    so that the result does not depend on earlier calls; beyond MAX_EXACT states the known path counts as the shortest.
     """
 
     def __init__(self, joint: Joint, tables: VocabularyTables, *, by_bytes: bool, max_states: int) -> None:
@@ -59,21 +58,21 @@ class SearchedCompletion:
         self._tables = tables
         self._by_bytes = by_bytes
         self._max_states = max_states
-        self._ways: dict[int, tuple[int, int]] = {}  # state: the steps of a way, and the state after the first
+        self._ways: dict[int, tuple[int, int]] = {}  # state: length of a path, and its second state
         self._dead: set[int] = set()
-        self._costs: dict[int, int] = {}  # of shortest ways, or of those that count as such
+        self._costs: dict[int, int] = {}  # lengths of shortest paths, or of those that count as such
         self._next: dict[int, int] = {}
         self._distances: dict[int, int] = {}
         self.given_up: set[int] = set()
 
     def is_alive(self, state: int) -> bool:
-        """Tell whether there is a way; see GoalCompletion."""
+        """See GoalCompletion."""
         if state in self._dead:
             return False
         return self._is_known(state) or self._find_way(state)
 
     def bound(self, state: int) -> int:
-        """The steps of the way that is known; see GoalCompletion."""
+        """Return the length of the known path; see GoalCompletion."""
         way = self._ways.get(state)
         return self._cost(state) if way is None else way[0]
 
@@ -81,7 +80,7 @@ class SearchedCompletion:
         return state in self._ways or self._cost(state) < NEVER
 
     def distance(self, state: int) -> int:
-        """Tokens to completion; see GoalCompletion."""
+        """Return the tokens to completion; see GoalCompletion."""
         if not self.is_alive(state):
             return NEVER
         if self._cost(state) >= NEVER and not self._find_shortest(state):
@@ -99,7 +98,7 @@ class SearchedCompletion:
         return known
 
     def _rest(self, state: int) -> int | None:
-        """The steps that are left, where the goals leave it to the guide: 0 at the end, None where they do not."""
+        """Return the steps left once only the guide decides: 0 at the end; None while the goals still matter."""
         if not self._joint.is_settled(state):
             return 0 if self._is_complete(state) else None
         child, guide = self._joint.members[state][0], self._joint.guide
@@ -111,19 +110,19 @@ class SearchedCompletion:
         return self._joint.is_met(state) and self._joint.guide.is_accepting(self._joint.members[state][0])
 
     def _tokens_at_end(self, state: int) -> int:
-        """The number of tokens that complete the text from the end of a way."""
+        """Return the tokens that complete the text from the end of a path."""
         return 0 if self._is_complete(state) else self._joint.guide.distance(self._joint.members[state][0])
 
     def _steps(self, state: int) -> JointSteps:
         return self._joint.by_bytes(state, self._tables.spelled) if self._by_bytes else self._joint.by_tokens(state)
 
     def _byte(self, state: int, after: int) -> int:
-        """The first byte that leads from one state to the other."""
+        """Return the first byte that leads from one state to the other."""
         steps = self._steps(state)
         return int(np.argmax(steps.which == steps.states.index(after)))
 
     def _find_way(self, start: int) -> bool:
-        """Look for any way, nearest to the end first; whether there is one."""
+        """Search any path, best first, and return whether there is one."""
         before = {start: start}
         queue = [(0, start)]
         expanded = 0
@@ -151,7 +150,7 @@ class SearchedCompletion:
         return False
 
     def _may_meet(self) -> bool:
-        """Tell whether any text may meet the goals, as far as the graph tells, if there is one."""
+        """Test whether some text may meet the goals, by the graph if there is one."""
         guide, goals = self._joint.guide, [goal.automaton for goal in self._joint.goals]
         return not isinstance(guide, LiftedGuide) or may_meet(guide.automaton, goals)
 
@@ -162,12 +161,12 @@ class SearchedCompletion:
             self._ways[end] = (length, after)
 
     def _cost(self, state: int) -> int:
-        """Steps of a shortest way, NEVER where none is known yet."""
+        """Return the length of a shortest path, NEVER where none is known yet."""
         rest = self._rest(state)
         return self._costs.get(state, NEVER) if rest is None else rest
 
     def _find_shortest(self, start: int) -> bool:
-        """Find the shortest ways from `start`, which is alive, and the costs of all states on them."""
+        """Find the shortest paths from the live state `start`, and the costs of all states on them."""
         fewest = {start: 0}
         before: dict[int, list[int]] = {start: []}
         expanded: dict[int, JointSteps] = {}
@@ -204,19 +203,19 @@ class SearchedCompletion:
         assert best < NEVER, "the state is alive"
         on_way = _leading_to([place for total, place in ends if total == best], before) & expanded.keys()
         costs = {place: best - fewest[place] for place in on_way}
-        # Costs come last: whoever finds one goes along the way.
+        # Costs come last: a reader that finds a cost follows the path.
         self._next.update({place: self._first_step(expanded[place], costs, costs[place] - 1) for place in on_way})
         self._costs.update(costs)
         return True
 
     def _first_step(self, steps: JointSteps, costs: dict[int, int], cost: int) -> int:
-        """The state after the first byte or token that leads to a state of this cost."""
+        """Return the state after the first byte or token that leads to a state of this cost."""
         nearer = np.array([(costs.get(state) or self._cost(state)) == cost for state in steps.states])
         label = int(np.argmax((steps.which != DEAD) & nearer[steps.which]))
         return steps.states[int(steps.which[label])]
 
     def _settle_for_known_way(self, state: int) -> None:
-        """Let the known way count as the shortest, up to where one is known."""
+        """Let the known path count as the shortest, up to the first state with a known cost."""
         way = [state]
         while self._cost(way[-1]) >= NEVER:
             way.append(self._ways[way[-1]][1])
@@ -228,7 +227,7 @@ class SearchedCompletion:
 
 
 def _leading_to(ends: list[int], before: dict[int, list[int]]) -> set[int]:
-    """The ends, and the states before them, and those before these."""
+    """Return the ends and all their predecessors."""
     found = set(ends)
     pending = list(ends)
     while pending:
@@ -240,10 +239,10 @@ def _leading_to(ends: list[int], before: dict[int, list[int]]) -> set[int]:
 
 
 class FreeCompletion:
-    """One way from every state of a free text, which needs no search: always towards the goal that is settled soonest.
+    """A path from every state of a free text, without search: towards the goal that needs the fewest bytes.
 
-    The bytes that bring it there are spelt with as few tokens as possible. Going for one goal may lose what was
-    begun of another, but never one that is settled, so the way ends. For one goal it is the shortest in bytes.
+    The path's bytes are spelt with as few tokens as possible. Progress in other goals may be lost, but no settled
+    goal, so the path ends. For one goal it is the shortest in bytes.
     """
 
     def __init__(self, joint: Joint, tables: VocabularyTables) -> None:
@@ -253,18 +252,18 @@ class FreeCompletion:
         self._distances: dict[int, int] = {}
 
     def is_alive(self, state: int) -> bool:
-        """True: anything may follow."""
+        """Return True: anything may follow."""
         return True
 
     def bound(self, state: int) -> int:
-        """The bytes of the way."""
+        """Return the bytes of the path."""
         known = self._costs.get(state)
         if known is None:
             known = self._costs[state] = len(self._way(state))
         return known
 
     def distance(self, state: int) -> int:
-        """The tokens of the way."""
+        """Return the tokens of the path."""
         known = self._distances.get(state)
         if known is None:
             way = self._way(state)

@@ -1,4 +1,4 @@
-"""A guide and goals as one guide: what the guide allows, and no end before the goals are met."""
+"""A guide joined with goals: the guide's texts that meet all goals."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ RECENT = 64
 
 
 class LiveSteps(NamedTuple):
-    """The steps of a state, and which of the states they lead to can still be completed: bool [states]."""
+    """The transitions of a state, and which of their target states can still be completed: bool [states]."""
 
     steps: JointSteps
     alive: NDArray[np.bool_]
 
     def tokens(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """The tokens, in the order of the trie, that lead to the chosen ones of the states: bool [tokens]."""
-        flags = np.append(chosen, False)  # the last is for DEAD
+        """Return the tokens, in trie order, that lead to the chosen target states: bool [tokens]."""
+        flags = np.append(chosen, False)  # the last entry serves DEAD
         return flags[self.steps.which]
 
 
 class GoalGuide(StateTableGuide, Drawable):
-    """A guide joined with goals. See `guides.protocol.Guide` for the methods it shares with every guide.
+    """A guide joined with goals. See `guides.protocol.Guide` for the methods.
 
-    child: the guide; FreeGuide for goals alone. One may say in an attribute `refuses_goals` why it takes none.
+    child: the guide; FreeGuide for goals alone. A guide that cannot be joined has the reason in `refuses_goals`.
     goals: as `include=` takes them, see `goals_of`
-    limits: what a call may take, see `Limits`
-    max_states: how many joint states a search for a way to completion may look at. A token is allowed if the
-    child allows it and there is a way to a complete text with all goals met, found within the limit.
+    limits: bounds of each call, see `Limits`
+    max_states: the most joint states of a search for a completion. A token is allowed if the child allows it and a
+    completion with all goals met is found within this bound.
 
-    Texts are complete when the child's are and all goals are met. Raises OptionError for malformed goals,
-    LanguageError where no text of the child meets them or the vocabulary cannot spell one, LimitError where
-    none was found within limits. Thread-safe.
+    A text is complete if the child's is and all goals are met. Raises OptionError for malformed goals, LanguageError
+    where no text of the child meets them or the vocabulary cannot spell one, LimitError where none was found
+    within limits. Thread-safe.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class GoalGuide(StateTableGuide, Drawable):
         self._lock = new_lock()
         self._meter = Meter(limits)
         self._made_of = {"child": child, "goals": self.goals, "max_states": most, "limits": limits}
-        self._places = np.zeros(self._vocabulary.size, np.int32)  # of each token in the order of the trie
+        self._places = np.zeros(self._vocabulary.size, np.int32)  # of each token, in trie order
         self._places[self._tables.trie.ids] = np.arange(len(self._tables.trie.ids))
         self._options: OrderedDict[int, LiveSteps] = OrderedDict()
         with self._meter:
@@ -82,7 +82,7 @@ class GoalGuide(StateTableGuide, Drawable):
         return f"GoalGuide({self.child!r}, {list(self.goals)!r})"
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
-        """A box with an arrow to each goal, and one to the picture of the child."""
+        """Draw a box with an arrow to each goal, and one to the picture of the child."""
         refuse_tokens(tokens, "goals")
         drawn = Joined(states_of(max_states))
         both = drawn.box("a text")
@@ -102,12 +102,12 @@ class GoalGuide(StateTableGuide, Drawable):
         return sum(goal.steps for goal in self._goals)
 
     def progress(self, state: int) -> int:
-        """The number of steps towards the goals that were done: the tokens that have been saved, over all goals."""
+        """Return the number of steps done towards the goals: tokens no longer needed, summed over the goals."""
         _, *places = self._joint.members[self._alive(state)]
         return sum(goal.progress.item(place) for goal, place in zip(self._goals, places, strict=True))
 
     def progress_after(self, state: int, token: int) -> int:
-        """The progress after an allowed token, EOS among them."""
+        """Return the progress after an allowed token, including EOS."""
         token = token_of(token, self._vocabulary.size)
         if token < 0 or token in self._eos:
             return self.progress(state)
@@ -118,7 +118,7 @@ class GoalGuide(StateTableGuide, Drawable):
         return self.progress(state if place == DEAD else steps.states[place])
 
     def unmet(self, state: int) -> tuple[str, ...]:
-        """The goals that are not met if the text ends here, as they print."""
+        """Return the `repr` of the goals that are not met if the text ends here."""
         _, *places = self._joint.members[self._alive(state)]
         return tuple(
             repr(goal.automaton.goal)
@@ -127,7 +127,7 @@ class GoalGuide(StateTableGuide, Drawable):
         )
 
     def missing(self, text: bytes) -> tuple[str, ...]:
-        """The goals that a text does not meet, wherever else it ends, as they print."""
+        """Return the `repr` of the goals that a text does not meet, whether or not the child accepts it."""
         found = (goal.automaton for goal in self._goals)
         return tuple(repr(each.goal) for each in found if not each.met[each.read(0, text)])
 
@@ -137,7 +137,7 @@ class GoalGuide(StateTableGuide, Drawable):
             return self._after(state, child, b"" if child == DEAD else self._vocabulary.tokens[token] or b"")
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         state, data = self._joint.check(state), bytes_of(data)
         if state == DEAD:
             return DEAD
@@ -145,12 +145,12 @@ class GoalGuide(StateTableGuide, Drawable):
             return self._after(state, self.child.read(self._joint.members[state][0], data), data)
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the child's text is complete and all goals are met."""
+        """Test whether the child's text is complete and all goals are met."""
         state = self._joint.check(state)
         return state != DEAD and self._joint.is_met(state) and self.child.is_accepting(self._joint.members[state][0])
 
     def distance(self, state: int) -> int:
-        """Tokens that complete the text with all goals met, EOS not counted: no fewer than it takes."""
+        """Return the tokens that complete the text with all goals met, EOS not counted; never an underestimate."""
         state = self._joint.check(state)
         if state == DEAD:
             return NEVER
@@ -158,7 +158,7 @@ class GoalGuide(StateTableGuide, Drawable):
             return self._distance(state)
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`; quick when there is plenty left."""
+        """Test whether `distance(state) <= left`; faster than `distance` for a large `left`."""
         state, left = self._joint.check(state), left_of(left)
         if state == DEAD:
             return left >= NEVER
@@ -166,19 +166,19 @@ class GoalGuide(StateTableGuide, Drawable):
             return self._fits(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         state, left = self._joint.check(state), left_of(left)
         return self._counted_mask(state, left)
 
     def advancing(self, state: int) -> Mask:
-        """The allowed tokens after which progress is greater: uint32 [ceil(V / 32)]."""
+        """Return the allowed tokens that increase the progress: uint32 [ceil(V / 32)]."""
         state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_of(state)
             return self._tables.pack(options.tokens(options.alive & self._further(options, state)))
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_below(state, node)
@@ -187,7 +187,7 @@ class GoalGuide(StateTableGuide, Drawable):
             )
 
     def distance_below(self, state: int, node: int) -> int:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_below(state, node)
@@ -195,14 +195,14 @@ class GoalGuide(StateTableGuide, Drawable):
             return min((1 + self._distance(after) for after in alive), default=NEVER)
 
     def advancing_below(self, state: int, node: int) -> Mask:
-        """The tokens below a node of the trie whose bytes after it can be read, and make progress greater."""
+        """Return the tokens below a node of the trie that are allowed from there and increase the progress."""
         state = self._alive(state)
         with self._lock, self._meter:
             options = self._options_below(state, node)
             return self._tables.pack(options.tokens(options.alive & self._further(options, state)), node)
 
     def _alive(self, state: int) -> int:
-        """The state as an int. Raises StateError for what is none, and for DEAD."""
+        """Return a live state as an int. Raises StateError for DEAD and for unknown states."""
         state = self._joint.check(state)
         if state == DEAD:
             raise no_state(state)
@@ -219,19 +219,19 @@ class GoalGuide(StateTableGuide, Drawable):
         return self._completion.bound(state) <= left or self._distance(state) <= left
 
     def _fitting(self, options: LiveSteps, left: int | None) -> NDArray[np.bool_]:
-        """The states that can still be completed, in `left - 1` tokens."""
+        """Test which target states can still be completed, in `left - 1` tokens if given."""
         if left is None:
             return options.alive
         places = enumerate(options.steps.states)
         return np.array([bool(options.alive[i]) and self._fits(after, left - 1) for i, after in places], np.bool_)
 
     def _further(self, options: LiveSteps, state: int) -> NDArray[np.bool_]:
-        """The states that have more progress than `state`."""
+        """Test which target states have more progress than `state`."""
         now = self.progress(state)
         return np.array([self.progress(after) > now for after in options.steps.states], np.bool_)
 
     def describe(self, state: int) -> str:
-        """A description of what may follow: what the child says, the progress, and which goals are still to come."""
+        """Describe what may follow for the child, the progress, and the goals that are not met."""
         state = self._joint.check(state)
         if state == DEAD:
             return NOTHING
@@ -275,12 +275,12 @@ class GoalGuide(StateTableGuide, Drawable):
         return self._counted_mask(state, None)
 
     def _counted_mask(self, state: int, left: int | None) -> Mask:
-        """As `_mask`, in a call of its own."""
+        """Compute `_mask` in a metered call."""
         with self._lock, self._meter:
             return self._mask(state, left)
 
     def _mask(self, state: int, left: int | None) -> Mask:
-        """As `mask`; with `left`, as `mask_within`."""
+        """Compute `mask`, or with `left` `mask_within`."""
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
         options = self._options_of(state)
@@ -290,7 +290,7 @@ class GoalGuide(StateTableGuide, Drawable):
         return mask
 
     def _refusal(self, max_states: int) -> Exception:
-        """The reason why there is no text: the first goal that cannot be met alone, or all of them together."""
+        """Return the error for a constraint without a text; it names the first unreachable goal, or all goals."""
         found: list[tuple[Goal | None, GoalCompletion]] = [(None, self._completion)]
         if len(self.goals) > 1:
             for goal, tokens in zip(self.goals, self._goals, strict=True):

@@ -1,7 +1,7 @@
-"""A guide and goals together: their joint states as numbers, and the steps between them.
+"""Joint states of a guide and goals, and their transitions.
 
-A goal is asked as the tokens of a vocabulary see it (`GoalTokens`): where each leads, and how many are still needed.
-The guide is asked as the search for goals needs it (`Child`): steps by bytes and by tokens, and bounds.
+`GoalTokens` has a goal's transitions over the tokens of a vocabulary, and its distances. `Child` has the guide's
+transitions by bytes and by tokens, and its bounds, as the search needs them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MAX_GOALS = 64
 
 
 class GoalTokens:
-    """Numbers for each state of a goal's automaton, int32 [states]; NEVER where nothing will do.
+    """Distances for each state of a goal's automaton, int32 [states]; NEVER where there is no path.
 
-    bytes_to_meet, bytes_to_settle: the fewest bytes after which the goal is met, and is met whatever follows
-    needed: tokens to meet the goal. Exact where tokens have to be searched because not every byte is a token;
-        else as few as spell the shortest way in bytes.
-    progress: how many of the `steps` = needed[start] tokens have been saved
+    bytes_to_meet, bytes_to_settle: fewest bytes until the goal is met, and is met whatever follows
+    needed: tokens until the goal is met. Exact if not every byte is a token, so that tokens have to be searched;
+        else the fewest that spell the shortest path in bytes.
+    progress: steps done of the `steps` = needed[start] tokens
     """
 
     def __init__(self, automaton: GoalAutomaton, tables: VocabularyTables) -> None:
@@ -54,7 +54,7 @@ class GoalTokens:
 
     @classmethod
     def of(cls, goal: Goal, vocabulary: Vocabulary) -> GoalTokens:
-        """Those of a goal; the last ones of a vocabulary are kept. Raises as `automaton_of`."""
+        """Return the cached numbers of a goal for a vocabulary. Raises as `automaton_of`."""
         tables = VocabularyTables.of(vocabulary)
         with tables.lock:
             known: GoalTokens | None = tables.goals.pop(goal, None)
@@ -68,11 +68,11 @@ class GoalTokens:
             return known
 
     def after_below(self, state: int, node: int) -> Ints:
-        """The state after what each token below a node of the trie has beyond it, int32 in the order of the trie."""
+        """Return the state after the rest of each token below a node of the trie: int32 in trie order."""
         return self.after(state) if node == 0 else self._walk(state, node)
 
     def after(self, state: int) -> Ints:
-        """The state after each token, int32 in the order of the trie. Read it, never write it."""
+        """Return the state after each token: int32 in trie order. Read-only."""
         row = self._rows.get(state)
         if row is None:
             row = self._rows[state] = self._walk(state)
@@ -81,7 +81,7 @@ class GoalTokens:
         return row
 
     def next_byte(self, state: int, needed: Ints) -> int:
-        """The first byte that brings the number in `needed` down by one; there must be one."""
+        """Return the first byte that decreases the number in `needed` by one; there must be one."""
         fewer = needed[self.automaton.after[state]] == needed[state] - 1
         return int(np.argmax(fewer & self._tables.spelled))
 
@@ -94,7 +94,7 @@ class GoalTokens:
         return after[ends]
 
     def _split_ways(self) -> Ints:
-        """The tokens that spell the shortest way in bytes."""
+        """Return the fewest tokens that spell the shortest path in bytes, for each state."""
         found = np.full(len(self.automaton), NEVER, np.int32)
         for state in np.flatnonzero(self.bytes_to_meet < NEVER).tolist():
             way = bytearray()
@@ -106,7 +106,7 @@ class GoalTokens:
         return found
 
     def _searched(self) -> Ints:
-        """Backwards from the states in which the goal is met."""
+        """Return the fewest tokens from each state until the goal is met, by backward search."""
         count = len(self.automaton)
         before: list[list[int]] = [[] for _ in range(count)]
         for state in range(count):
@@ -124,7 +124,7 @@ class GoalTokens:
 
 
 def _steps_to(goal: NDArray[np.bool_], after: Ints) -> Ints:
-    """The fewest steps from each state into `goal`."""
+    """Return the fewest steps from each state into `goal`."""
     found = np.where(goal, 0, NEVER).astype(np.int32)
     while True:
         nearer = np.minimum(found, np.minimum(found[after].min(1, initial=NEVER), NEVER - 1) + 1)
@@ -134,7 +134,7 @@ def _steps_to(goal: NDArray[np.bool_], after: Ints) -> Ints:
 
 
 def fewest_tokens(text: bytes, tables: VocabularyTables) -> int:
-    """The least number of tokens that spell a text; NEVER if they cannot."""
+    """Return the fewest tokens that spell a text; NEVER if none do."""
     needed = np.full(len(text) + 1, NEVER, np.int32)
     needed[-1] = 0
     call(shorten, tables.trie, np.frombuffer(text, np.uint8), 1, needed)
@@ -142,26 +142,26 @@ def fewest_tokens(text: bytes, tables: VocabularyTables) -> int:
 
 
 class Child(Protocol):
-    """The part of a guide's states that the search asks."""
+    """The transitions and bounds of a guide that the search needs."""
 
     def by_bytes(self, state: int) -> Ints:
-        """The state after each byte: int32 [256], DEAD where there is none."""
+        """Return the state after each byte: int32 [256], DEAD where there is none."""
         ...
 
     def by_tokens(self, state: int, node: int = 0) -> Ints:
-        """The state after what each token below a node of the trie has beyond it, in the order of the trie.
+        """Return the state after the rest of each token below a node of the trie, in trie order.
 
-        int32 [tokens], DEAD where it is not allowed
+        int32 [tokens], DEAD where the token is not allowed
         """
         ...
 
     def bytes_needed(self, states: Ints) -> Ints:
-        """No more than the fewest bytes that complete a text from each state: int32 [states]."""
+        """Return a lower bound of the bytes that complete a text from each state: int32 [states]."""
         ...
 
 
 class FreeChild:
-    """No constraint."""
+    """The Child of a FreeGuide."""
 
     def __init__(self, tables: VocabularyTables) -> None:
         self._bytes = np.zeros(256, np.int32)
@@ -169,20 +169,20 @@ class FreeChild:
         self._below = tables.below
 
     def by_bytes(self, state: int) -> Ints:
-        """Always the one state."""
+        """Return the only state."""
         return self._bytes
 
     def by_tokens(self, state: int, node: int = 0) -> Ints:
-        """Always the one state."""
+        """Return the only state."""
         return self._tokens[self._below(node)]
 
     def bytes_needed(self, states: Ints) -> Ints:
-        """None."""
+        """Return 0 for each state."""
         return np.zeros(len(states), np.int32)
 
 
 class LiftedChild:
-    """A guide over a chart, which answers for all bytes or tokens at once."""
+    """The Child of a guide over a chart, which answers for all bytes or tokens at once."""
 
     def __init__(self, guide: LiftedGuide) -> None:
         self.by_bytes = guide.after_bytes
@@ -191,7 +191,7 @@ class LiftedChild:
 
 
 class OtherChild:
-    """Any other guide, asked about one byte or token at a time."""
+    """The Child of any other guide, asked for one byte or token at a time."""
 
     def __init__(self, guide: ByteGuide, tables: VocabularyTables) -> None:
         self._guide = guide
@@ -200,11 +200,11 @@ class OtherChild:
         self._place[tables.trie.ids] = np.arange(len(tables.trie.ids))
 
     def by_bytes(self, state: int) -> Ints:
-        """By `read`."""
+        """Return the state after each byte, by `read`."""
         return np.array([self._guide.read(state, bytes([byte])) for byte in range(256)], np.int32)
 
     def by_tokens(self, state: int, node: int = 0) -> Ints:
-        """By `advance`, for the tokens of the mask; below a node by `read`."""
+        """Return the state after each token, by `advance` for the tokens of the mask; below a node by `read`."""
         if node:
             texts, depth = self._guide.vocabulary.tokens, int(self._tables.trie.depth[node])
             rests = (
@@ -218,12 +218,12 @@ class OtherChild:
         return after
 
     def bytes_needed(self, states: Ints) -> Ints:
-        """Nothing is known of it."""
+        """Return 0 for each state: no bound is known."""
         return np.zeros(len(states), np.int32)
 
 
 def child_of(guide: ByteGuide, tables: VocabularyTables) -> Child:
-    """The guide as the search asks it."""
+    """Return the Child of a guide."""
     if isinstance(guide, FreeGuide):
         return FreeChild(tables)
     return LiftedChild(guide) if isinstance(guide, LiftedGuide) else OtherChild(guide, tables)
@@ -231,18 +231,18 @@ def child_of(guide: ByteGuide, tables: VocabularyTables) -> Child:
 
 START = 0
 STATE_BYTES = 250
-"""About how much memory a state takes, without its places in the goals."""
+"""Estimated bytes of a state, without its goal states."""
 
 
 class JointSteps(NamedTuple):
-    """Transitions of bytes or tokens: label i to states[which[i]], nowhere if which[i] is DEAD."""
+    """Transitions of bytes or tokens: label i leads to states[which[i]], nowhere if which[i] is DEAD."""
 
     states: list[int]
     which: NDArray[np.intp]
 
 
 class Joint:
-    """States (of the guide, of goal 1, of goal 2, ...), numbered as they are met; START is the first."""
+    """The states (of the guide, of goal 1, of goal 2, ...), numbered in order of occurrence; START is the first."""
 
     def __init__(self, guide: ByteGuide, goals: Sequence[GoalTokens], tables: VocabularyTables) -> None:
         self.guide = guide
@@ -254,7 +254,7 @@ class Joint:
         self.number((guide.start, *(0 for _ in goals)))
 
     def number(self, members: tuple[int, ...]) -> int:
-        """The number of a joint state."""
+        """Return the number of a joint state."""
         number = self._numbers.get(members)
         if number is None:
             number = len(self.members)
@@ -263,49 +263,49 @@ class Joint:
         return number
 
     def check(self, state: int) -> int:
-        """The state, which may be DEAD, as an int. Raises StateError for anything else."""
+        """Return a state, possibly DEAD, as an int. Raises StateError for anything else."""
         return state_of(state, len(self.members))
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the states take."""
+        """Estimated bytes of all states."""
         return (STATE_BYTES + 8 * len(self.goals)) * len(self.members)
 
     def read(self, state: int, child: int, data: bytes) -> int:
-        """The joint state after `data`, with the guide in the state `child`."""
+        """Return the joint state after `data`, with the guide in the state `child`."""
         _, *places = self.members[state]
         after = (goal.automaton.read(place, data) for goal, place in zip(self.goals, places, strict=True))
         return self.number((child, *after))
 
     def is_met(self, state: int) -> bool:
-        """Tell whether all goals are met if the text ends here."""
+        """Test whether a text that ends here meets all goals."""
         _, *places = self.members[state]
         return all(goal.automaton.met[place] for goal, place in zip(self.goals, places, strict=True))
 
     def is_settled(self, state: int) -> bool:
-        """Tell whether all goals are met whatever follows."""
+        """Test whether all goals are met whatever follows."""
         _, *places = self.members[state]
         return all(goal.automaton.settled[place] for goal, place in zip(self.goals, places, strict=True))
 
     def by_bytes(self, state: int, spelled: NDArray[np.bool_]) -> JointSteps:
-        """The steps of all bytes; those that are not `spelled` lead nowhere."""
+        """Return the transitions of all bytes; bytes that are not `spelled` lead nowhere."""
         child, *places = self.members[state]
         after = np.where(spelled, self.child.by_bytes(child), DEAD)
         return self._steps([after, *(g.automaton.after[p] for g, p in zip(self.goals, places, strict=True))])
 
     def by_tokens(self, state: int, node: int = 0) -> JointSteps:
-        """The steps of what the tokens below a node of the trie have beyond it, in the order of the trie."""
+        """Return the transitions of the rests of the tokens below a node of the trie, in trie order."""
         child, *places = self.members[state]
         rows = (goal.after_below(place, node) for goal, place in zip(self.goals, places, strict=True))
         return self._steps([self.child.by_tokens(child, node), *rows])
 
     def least_left(self, states: Sequence[int], *, in_bytes: bool) -> list[int]:
-        """For each state, no more than the bytes, or else tokens, that are still needed; those of goals are exact."""
+        """Return a lower bound of the bytes or tokens left for each state: the maximum over the guide and the goals."""
         child, *goals = self._left(states, in_bytes)
         return np.max([child, *goals], axis=0).tolist()
 
     def sum_left(self, states: Sequence[int], *, in_bytes: bool) -> list[int]:
-        """For each state, what is still needed if no part of it served two ends."""
+        """Return a heuristic of the bytes or tokens left for each state: the sum over the guide and the goals."""
         return np.minimum(np.sum(self._left(states, in_bytes), axis=0, dtype=np.int64), NEVER).tolist()
 
     def _left(self, states: Sequence[int], in_bytes: bool) -> list[Ints]:
@@ -317,7 +317,7 @@ class Joint:
         return [child, *(n[at] for n, at in zip(needed, columns[1:], strict=True))]
 
     def _steps(self, columns: list[Ints]) -> JointSteps:
-        """Labels with equal members in all columns lead to one state; the first column has DEAD for nowhere."""
+        """Merge labels with equal members in all columns; the first column has DEAD for nowhere."""
         spend(4 * len(columns) * len(columns[0]))
         places = np.flatnonzero(columns[0] != DEAD)
         values, key = _compressed(columns[0][places])
@@ -335,7 +335,7 @@ class Joint:
 
 
 def _compressed(column: NDArray[np.integer]) -> tuple[NDArray[np.integer], NDArray[np.intp]]:
-    """The values of a column without negative numbers, ascending, and the place of each entry's value."""
+    """Return the distinct values of a column without negative numbers, ascending, and each entry's index among them."""
     if len(column) == 0 or int(column.max()) > 4 * len(column) + 1024:
         values, places = np.unique(column, return_inverse=True)
         return values, places.reshape(-1)

@@ -1,4 +1,4 @@
-"""Goals that can be asked of a text: frozen descriptions, checked when they are made."""
+"""Goals as frozen specifications, validated when they are made."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_PARTS = 20_000
 
 @dataclass(frozen=True, init=False, repr=False)
 class Phrase:
-    """These characters somewhere in the text, whatever tokens spell them.
+    """These characters somewhere in the text, in any tokens.
 
     text: a string, bytes, or token ids, which stand for the bytes that they spell
-    word: no letter, digit or underscore may come right before or right after it (the prompt does not count)
+    word: no letter, digit or underscore may be adjacent to it (the prompt does not count)
     """
 
     text: str | bytes | tuple[int, ...]
@@ -42,8 +42,8 @@ class Phrase:
 class Gap:
     """Any characters between two parts of a `Template`.
 
-    min_words, max_words: how many words they make up, words being what white space separates
-    max_chars: how many characters they are at most; None for as many as it takes
+    min_words, max_words: bounds of the number of words, which white space separates; max_words None for no bound
+    max_chars: the most characters; None for no bound
     """
 
     min_words: int = 0
@@ -67,7 +67,7 @@ class Gap:
 
 @dataclass(frozen=True, init=False, repr=False)
 class AnyOf:
-    """At least one of several goals. word: strings among them are phrases with `word=True`."""
+    """At least one of several goals. word: treat strings among them as phrases with `word=True`"""
 
     goals: tuple[Goal, ...]
 
@@ -80,7 +80,7 @@ class AnyOf:
 
 @dataclass(frozen=True, init=False, repr=False)
 class Ordered:
-    """Several goals, each after the end of the one before it, with anything between them. word: as for `AnyOf`."""
+    """Several goals, each after the end of the previous one, with anything between them. word: as for `AnyOf`"""
 
     goals: tuple[Goal, ...]
 
@@ -95,9 +95,9 @@ class Ordered:
 class Template:
     """Parts that follow each other, with gaps: `Template("the", ..., "School of", Gap(max_words=3), "in")`.
 
-    parts: strings and other goals, gaps with bounds, and `...` for gaps of any length; the first and the last
-    are no gaps. Parts without a gap between them follow each other directly.
-    word: strings among them are phrases with `word=True`, so that gaps begin and end at the edges of words
+    parts: strings and other goals, gaps with bounds, and `...` for gaps of any length; the first and the last part are
+    no gaps. Parts without a gap between them are adjacent.
+    word: treat strings among them as phrases with `word=True`, so that gaps begin and end at word boundaries
     """
 
     parts: tuple[Goal | Gap, ...]
@@ -118,7 +118,7 @@ class Template:
 
 @dataclass(frozen=True, init=False, repr=False)
 class AllOf:
-    """Several goals in any order, overlapping or not; the same as listing them. word: as for `AnyOf`."""
+    """Several goals in any order, overlapping or not; the same as a list of them. word: as for `AnyOf`"""
 
     goals: tuple[Goal, ...]
 
@@ -133,13 +133,13 @@ class AllOf:
 
 @runtime_checkable
 class CustomGoal(Protocol):
-    """A goal of the caller's own: anything hashable with this method. It stands inside no other goal but `AllOf`."""
+    """A goal defined by the caller: any hashable object with this method. It may be nested in `AllOf` only."""
 
     def automaton(self) -> tuple[Any, Any]:
-        """A machine over the bytes of the text, which begins in state 0: `after` and `met`.
+        """Return the automaton over the bytes of the text, with start state 0: `after` and `met`.
 
-        after: the state after each byte, whole numbers [states, 256]; met: bool [states], whether the goal is met by a
-        text that ends there
+        after: the state after each byte, integers [states, 256]; met: bool [states], whether a text that ends there
+        meets the goal
         """
         ...
 
@@ -148,7 +148,7 @@ Goal = Phrase | AnyOf | Ordered | Template | AllOf | CustomGoal
 
 
 def goal_of(goal: Any) -> Goal:
-    """The goal, or the phrase that a string stands for. Raises OptionError."""
+    """Return the goal, or the phrase of a string. Raises OptionError."""
     if isinstance(goal, (Phrase, AnyOf, Ordered, Template, AllOf)):
         return goal
     if isinstance(goal, str):
@@ -171,7 +171,7 @@ def goal_of(goal: Any) -> Goal:
 
 
 def goals_of(include: Any) -> tuple[Goal, ...]:
-    """The goals of `include=`, one for each that must be met: AllOf is taken apart, repetitions are left out.
+    """Return the goals of `include=` as a flat tuple: AllOf is flattened, duplicates are dropped.
 
     include: a goal, or several in a list or tuple; strings stand for phrases. Raises OptionError.
     """
@@ -193,9 +193,9 @@ def goals_of(include: Any) -> tuple[Goal, ...]:
 
 
 def _check_size(goals: Sequence[Goal]) -> None:
-    """Raise LimitError if goals have too many parts, those that several of them share counted for each.
+    """Raise LimitError if goals have too many parts; shared parts count each time.
 
-    What goals are compared by, and their automata, are as large as that, however small the objects are.
+    The cost of comparing goals, and the sizes of their automata, grow with this number.
     """
     sizes: dict[int, int] = {}
     pending: list[Any] = list(goals)
@@ -244,9 +244,9 @@ def _phrase(text: Any) -> str | bytes | tuple[int, ...]:
 
 
 def _parts(name: str, goals: Sequence[Any], word: Any) -> tuple[Goal, ...]:
-    """Goals within another."""
+    """Convert the goals nested in another one."""
     if len(goals) == 1 and (several := items_of(goals[0])) and not all(isinstance(each, int) for each in several):
-        goals = several  # which a list of ids is not
+        goals = several  # a list of token ids is not several goals
     if not goals:
         raise OptionError(f"{name}() is empty; give it at least one goal")
     return tuple(_inner(name, goal, word) for goal in goals)
@@ -259,7 +259,7 @@ def _template_part(part: Any, word: Any) -> Goal | Gap:
 
 
 def _worded(name: str, goal: Any, word: Any) -> Any:
-    """A goal, where a string is one that stands for a phrase. word: whether that keeps the edges of words"""
+    """Convert a string to a phrase. word: whether the phrase keeps word boundaries"""
     if not isinstance(word, bool):
         raise OptionError(f"{name}: word={brief(word)}: True or False")
     return Phrase(goal, word) if isinstance(goal, str) else goal

@@ -1,4 +1,4 @@
-"""Grammars as data, and the languages they are written in."""
+"""Grammars as data, and parsers of their notations."""
 
 from ..syntax import Alternation, Chars, Literal, Reference, Repeat, Sequence
 from .gbnf import is_gbnf, parse_gbnf

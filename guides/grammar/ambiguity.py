@@ -1,19 +1,20 @@
-"""Ambiguity of operators taken out: `e: e "+" e | "-" e | "n"` becomes `e: "-"* "n" ("+" "-"* "n")*`.
+"""Removal of operator ambiguity: `e: e "+" e | "-" e | "n"` becomes `e: "-"* "n" ("+" "-"* "n")*`.
 
-A text of n operators has exponentially many trees, and a chart one item for each place where one of them may begin.
-Nobody asks for trees here, so rules whose alternatives begin and end with themselves become loops of the same language.
+A text of n operators has exponentially many trees, and a chart has an item for each position where one of them may
+begin. Constraints need no trees, so rules whose alternatives begin and end with the rule itself become loops of the
+same language.
 
-Let the alternatives of X be X M X (infix), X P (postfix), Q X (prefix) and A (others), where M, P, Q and A stand for
-languages that may have X in them as well. Then X is U (M U)* with U = Q* A P*: that is closed under all alternatives,
-since Q U = Q Q* A P* is in U, so is U P, and U (M U)* M U (M U)* is in U (M U)*; and whatever is closed under them has
-it, by induction over the parts of a text. So for given M, P, Q and A it is the least solution, and as these grow with
-X alike on both sides, the least solutions agree when they are solved together (Bekic's lemma).
+Let the alternatives of X be X M X (infix), X P (postfix), Q X (prefix) and A (others), where M, P, Q and A are
+languages that may contain X. Then X is U (M U)* with U = Q* A P*: this is closed under all alternatives,
+since Q U = Q Q* A P* is in U, so is U P, and U (M U)* M U (M U)* is in U (M U)*; and whatever is closed under them
+contains it, by induction over the parts of a text. So for given M, P, Q and A it is the least solution. As these grow
+with X equally on both sides, the least solutions agree when solved together (Bekic's lemma).
 
-An alternative X X ... X, k times, is infix with M = X X ..., k - 2 times. Where k is 2, M has the empty text, and says
-all that greater k say; so it does for any k if the empty text is in X. Otherwise let V be U (M U)* for the other M:
-X is V followed by k - 1 times V any number of times. For a tree whose places between U are filled with M or with
-nothing has a number of empty ones that is a sum of such k - 1; and where it is, a tree can be made: the first k - 1
-empty places part the text into k texts, of which the last has the rest.
+An alternative X X ... X, k times, is infix with M = X X ..., k - 2 times. For k = 2, M contains the empty text, and
+subsumes greater k; so it does for any k if the empty text is in X. Otherwise let V be U (M U)* for the other M:
+X is V followed by any number of times k - 1 times V. For a tree whose gaps between U are filled with M or with nothing
+has a number of empty gaps that is a sum of such k - 1. Conversely, for such a sum a tree can be made: the first k - 1
+empty gaps split the text into k texts, of which the last has the rest.
 """
 
 from __future__ import annotations
@@ -28,18 +29,21 @@ from ..limits import spend
 from ..syntax import EMPTY, Alternation, Literal, Node, Reference, Repeat, Sequence
 from .grammar import children, nullable
 
-# How many nodes of the syntax are written twice rather than made a rule, whose every call costs the automaton an entry
+# Syntax nodes that may be duplicated. Beyond that a new rule is made, whose every call costs the automaton an entry.
 MAX_WEIGHT = 48
-# How many alternatives are looked at as parts of other rules, for each rule that there is
+# Alternatives examined as parts of other rules, per rule
 LOOKS = 8
-# Steps of work, as `guides.limits` counts them, for an alternative
+# Work per alternative
 STEPS_EACH = 500
 
 Times = tuple[int, int | None]
 
 
 class Recursion(NamedTuple):
-    """The alternatives of a rule, without the rule itself at their ends; `repeated`: how many times it stands alone."""
+    """The alternatives of a rule, stripped of the rule at their ends.
+
+    repeated: bounds of the repetition in alternatives that consist of the rule alone
+    """
 
     infix: list[Node]
     prefix: list[Node]
@@ -49,15 +53,15 @@ class Recursion(NamedTuple):
 
     @property
     def is_ambiguous(self) -> bool:
-        """Tell whether the same text has several trees for nothing but the order in which they are made."""
+        """True if a text has several trees that differ only in the order of derivation."""
         return bool(self.infix or self.repeated or (self.prefix and self.postfix)) and bool(self.others)
 
 
 def without_ambiguity(rules: dict[str, Node]) -> dict[str, Node]:
-    """The rules, those of ambiguous operators as loops; what they need besides comes as rules without a place.
+    """Rewrite rules of ambiguous operators as loops; auxiliary rules have no source lines.
 
-    Rules that stand for nothing but another one are seen through. What stands as a whole alternative of a rule and
-    leads back to it by its ends is taken for a part of it, as in `e: sum | "n"` with `sum: e "+" e`.
+    Rules that consist of one reference are resolved. A rule that is a whole alternative of another one, and leads back
+    to it at its ends, is merged into it, as in `e: sum | "n"` with `sum: e "+" e`.
     """
     found = dict(rules)
     corners = _Corners(rules)
@@ -73,7 +77,7 @@ def without_ambiguity(rules: dict[str, Node]) -> dict[str, Node]:
 
 
 class _Corners:
-    """The rules that stand at the ends of the alternatives of others, and lead back to themselves that way."""
+    """The rules at the ends of alternatives, and the cycles among them."""
 
     def __init__(self, rules: Mapping[str, Node]) -> None:
         self._rules = rules
@@ -88,18 +92,18 @@ class _Corners:
         self._component = _components(self._ends)
 
     def target(self, name: str) -> str:
-        """The end of the references from a rule that is nothing but one; another rule is itself."""
+        """Return the end of a chain of rules that consist of one reference; any other rule itself."""
         return self._targets.get(name, name)
 
     def recursive(self) -> list[str]:
-        """The rules that lead back to themselves."""
+        """Return the rules that lead back to themselves."""
         sizes = Counter(self._component.values())
         return [name for name in self._rules if sizes[self._component[name]] > 1 or name in self._ends[name]]
 
     def alternatives(self, name: str, taken: set[str]) -> tuple[set[str], list[Node]]:
-        """The alternatives of a rule, with those of rules that stand as one of them, unless they are taken elsewhere.
+        """Return the alternatives of a rule, including those of rules merged into it unless merged elsewhere.
 
-        Also gives the rules that were taken apart.
+        Also returns the merged rules.
         """
         inner: set[str] = set()
         found: list[Node] = []
@@ -122,7 +126,7 @@ class _Corners:
 
 
 def _targets(rules: Mapping[str, Node]) -> dict[str, str]:
-    """For each rule that is nothing but a reference, what it comes to in the end."""
+    """Return the end of the chain of references for each rule that is a single reference."""
     targets: dict[str, str] = {}
     for name in rules:
         way: dict[str, None] = {}
@@ -134,7 +138,7 @@ def _targets(rules: Mapping[str, Node]) -> dict[str, str]:
 
 
 def _ends(body: Node) -> list[str]:
-    """The rules that alternatives begin or end with."""
+    """Return the rules that alternatives begin or end with."""
     found: list[str] = []
     todo = [body]
     while todo:
@@ -151,7 +155,7 @@ def _ends(body: Node) -> list[str]:
 
 
 def _components(after: Mapping[str, Collection[str]]) -> dict[str, int]:
-    """The strongly connected components of a graph, by a number for each node (R. Tarjan, 1972)."""
+    """Return the strongly connected component of each node, as a number (R. Tarjan, 1972)."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     component: dict[str, int] = {}
@@ -180,7 +184,7 @@ def _components(after: Mapping[str, Collection[str]]) -> dict[str, int]:
 
 
 def _parts(name: str, alternatives: Iterable[Node], target: Callable[[str], str]) -> Recursion:
-    """The alternatives of a rule by where the rule itself is at their ends."""
+    """Classify the alternatives of a rule by where the rule itself is at their ends."""
     parts = Recursion([], [], [], [], [])
     kinds = {(True, True): parts.infix, (False, True): parts.prefix, (True, False): parts.postfix}
     for node in alternatives:
@@ -198,7 +202,7 @@ def _parts(name: str, alternatives: Iterable[Node], target: Callable[[str], str]
 
 
 def _times(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
-    """The number of times that an item is the rule and nothing else; None if it is something else."""
+    """Return the bounds of an item that is a repetition of the rule; None for any other item."""
     least, most = 1, 1
     if isinstance(item, Repeat):
         item, least, most = item.item, item.min, item.max
@@ -206,14 +210,14 @@ def _times(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
 
 
 def _optional(times: Times | None) -> tuple[bool, ...]:
-    """Tell whether a rule stands at an end that is it so many times: what there is to choose from."""
+    """Return the choices of whether an end that is the rule, with these bounds, is the rule or absent."""
     if times == (1, 1):
         return (True,)
     return (False, True) if times == (0, 1) else (False,)
 
 
 def _add_repeated(parts: Recursion, times: list[Times]) -> None:
-    """Note an alternative that is nothing but the rule; once it says nothing, and without it the text is empty."""
+    """Add an alternative that is only the rule: a single one is redundant, and an optional one adds the empty text."""
     least = sum(low for low, _ in times)
     most = None if any(high is None for _, high in times) else sum(high or 0 for _, high in times)
     if least == 0:
@@ -223,7 +227,7 @@ def _add_repeated(parts: Recursion, times: list[Times]) -> None:
 
 
 def _loop(parts: Recursion, nullable: bool, shared: Callable[[str, Node], Node]) -> Node:
-    """The rule as a loop; `shared` gives what is to be written twice."""
+    """Build the loop of a rule; `shared` makes nodes that may be duplicated."""
     before = [Repeat(_any_of(parts.prefix), 0, None)] if parts.prefix else []
     after = [Repeat(_any_of(parts.postfix), 0, None)] if parts.postfix else []
     unit = shared("operand", _row([*before, _any_of(parts.others), *after]))
@@ -241,7 +245,7 @@ def _separated(unit: Node, between: list[Node]) -> Node:
     return _row([unit, Repeat(_row([_any_of(between), unit]), 0, None)])
 
 
-# Nodes are not merged with those around them: some are what a terminal with a name has become.
+# Nodes are not flattened into their parents: some stand for named terminals.
 
 
 def _row(items: Collection[Node]) -> Node:
@@ -253,12 +257,12 @@ def _any_of(items: Collection[Node]) -> Node:
 
 
 def _sharing(name: str, rules: dict[str, Node]) -> Callable[[str, Node], Node]:
-    """A stand-in for a node that may be written twice: itself if it is small, else a reference to a new rule."""
+    """Return a function that makes a node duplicable: the node itself if small, else a reference to a new rule."""
 
     def shared(what: str, node: Node) -> Node:
         if _is_light(node):
             return node
-        inner = f"{name} {what}"  # no name that can be written has a space
+        inner = f"{name} {what}"  # names in a grammar have no spaces
         rules[inner] = node
         return Reference(inner)
 
@@ -266,7 +270,7 @@ def _sharing(name: str, rules: dict[str, Node]) -> Callable[[str, Node], Node]:
 
 
 def _is_light(node: Node) -> bool:
-    """Tell whether a node has few nodes in it."""
+    """Test whether a node contains at most MAX_WEIGHT nodes."""
     weight, todo = 0, [node]
     while todo and weight <= MAX_WEIGHT:
         item = todo.pop()

@@ -1,4 +1,4 @@
-"""Small steps that every front end of grammars takes when it builds nodes."""
+"""Construction of nodes for all grammar front ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAST_SURROGATE = 0xDFFF
 
 
 def series(items: list[Node]) -> Node:
-    """The items one after the other, without a series inside a series."""
+    """Return the items in sequence; nested sequences are flattened."""
     flat: list[Node] = []
     for item in items:
         flat.extend(item.items if isinstance(item, Sequence) else (item,))
@@ -20,7 +20,7 @@ def series(items: list[Node]) -> Node:
 
 
 def choice(items: list[Node]) -> Node:
-    """Any one of the items, without a choice inside a choice."""
+    """Return one of the items; nested alternations are flattened."""
     flat: list[Node] = []
     for item in items:
         flat.extend(item.items if isinstance(item, Alternation) else (item,))
@@ -28,12 +28,12 @@ def choice(items: list[Node]) -> Node:
 
 
 def is_character(code: int) -> bool:
-    """Tell whether a code point can stand in a text: surrogates cannot."""
+    """Test whether a code point is a character, not a surrogate."""
     return code <= LAST_CHARACTER and not FIRST_SURROGATE <= code <= LAST_SURROGATE
 
 
 def characters(spans: Iterable[tuple[int, int]], *, negated: bool = False) -> Chars:
-    """The characters in any of the spans (ends included), or in none of them; never a surrogate."""
+    """Return the characters in any of the spans (ends included), or in none of them; never a surrogate."""
     out: list[tuple[int, int]] = []
     if negated:
         next_free = 0
@@ -51,7 +51,7 @@ def characters(spans: Iterable[tuple[int, int]], *, negated: bool = False) -> Ch
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same characters as sorted spans with gaps between them."""
+    """Return the same characters as sorted spans with gaps between them."""
     out: list[tuple[int, int]] = []
     for low, high in sorted(spans):
         if out and low <= out[-1][1] + 1:

@@ -1,10 +1,10 @@
-"""GBNF, the grammar language of llama.cpp, and as much of ISO EBNF as does not contradict it.
+"""GBNF, the grammar notation of llama.cpp, with the compatible parts of ISO EBNF and XGrammar's EBNF.
 
-White space, line ends included, only separates words: a rule goes on until the next `name ::=`. From ISO
+White space, line ends included, only separates words: a rule continues until the next `name ::=`. From ISO
 14977 come `=` for `::=`, an optional `;` after a rule, optional commas in a sequence, strings in single
-quotes and `(* comments *)`. Brackets mean what they mean in GBNF: `[...]` is a set of characters, `{m,n}`
-repeats. From XGrammar's EBNF come its macros, its escapes, names with points, captures, and `(= ...)` at the end of a
-rule, what it expects after it, which changes nothing.
+quotes and `(* comments *)`. Brackets have their GBNF meaning: `[...]` is a set of characters, `{m,n}`
+repeats. From XGrammar's EBNF come its macros, its escapes, names with dots, captures, and a lookahead
+`(= ...)` at the end of a rule, which does not change the language.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ _CAPTURE = re.compile(r'\[\s*+capture\s*+(?:=\s*+"([^"\\]++)"\s*+)?\]')
 _POINTED = re.compile(r"[\w.-]+")
 _MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 _DIGITS = 9
-# Of work: to read it, and to parse it
+# Work to read a word and to parse it, and per character of a literal
 STEPS_PER_WORD, STEPS_PER_CHARACTER = 150, 30
 
 
-_RULE = re.compile(r"^[^\S\n]*+([\w.-]++)(?:\[[^\]\n]*+\])?+\s*+::=", re.M)  # reads each character once
+_RULE = re.compile(r"^[^\S\n]*+([\w.-]++)(?:\[[^\]\n]*+\])?+\s*+::=", re.M)  # linear in the text
 
 
 def is_gbnf(text: str) -> bool:
-    """Tell whether a grammar is written in GBNF: a line begins a rule with `::=`, which Lark has not."""
+    """Test whether a grammar is in GBNF: a line begins a rule with `::=`, which Lark does not have."""
     return _RULE.search(text) is not None
 
 
 def parse_gbnf(text: str, start: str = "root", *, max_rules: int = 100_000, max_depth: int = 100) -> Grammar:
-    """The grammar that `text` describes in GBNF, checked.
+    """Parse and check a grammar in GBNF.
 
     max_rules: most rules
     max_depth: most brackets open at once, and most operators on one item
-    GrammarError: the text is malformed, or uses rules that are not defined. LanguageError: some rule can
-    never finish. LimitError: a limit is exceeded.
+    Raises GrammarError if the text is malformed or uses undefined rules, LanguageError if some rule can never finish,
+    LimitError if a limit is exceeded.
     """
     text = grammar_text(text)
     check_options(start, max_rules=max_rules, max_depth=max_depth)
@@ -86,7 +86,7 @@ class _Token:
 
 
 class _Group:
-    """An open bracket: the alternatives so far, and the items of the one being read."""
+    """An open bracket: its finished alternatives, and the items of the current one."""
 
     def __init__(self, opening: _Token | None) -> None:
         self.opening = opening
@@ -126,7 +126,7 @@ class _Parser:
         raise GrammarError(f"expected {expected}, found {found}", self.text, self.token.offset)
 
     def mark(self, *marks: str) -> bool:
-        """Tell whether the next word is one of these marks."""
+        """Test whether the next word is one of these marks."""
         return self.token.kind == "mark" and self.token.text in marks
 
     def line(self, token: _Token) -> int:
@@ -153,7 +153,7 @@ class _Parser:
         self.lines[name.text] = self.line(name)
 
     def alternatives(self, owner: str) -> Node:
-        """The right side of a rule; brackets are kept on a stack, not on Python's."""
+        """Parse the right side of a rule, with an explicit stack of brackets."""
         groups = [_Group(None)]
         while True:
             group = groups[-1]
@@ -179,7 +179,7 @@ class _Parser:
                 group.items.append(self.repeated(self.atom(owner, group)))
 
     def capture(self, rule: str) -> str:
-        """The name in `[capture="name"]`, or the rule's in `[capture]`; other attributes of XGrammar are refused."""
+        """Return the name of a capture: `[capture="name"]`, or the rule's for `[capture]`. Refuses other attributes."""
         token = self.token
         self.at += 1
         match = _CAPTURE.fullmatch(token.text)
@@ -192,7 +192,7 @@ class _Parser:
         raise GrammarError(reason, self.text, token.offset)
 
     def expected(self, group: _Group) -> None:
-        """Skip what is said to come after a rule, `(= ...)` at its end: it changes no texts."""
+        """Skip a lookahead `(= ...)` at the end of a rule: it does not change the language."""
         opening = self.token
         self.at += 2
         depth = 1
@@ -204,7 +204,7 @@ class _Parser:
             raise GrammarError(reason, self.text, opening.offset)
 
     def call(self, name: _Token) -> Node:
-        """A macro, of which the name has been read."""
+        """Parse a macro after its name."""
         values: list[Value] = []
         named: dict[str, Value] = {}
         self.at += 1
@@ -226,7 +226,7 @@ class _Parser:
             return Reference(word.text)
 
         def quote(pieces: Quote) -> Node:
-            part = f"{name.text} {len(self.parts) + 1}"  # no name that can be written has a space
+            part = f"{name.text} {len(self.parts) + 1}"  # names in a grammar have no spaces
             self.parts[part] = pieces
             return Reference(part)
 
@@ -261,14 +261,14 @@ class _Parser:
             self.fail("',' or ')' behind an argument")
 
     def ends_rule(self) -> bool:
-        """Tell whether the rule is over: at the end, at `;`, which is skipped, or before the next `name ::=`."""
+        """Test whether the rule ends here: at the end, at `;`, which is skipped, or before the next `name ::=`."""
         if self.mark(";"):
             self.at += 1
             return True
         return self.token.kind == "end" or self.begins_rule(self.at)
 
     def begins_rule(self, at: int) -> bool:
-        """Tell whether a definition, `name ::=` or `name[...] ::=`, begins at a word."""
+        """Test whether a definition, `name ::=` or `name[...] ::=`, begins at a word."""
         if self.tokens[at].kind != "name":
             return False
         return self.tokens[at + 1 + (self.tokens[at + 1].kind == "set")].kind == "define"
@@ -297,7 +297,7 @@ class _Parser:
         self.fail(f"a string, a set of characters, a name, a bracket or '|' in {owner!r}")
 
     def repeated(self, item: Node) -> Node:
-        """The item with the operators that follow it."""
+        """Apply the operators that follow an item."""
         for _ in range(self.max_depth):
             if self.mark("?", "*", "+"):
                 low, high = _MARKS[self.token.text]
@@ -347,7 +347,7 @@ class _Parser:
         return characters(spans, negated=negated)
 
     def codes(self, token: _Token, begin: int) -> list[tuple[int, int]]:
-        """The code points between the delimiters of a word, each with its offset in the text."""
+        """Return the code points between the delimiters of a word, each with its offset in the text."""
         spend(STEPS_PER_CHARACTER * len(token.text))
         out: list[tuple[int, int]] = []
         at, end = token.offset + begin, token.offset + len(token.text) - 1

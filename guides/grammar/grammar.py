@@ -1,4 +1,4 @@
-"""A grammar as data: named rules over the nodes of `guides/syntax.py`; and what can be said of it at once."""
+"""Grammars as data: named rules over the nodes of `guides/syntax.py`, and their analysis."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ STEPS_PER_NODE = 30
 
 
 class Embedded(Protocol):
-    """Texts of another notation as a part of a grammar."""
+    """A language in another notation, nested in a grammar."""
 
     @property
     def fewest(self) -> int:
-        """The bytes of a short text, or more."""
+        """The length in bytes of a short text: an upper bound of the minimum."""
         ...
 
     def lower_into(self, graph: Graph) -> int:
-        """Add the texts to a graph; the start node of their rule."""
+        """Add the texts to a graph and return the start node of their rule."""
         ...
 
 
@@ -35,10 +35,10 @@ Part = Quote | Embedded
 
 
 class Stop(NamedTuple):
-    """The end of a rule that ends at a mark: the texts before the mark, and those of it.
+    """The end of a rule with a terminating mark: the texts before the mark, and the mark.
 
-    is_inside: whether the mark is a part of the rule; else it follows, and is fixed
-    capture: the name under which the mark is reported
+    is_inside: the mark is part of the rule; otherwise it follows the rule, and is fixed
+    capture: the name of the mark's capture, or None
     """
 
     body: Node
@@ -49,14 +49,14 @@ class Stop(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Grammar:
-    """Rules by name, the rule that a whole text must match, and where the rules were written.
+    """Named rules, the start rule, which a whole text must match, and source positions.
 
-    lines: the line in `source` on which each rule is defined, counted from 1; generated rules have none
-    source: the text that the grammar was read from; empty if it was built by a program
+    lines: the line in `source` of each rule's definition, counted from 1; generated rules have none
+    source: the text that the grammar was parsed from; empty for grammars built by programs
     terminals: rules that refer, if at all, to other terminals only, without recursion (a regular language)
     parts: quotations and JSON values, by the names of further rules, which have no body here
-    captures: names under which what some rules have read is reported, by these rules
-    stops: the ends of rules whose mark is reported, or is no part of what is, by these rules
+    captures: capture names by rule
+    stops: ends of rules, by rule, whose mark is captured or excluded from the rule's capture
     """
 
     rules: dict[str, Node]
@@ -76,12 +76,12 @@ class Grammar:
 
 
 def check(grammar: Grammar) -> list[str]:
-    """Raise for what makes a grammar unusable; return the names of the rules that `start` never reaches.
+    """Raise an error for an unusable grammar; return the names of the rules that `start` never reaches.
 
-    GrammarError: the start rule or a rule that is referred to is not defined, a literal of a grammar that a program
-    built has bytes that are no whole characters, or a captured rule may begin with itself.
-    LanguageError: a rule in use can never finish, because each of its alternatives needs that rule, or
-    another such, once more; in particular the start rule, which leaves no text at all.
+    GrammarError: the start rule or a referenced rule is undefined, a literal of a programmatically built grammar is not
+    valid UTF-8, or a captured rule may begin with itself.
+    LanguageError: a rule in use derives no text, because each of its alternatives needs that rule, or
+    another such rule, again.
     """
     if grammar.start not in grammar.rules:
         known = ", ".join(islice(map(render_name, grammar.rules), _SHOWN)) or "none"
@@ -105,7 +105,7 @@ def check(grammar: Grammar) -> list[str]:
 
 
 def _check_captures(grammar: Grammar) -> None:
-    """Raise GrammarError for captures of no rule, and of rules that may begin with themselves, endlessly often."""
+    """Raise GrammarError for captures of undefined rules, and of left-recursive rules."""
     captured = {**grammar.captures, **grammar.stops}
     empty = nullable(grammar.rules) if captured else set[str]()
     for rule in captured:
@@ -124,7 +124,7 @@ def _check_captures(grammar: Grammar) -> None:
 
 
 def _beginnings(node: Node, empty: set[str]) -> Iterator[str]:
-    """The rules whose texts a text of the node may begin with; empty: the rules that the empty text matches."""
+    """Yield the rules that a text of the node may begin with. empty: the nullable rules"""
     todo = [node]
     while todo:
         item = todo.pop()
@@ -152,12 +152,12 @@ def _is_nullable(node: Node, empty: set[str]) -> bool:
 
 
 def references(node: Node) -> Iterator[str]:
-    """The names of the rules that a node refers to, with repetitions."""
+    """Yield the names of the rules that a node refers to, with repetitions."""
     return (item.name for item in _nodes(node) if isinstance(item, Reference))
 
 
 def _nodes(node: Node) -> Iterator[Node]:
-    """A node and all inside it, in the order in which they are written."""
+    """Yield a node and all nodes inside it, in source order."""
     todo = [node]
     passed = 0
     while todo:
@@ -178,14 +178,14 @@ def _is_text(data: bytes) -> bool:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes directly inside a node."""
+    """Return the nodes directly inside a node."""
     if isinstance(node, (Sequence, Alternation)):
         return node.items
     return (node.item,) if isinstance(node, Repeat) else ()
 
 
 def reachable(grammar: Grammar) -> set[str]:
-    """The rules that a text of the grammar may make use of, the start rule included; not its `parts`."""
+    """Return the rules reachable from the start rule, which is included; without `parts`."""
     reached = {grammar.start}
     todo = [grammar.start]
     while todo:
@@ -197,12 +197,12 @@ def reachable(grammar: Grammar) -> set[str]:
 
 
 def productive(rules: Mapping[str, Node]) -> set[str]:
-    """The rules that some text matches."""
+    """Return the rules that derive some text."""
     return _least_fixpoint(rules, _leaf_has_text)
 
 
 def nullable(rules: Mapping[str, Node]) -> set[str]:
-    """The rules that the empty text matches."""
+    """Return the rules that derive the empty text."""
     return _least_fixpoint(rules, _leaf_is_nullable)
 
 
@@ -219,7 +219,7 @@ def _leaf_is_nullable(leaf: Chars | Literal | Table) -> bool:
 
 
 def _least_fixpoint(rules: Mapping[str, Node], leaf: Callable[[Chars | Literal | Table], bool]) -> set[str]:
-    """The rules that hold, where a sequence holds if all its items do and an alternation if any does.
+    """Return the rules that hold, where a sequence holds if all its items do and an alternation if any does.
 
     Linear in the size of the rules: every node counts the items it still waits for (the counting algorithm
     for Horn formulas of Dowling and Gallier, 1984). A node shared by several rules is counted once.
@@ -268,7 +268,7 @@ def _waits_for(node: Node, leaf: Callable[[Chars | Literal | Table], bool]) -> i
 
 
 def _endless_message(grammar: Grammar, endless: list[str]) -> str:
-    """Names the rules that somebody wrote, if there are any, rather than generated ones."""
+    """Build the message about rules without texts, with the names of written rules where there are any."""
     empty = "the grammar matches no text: " if grammar.start in endless else ""
     endless = [name for name in endless if name in grammar.lines] or endless
     shown = ", ".join(_with_line(grammar, name) for name in endless[:_SHOWN])
@@ -283,7 +283,7 @@ def _with_line(grammar: Grammar, name: str) -> str:
 
 
 def _place(grammar: Grammar, rule: str | None, name: str | None = None) -> tuple[str, int]:
-    """The text to show in an error, and the offset in it of `name` in the definition of `rule`."""
+    """Return the text to show in an error, and the offset of `name` in the definition of `rule`."""
     text = grammar.source or str(grammar)
     if rule is None:
         return text, 0

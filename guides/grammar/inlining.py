@@ -1,4 +1,4 @@
-"""Inlining: small rules that do not recur become part of the rules that refer to them.
+"""Inlining of small rules that do not recur.
 
 The language stays the same. A call costs the automaton an entry in every state inside the rule; copying a
 few nodes does not.
@@ -17,9 +17,9 @@ MAX_WEIGHT = 48
 
 
 def inlined(grammar: Grammar) -> dict[str, Node]:
-    """The rules that `start` reaches, those referred to before those that refer to them, as far as possible.
+    """Return the reachable rules with small rules inlined, callees before callers as far as possible.
 
-    References to small rules without references are replaced by their bodies. A rule on a cycle is never such.
+    References to small rules without references are replaced by their bodies. Rules on a cycle are never inlined.
     """
     rules: dict[str, Node] = {}
     small: dict[str, Node] = {}
@@ -31,7 +31,7 @@ def inlined(grammar: Grammar) -> dict[str, Node]:
 
 
 def is_small(node: Node) -> bool:
-    """Tell whether a node refers to no rule and becomes at most about MAX_WEIGHT graph nodes."""
+    """Test whether a node refers to no rule and becomes at most about MAX_WEIGHT graph nodes."""
     weight = 0
     todo = [node]
     while todo:
@@ -51,7 +51,7 @@ def is_small(node: Node) -> bool:
 
 
 def _innermost_first(grammar: Grammar) -> Iterator[str]:
-    """Depth first along the references from the start; a rule comes once all it refers to have been entered."""
+    """Yield the reachable rules in depth-first postorder."""
     entered = {grammar.start, *grammar.parts}
     path = [(grammar.start, references(grammar.rules[grammar.start]))]
     while path:
@@ -66,7 +66,7 @@ def _innermost_first(grammar: Grammar) -> Iterator[str]:
 
 
 def substituted(node: Node, small: Mapping[str, Node]) -> Node:
-    """The node with references to these rules replaced by their bodies, sharing what does not change."""
+    """Return the node with references to these rules replaced by their bodies; unchanged parts are shared."""
     spend(STEPS_PER_NODE)
     match node:
         case Reference(name):

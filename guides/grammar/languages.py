@@ -1,4 +1,4 @@
-"""Regular parts of grammars as automata: what several have in common, texts up to where they end first."""
+"""Regular parts of grammars as automata: intersections, complements, and shortest matches."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ANY_TEXT = Repeat(ANY, 0, None)
 
 
 def common(wanted: ListOf[Node], unwanted: ListOf[Node]) -> Node:
-    """The texts that are in all of the wanted languages and in none of the others. Raises LimitError."""
+    """Return the texts in all wanted languages and in no unwanted one. Raises LimitError."""
     flags = [True] * len(wanted) + [False] * len(unwanted)
     return _table(automaton(Together([*wanted, *unwanted]), flags, MAX_STATES))
 
 
 def shortest(node: Node, stop: str = "") -> Node:
-    """The texts of which no beginning is a text too, without the stop at their end. Raises LimitError."""
+    """Return the texts of which no proper prefix is a text too, without the stop at their end. Raises LimitError."""
     machine = automaton(Together([node]), [True], MAX_STATES)
     rows = [
         [DEAD] * len(machine.atoms) if accepting else row
@@ -41,12 +41,12 @@ def shortest(node: Node, stop: str = "") -> Node:
 
 
 def free_of(marks: ListOf[str]) -> Node:
-    """The texts that contain none of the marks. Raises LimitError."""
+    """Return the texts that contain none of the marks. Raises LimitError."""
     return common([], [_containing(marks)]) if marks else ANY_TEXT
 
 
 def up_to(mark: str, marks: ListOf[str], refused: ListOf[str]) -> Node:
-    """The texts that end with a mark, before which is none of several, and contain none that is refused."""
+    """Return the texts that end with `mark`, contain none of `marks` before it, and none of `refused` at all."""
     unwanted = [Sequence((_containing(marks), ANY)), *([_containing(refused)] if refused else [])]
     return common([Sequence((ANY_TEXT, Literal(mark.encode())))], unwanted)
 

@@ -18,7 +18,7 @@ from .options import NO_TEXT
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A name, a number, true or false among the arguments of a macro."""
+    """A name, a number, true or false in the arguments of a macro."""
 
     text: str
     offset: int
@@ -30,10 +30,10 @@ Value = str | Word | tuple["Value", ...]
 
 @dataclass(frozen=True, slots=True)
 class MacroCall:
-    """A macro with its arguments.
+    """A macro call.
 
-    refer: gives the node of the rule that a word names; quote: that of what is quoted; special: that of any one of
-        some tokens; fail: raises GrammarError
+    refer: returns the node of a named rule; quote: that of a quotation; special: that of one of some tokens
+    fail: raises GrammarError
     """
 
     values: Sequence[Value]
@@ -44,14 +44,14 @@ class MacroCall:
     fail: Callable[[str], NoReturn]
 
     def texts(self, values: Sequence[Value], what: str) -> list[str]:
-        """The values, which are texts that are not empty. Raises GrammarError for anything else."""
+        """Return the values as nonempty texts. Raises GrammarError for other values."""
         found = [value for value in values if isinstance(value, str) and value]
         if len(found) < len(values):
             self.fail(f"{what} are texts in double quotes, none of them empty")
         return found
 
     def tokens(self, values: Sequence[Value], what: str) -> list[str]:
-        """The values, which are ids of tokens. Raises GrammarError for anything else."""
+        """Return the values as token ids. Raises GrammarError for other values."""
         found = [value.text for value in values if isinstance(value, Word) and value.text.isdecimal()]
         if len(found) < len(values) or not found:
             self.fail(f"{what} are ids of tokens, such as 128010")
@@ -66,7 +66,7 @@ class MacroCall:
 
 
 def _tag_dispatch(call: MacroCall) -> Node:
-    """Free text in which triggers begin rules; those and what is excluded are not in it otherwise."""
+    """Return free text with triggers that begin rules; it contains no other trigger and no excluded text."""
     call.only("loop_after_dispatch", "excludes")
     rules: dict[str, list[Node]] = {}
     for pair in call.values:
@@ -86,7 +86,7 @@ def _tag_dispatch(call: MacroCall) -> Node:
 
 
 def _dispatched(call: MacroCall, free: Node, parts: Sequence[Node]) -> Node:
-    """Parts, which begin with free text, and free text at the end; as many parts as the call says."""
+    """Return parts, each beginning with free text, and free text at the end; any number of parts, or at most one."""
     loops = call.named.get("loop_after_dispatch", Word("true", 0))
     if not isinstance(loops, Word) or loops.text not in ("true", "false"):
         call.fail("loop_after_dispatch is true or false")
@@ -96,7 +96,7 @@ def _dispatched(call: MacroCall, free: Node, parts: Sequence[Node]) -> Node:
 
 
 def _token_tag_dispatch(call: MacroCall) -> Node:
-    """Text in which tokens begin rules; what is excluded is a special token too, so that it is in none."""
+    """Return text with tokens that begin rules. Excluded tokens become special tokens, which free text lacks."""
     call.only("loop_after_dispatch", "excludes")
     parts: list[Node] = []
     for pair in call.values:
@@ -106,12 +106,12 @@ def _token_tag_dispatch(call: MacroCall) -> Node:
     given = call.named.get("excludes", ())
     if given != ():
         excluded = call.tokens(given if isinstance(given, tuple) else (given,), "what TokenTagDispatch excludes")
-        call.special(excluded)  # which looks them up, and takes them out of texts
+        call.special(excluded)  # makes them special tokens
     return _dispatched(call, ANY_TEXT, parts)
 
 
 def _substring(call: MacroCall) -> Node:
-    """Some of the texts in a row, or none."""
+    """Return consecutive texts of the list, or none."""
     call.only()
     pieces = call.texts([text for text in call.values if text != ""], "the arguments of Substring")
     quote = Quote("".join(pieces), tuple(map(len, pieces))) if pieces else None
@@ -119,7 +119,7 @@ def _substring(call: MacroCall) -> Node:
 
 
 def _regex(call: MacroCall) -> Node:
-    """The language that a pattern matches as a whole; its classes are of ASCII, and its dot takes ends of lines too."""
+    """Return the language of a pattern as a whole; classes are ASCII, and the dot matches line ends."""
     call.only()
     if len(call.values) != 1 or not isinstance(call.values[0], str):
         call.fail("Regex takes one pattern, a text in double quotes")
@@ -130,7 +130,7 @@ def _regex(call: MacroCall) -> Node:
 
 
 def _token(call: MacroCall) -> Node:
-    """Any one of the tokens."""
+    """Return one of the tokens."""
     call.only()
     return call.special(call.tokens(call.values, "the arguments of Token"))
 

@@ -1,4 +1,4 @@
-"""A notation of rules for people: an EBNF close to Lark's."""
+"""An EBNF close to Lark's, to show rules to people."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ESCAPES = {0x09: "\\t", 0x0A: "\\n", 0x0D: "\\r", 0x5C: "\\\\"}
 
 
 def render_rules(rules: Mapping[str, Node]) -> str:
-    """All rules, one after the other, each as `name: body`."""
+    """Render all rules as lines `name: body`."""
     return "".join(f"{_rule(name, body)}\n" for name, body in rules.items())
 
 
 def render(node: Node) -> str:
-    """One node on one line; `""` is the empty text, `<nothing>` the empty language."""
+    """Render a node on one line; `""` is the empty text, `<nothing>` the empty language."""
     return _render(node, _ALTERNATION)
 
 
@@ -32,13 +32,13 @@ def _rule(name: str, body: Node) -> str:
 
 
 def render_name(name: str) -> str:
-    """The name of a rule, in angle brackets where it is neither a word nor a quotation nor has them."""
+    """Render a rule's name, in angle brackets unless it is a word, a quotation, or has them already."""
     is_plain = name.replace("-", "_").isidentifier() or name.startswith(("quote(", "<"))
     return name if is_plain else f"<{name}>"
 
 
 def _render(node: Node, level: int) -> str:
-    """Depth first with a stack of its own: nodes may be nested deeper than Python's stack."""
+    """Render depth first with an explicit stack: nodes may be nested deeper than Python's stack."""
     out: list[str] = []
     todo: list[str | tuple[Node, int]] = [(node, level)]
     while todo:
@@ -100,7 +100,7 @@ def _literal(data: bytes) -> str:
 
 
 def _chars(ranges: Ranges) -> str:
-    """A set; one that has the first and the last character is shown by what it lacks."""
+    """Render a set; one with both the first and the last character is rendered as a complement."""
     shown: list[str] = []
     if ranges and ranges[0][0] == 0 and ranges[-1][1] == LAST_CHARACTER:
         shown.append("^")

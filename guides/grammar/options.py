@@ -1,4 +1,4 @@
-"""Options of the languages of grammars, checked before anything is read."""
+"""Options of grammar notations, and their validation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ REFUSED_ATTRIBUTES = {
     "max_tokens": "a rule is about text, whatever tokens spell it; bound its characters, as in [^\\n]{1,200}",
     "temperature": "how tokens are chosen is no part of a grammar; give Sample(temperature=...) for the whole text",
 }
-"""Attributes of rules that other engines have, and what to do instead."""
+"""Attributes of rules in other engines, and what to do instead."""
 
 
 def grammar_text(text: Any) -> str:
-    """The text of a grammar. Raises OptionError for what is no text, GrammarError for what no UTF-8 can have."""
+    """Return a grammar's text. Raises OptionError for anything but a str, GrammarError for lone surrogates."""
     text = text_of(text, "the grammar", """CFGGuide('start: "yes" | "no"', vocabulary)""")
     lone = lone_surrogate(text)
     if lone >= 0:
@@ -30,12 +30,12 @@ def grammar_text(text: Any) -> str:
 
 
 def refused_attribute(name: str) -> str:
-    """The fault of an attribute that is refused."""
+    """Return the message for a refused attribute."""
     return f"the attribute {name!r} is not supported: {REFUSED_ATTRIBUTES[name]}"
 
 
 def check_options(start: Any, **limits: Any) -> None:
-    """Raise OptionError for a start that is no name of a rule, or limits that are no whole numbers above 0."""
+    """Raise OptionError if `start` is no rule's name, or a limit is no integer above 0."""
     if not isinstance(start, str) or lone_surrogate(start) >= 0:
         raise OptionError(f"start={brief(start)}: the name of the rule that a whole text must match")
     for name, value in limits.items():

@@ -1,7 +1,7 @@
-"""Pieces of a text that a grammar tells apart, quotations and captures, by marks around them.
+"""Quotations and captures in a text of a grammar, found by markers around them.
 
-The marks hold bytes that neither UTF-8 nor special tokens have. A text is read by the automaton of the marked grammar,
-depth first over where marks are put in; a state that has failed at some place is not tried there again.
+The markers are bytes that occur in neither UTF-8 nor special tokens. The automaton of the marked grammar reads the
+text in a depth-first search over the positions of markers; failed (position, state) pairs are not tried again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..syntax import Literal, Node, Reference, Sequence
 from .grammar import Grammar, Stop
 from .lark.reading import IGNORED
 
-# Of work, to try the ways on from a place
+# Work to try the continuations of a position
 STEPS_PER_PLACE = 1_000
-# Of work, to read a digit of a mark
+# Work to read a digit of a marker
 STEPS_PER_READ = 300
 _DIGITS = b"0123"
 _OPEN = b"\xf5"
@@ -30,7 +30,7 @@ _CLOSE = b"\xf6"
 class MarkedPiece(NamedTuple):
     """A text of a rule within another text, from byte `begin` to byte `end`.
 
-    stop: the first and the last place of the mark that ended it, if the grammar has one in `stops` and it is there
+    stop: begin and end of the mark that ended it, if the rule has one in `stops` and it is present
     """
 
     rule: str
@@ -40,9 +40,9 @@ class MarkedPiece(NamedTuple):
 
 
 class MarkedPieces:
-    """Finds the texts of some rules, or parts, in a text of a grammar.
+    """A finder of the texts of some rules, or parts, in a text of a grammar.
 
-    lower: makes the graph of a grammar, and its start
+    lower: lowers a grammar to a graph and its start node
     """
 
     def __init__(
@@ -61,23 +61,23 @@ class MarkedPieces:
         self._lock = new_lock()
 
     def read(self, data: bytes) -> list[MarkedPiece]:
-        """The pieces of a text in the order in which they begin; empty if the text is none of the grammar.
+        """Return the pieces of a text in the order of their begins; empty if the text is not in the grammar.
 
-        Where it can be read in several ways, pieces begin as early and are as long as they can be. What the grammar
-        ignores behind a captured rule is not in its piece, nor is the mark that ended it. Raises LimitError.
+        In an ambiguous text, pieces begin as early and are as long as possible. A captured piece excludes
+        ignored text behind its rule, and the mark that ended it. Raises LimitError.
         """
         with self._lock, Meter(self._limits):
             try:
                 pieces = [MarkedPiece(self._names[number], begin, end) for number, begin, end in self._found(data)]
                 return [piece if piece.rule in self._grammar.parts else self._ended(piece, data) for piece in pieces]
             except BaseException:
-                self._graphs.clear()  # one may have been left in the middle of a change
+                self._graphs.clear()  # an interrupt may have left one inconsistent
                 raise
 
     def _automaton(self, rule: str | None, body: Node | None = None) -> ChartAutomaton:
-        """The automaton of a rule, or of the marked grammar; with a chart of its own, which would go on growing.
+        """Make the automaton of a rule, or of the marked grammar, with a new chart, since charts only grow.
 
-        body: of a rule that the grammar does not have
+        body: the body of a rule that the grammar does not have
         """
         if rule not in self._graphs:
             grammar = self._grammar
@@ -104,7 +104,7 @@ class MarkedPieces:
     def _after(
         self, automaton: ChartAutomaton, data: bytes, place: int, state: int, trail: _Trail | None
     ) -> Iterator[tuple[int, int, _Trail | None]]:
-        """The ways on from a place: a piece begins, a byte is read, a piece ends."""
+        """Yield the continuations of a position: a piece begins, a byte is read, a piece ends."""
         for number, after in self._begun(automaton, state):
             yield place, after, _Trail(number, place, trail)
         if place < len(data):
@@ -116,7 +116,7 @@ class MarkedPieces:
             yield place, after, _Trail(None, place, trail)
 
     def _begun(self, automaton: ChartAutomaton, state: int) -> list[tuple[int, int]]:
-        """The numbers of the rules whose pieces may begin, with the states behind their marks, digit by digit."""
+        """Return the numbers of the rules whose pieces may begin, with the states after their markers."""
         found = [(0, automaton.read(state, _OPEN))]
         for _ in range(self._digits):
             found = [(number, before) for number, before in found if before != DEAD]
@@ -129,7 +129,7 @@ class MarkedPieces:
         return [(number, after) for number, after in found if after != DEAD]
 
     def _ended(self, piece: MarkedPiece, data: bytes) -> MarkedPiece:
-        """The piece of a captured rule without what is ignored behind it, and without its mark."""
+        """Return the piece of a captured rule without ignored text behind it, and without its mark."""
         behind = piece.end
         if IGNORED in self._grammar.rules:
             piece = self._without_ignored(piece, data)
@@ -144,8 +144,8 @@ class MarkedPieces:
         return piece._replace(stop=(behind, behind + len(stop.mark.data))) if is_there else piece
 
     def _end_before(self, stop: Stop, piece: MarkedPiece, data: bytes) -> int:
-        """The place of the mark that is the last part of a piece: the last one where it may begin."""
-        # No name that can be written has a space
+        """Return the last position in a piece where its mark may begin."""
+        # Names in a grammar have no spaces
         body, mark = self._automaton(f"{piece.rule} body", stop.body), self._automaton(f"{piece.rule} mark", stop.mark)
         places: list[int] = []
         state = body.start
@@ -161,7 +161,7 @@ class MarkedPieces:
         raise AssertionError("a piece of the rule is a text and a mark")
 
     def _without_ignored(self, piece: MarkedPiece, data: bytes) -> MarkedPiece:
-        """The shortest beginning of a piece that is a text of its rule, behind which the rest is ignored."""
+        """Return the shortest prefix of a piece that is a text of its rule, and behind which the rest is ignored."""
         automaton, ignored = self._automaton(piece.rule), self._automaton(IGNORED)
         state = automaton.start
         for end in range(piece.begin, piece.end):
@@ -175,7 +175,7 @@ class MarkedPieces:
 
 
 class _Trail(NamedTuple):
-    """The marks so far, the last first. number: of the rule that begins there; None where the last open one ends."""
+    """The markers so far, newest first. number: the rule that begins there, or None where the last open one ends"""
 
     number: int | None
     place: int
@@ -183,7 +183,7 @@ class _Trail(NamedTuple):
 
 
 def _closed(trail: _Trail | None) -> list[tuple[int, int, int]]:
-    """The pieces between marks: number, begin, end."""
+    """Return the pieces between markers: number, begin, end."""
     found: list[tuple[int, int, int]] = []
     ends: list[int] = []
     while trail is not None:
@@ -196,7 +196,7 @@ def _closed(trail: _Trail | None) -> list[tuple[int, int, int]]:
 
 
 def _digits_of(count: int) -> int:
-    """Digits that tell so many rules apart."""
+    """Return the number of digits that distinguish `count` rules."""
     digits = 1
     while len(_DIGITS) ** digits < count:
         digits += 1
@@ -204,7 +204,7 @@ def _digits_of(count: int) -> int:
 
 
 def _mark(number: int, digits: int) -> bytes:
-    """The bytes before the texts of one rule; of the same length for each."""
+    """Return the opening marker of a rule; all have the same length."""
     written = bytearray()
     for _ in range(digits):
         number, digit = divmod(number, len(_DIGITS))
@@ -213,12 +213,12 @@ def _mark(number: int, digits: int) -> bytes:
 
 
 def _marked(grammar: Grammar, names: list[str]) -> Grammar:
-    """The grammar with marks around the texts of some rules and parts."""
+    """Return the grammar with markers around the texts of some rules and parts."""
     rules, parts = dict(grammar.rules), dict(grammar.parts)
     for number, name in enumerate(names):
         inside: Node
         if name in parts:
-            inside = Reference(f"{name} inside")  # no name that can be written has a space
+            inside = Reference(f"{name} inside")  # names in a grammar have no spaces
             parts[inside.name] = parts.pop(name)
         else:
             inside = rules[name]

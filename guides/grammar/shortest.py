@@ -12,41 +12,41 @@ from ..limits import spend
 from ..syntax import Alternation, Chars, Literal, Node, Reference, Repeat, Sequence, Table
 from .grammar import children
 
-# Steps of work, as `guides.limits` counts them, for a node of the syntax
+# Work per syntax node
 STEPS_EACH = 500
 
 
 def shortest_texts(rules: Mapping[str, Node], known: Mapping[str, int]) -> Callable[[], Mapping[str, int]]:
-    """A function that gives the fewest bytes of a text of each rule, NEVER for more; computed at its first call.
+    """Return a function that computes, at its first call, the fewest bytes of each rule's texts, at most NEVER.
 
-    known: of rules without a body.
+    known: those of rules without a body
     """
     return cache(lambda: _Lengths(rules, known).found())
 
 
 class _Lengths:
-    """The shortest texts of all nodes, those with the shortest ones first: each node is settled once.
+    """The lengths of the shortest texts of all nodes, in ascending order; each node is settled once.
 
-    What is settled when all parts of a node are known can only be longer than they are, so that D. Knuth's "A
-    generalization of Dijkstra's algorithm" (1977) applies. A node shared by several rules is one node.
+    A node's length is at least those of the parts it depends on, so that D. Knuth's "A generalization of Dijkstra's
+    algorithm" (1977) applies. A node shared by several rules is one node.
     """
 
     def __init__(self, rules: Mapping[str, Node], known: Mapping[str, int]) -> None:
         self._rules = rules
         self._number = {name: i for i, name in enumerate((*rules, *known))}
-        # By number: rules and their like first, then the nodes of the syntax
+        # By number: rules first, then syntax nodes
         count = len(self._number)
         self._parents: list[list[int]] = [[] for _ in range(count)]
-        self._waits = [1] * count  # for how many parts a node still waits
-        self._times = [1] * count  # how often it repeats them
-        self._length = [0] * count  # what its parts come to so far
+        self._waits = [1] * count  # parts that a node still waits for
+        self._times = [1] * count  # minimum repetitions of its parts
+        self._length = [0] * count  # sum of its settled parts
         self._settled = [False] * count
         self._queue: list[tuple[int, int]] = []
         for name, length in known.items():
             self._offer(self._number[name], length)
 
     def found(self) -> dict[str, int]:
-        """The fewest bytes of each rule."""
+        """Return the fewest bytes of each rule."""
         self._read()
         lengths = dict.fromkeys(self._number, NEVER)
         names = list(self._number)
@@ -63,7 +63,7 @@ class _Lengths:
         return lengths
 
     def _offer(self, whole: int, length: int) -> None:
-        """A part of a node is known: the last one of a sequence settles it, any one of other nodes may."""
+        """Report a settled part to a node: the last part of a sequence settles it, the first one any other node."""
         length += self._length[whole]
         if self._waits[whole] > 1:
             self._waits[whole] -= 1
@@ -72,7 +72,7 @@ class _Lengths:
             heapq.heappush(self._queue, (min(NEVER, self._times[whole] * length), whole))
 
     def _read(self) -> None:
-        """Number the nodes of the syntax that have parts, and queue what is settled by parts that have none."""
+        """Number the syntax nodes that have parts, and queue nodes settled by leaves."""
         seen: dict[int, int] = {}
         todo: list[tuple[Node, int]] = []
         for name, body in self._rules.items():
@@ -95,7 +95,7 @@ class _Lengths:
                 self._take(part, this, todo)
 
     def _take(self, part: Node, whole: int, todo: list[tuple[Node, int]]) -> None:
-        """Take note of a part: now if it has no parts itself, else later."""
+        """Process a part: a leaf at once, others later."""
         if isinstance(part, Reference):
             self._parents[self._number[part.name]].append(whole)
         elif children(part) and not (isinstance(part, Repeat) and part.min == 0):

@@ -1,4 +1,4 @@
-"""Special tokens in grammars: one by how the tokenizer writes it, `<|im_end|>`, or any of some by ids, `<[5,7-9]>`."""
+"""Special tokens in grammars: one by its name, `<|im_end|>`, or one of several by ids, `<[5,7-9]>`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .grammar import Grammar
 from .options import NO_TEXT
 
 WRITTEN = r"< (?: \[ [^\]\n]*+ \] | [^\s<>\[\]=][^\s<>]*+ ) >"
-"""How both notations write special tokens, for patterns with `re.VERBOSE`."""
+"""Pattern of special tokens in both notations, for `re.VERBOSE`."""
 _IDS = re.compile(r"<\[\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*\]>", re.ASCII)
 _SHOWN = 8
 
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """A token that stands for itself, or any one of several, as a part of a grammar.
+    """One special token, or one of several, as a part of a grammar.
 
-    written: as the grammar has it; offset: its place there; ids: the tokens, once they have been looked up
+    written: the source text; offset: its position; ids: the tokens, once resolved
     """
 
     written: str
@@ -35,15 +35,15 @@ class SpecialTokens:
 
     @property
     def fewest(self) -> int:
-        """The bytes of the shortest marker."""
+        """The length in bytes of the shortest marker."""
         return min(len(marker_bytes(token)) for token in self.ids)
 
     def lower_into(self, graph: Graph) -> int:
-        """Add the markers to a graph; the start node of their rule."""
+        """Add the markers to a graph and return the start node of their rule."""
         return Lowering(graph).rule(Alternation(tuple(Literal(marker_bytes(token)) for token in self.ids)))
 
     def of(self, vocabulary: Vocabulary, text: str) -> SpecialTokens:
-        """The same with the tokens of a vocabulary. text: of the grammar. Raises GrammarError."""
+        """Resolve the tokens in a vocabulary. text: the grammar's, for errors. Raises GrammarError."""
         ids = tuple(dict.fromkeys(self._found(vocabulary, text)))
         added = set(vocabulary.added_tokens.values())
         for token in ids:
@@ -57,7 +57,7 @@ class SpecialTokens:
         return replace(self, ids=ids)
 
     def _found(self, vocabulary: Vocabulary, text: str) -> Iterator[int]:
-        """The tokens, in order."""
+        """Yield the token ids in order."""
         if not self.written.startswith("<["):
             if self.written not in vocabulary.added_tokens:
                 names = [name for name in vocabulary.added_tokens if name.startswith("<")]
@@ -82,9 +82,9 @@ class SpecialTokens:
 
 
 def with_tokens_of(vocabulary: Vocabulary, grammar: Grammar) -> tuple[Grammar, Vocabulary]:
-    """The grammar with the tokens that it names looked up, and the vocabulary with these as markers.
+    """Resolve the special tokens of a grammar, and return it with the vocabulary that has these as markers.
 
-    Raises GrammarError for what the vocabulary does not have, has a text for, or ends texts with.
+    Raises GrammarError for tokens that are unknown, have a text, or end texts.
     """
     text = grammar.source or str(grammar)
     named = {name: part for name, part in grammar.parts.items() if isinstance(part, SpecialTokens)}

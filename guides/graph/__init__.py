@@ -1,1 +1,1 @@
-"""From syntax to a graph of bytes and calls, by fragments in the way of Thompson; UTF-8 and trees of many texts."""
+"""Graphs of byte edges and calls, built from syntax by Thompson's construction; UTF-8, and tries of many texts."""

@@ -1,7 +1,7 @@
-"""The arrays of a graph, and what is written into them whole: fragments, and names of members.
+"""The arrays of a graph, and bulk insertion of fragments and member names.
 
-Fragments are rules that are lowered once in a process, and copied into every graph that wants them. Spans are the sets
-of characters that graphs promise can be read, as words of bits.
+A fragment is a rule that is lowered once per process, and copied into every graph that uses it. A span is a set
+of characters, as bits, that a graph promises to accept.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Span = tuple[int, int, int]
 
 @kept(256, 8 << 20)
 def span_of(ranges: Ranges) -> Span:
-    """A set of characters as Graph.spans has it: less than the set, where it has only some that begin with a byte."""
+    """Convert a set of characters to a row of Graph.spans; lead bytes need all their characters in the set."""
     bits = 0
     for low, high in ranges:
         if low < 0x80:
@@ -42,7 +42,7 @@ def span_of(ranges: Ranges) -> Span:
 
 
 def _beginning_with(lead: int) -> tuple[int, int]:
-    """The first and the last character whose UTF-8 begins with a byte; there are none in D800 to DFFF."""
+    """Return the first and the last character whose UTF-8 begins with a byte, without surrogates."""
     if lead < 0xE0:
         return (lead & 0x1F) << 6, (lead & 0x1F) << 6 | 0x3F
     if lead < 0xF0:
@@ -59,7 +59,7 @@ class Fragment(NamedTuple):
     """A rule with the rules it calls, numbered from 0; it starts at node 0.
 
     piece: its nodes, edges and links, which may have holes; counters: as in kernels/chart/layout.py, without counter 0
-    spans: the nodes that promise something, and what
+    spans: nodes with a promised span
     """
 
     piece: FragmentArrays
@@ -68,16 +68,16 @@ class Fragment(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """The memory that the nodes, edges and links take."""
+        """Bytes of the nodes, edges and links."""
         return self.piece.nodes.nbytes + self.piece.edges.nbytes + self.piece.links.nbytes
 
 
-# Steps of work that a record counts for where they come a few at a time, and below how many these are
+# Steps counted per record of a small addition, and the size below which an addition is small
 GROWTH, FEW = 40, 64
 
 
 class Records:
-    """A growing int32 array [n, width]; `array` has room to spare, `count` rows are in use."""
+    """A growing int32 array [n, width]; `array` has spare capacity, `count` rows are in use."""
 
     def __init__(self, width: int, capacity: int) -> None:
         self.width = width
@@ -87,27 +87,27 @@ class Records:
     def _take(self, rows: Ints) -> None:
         self.array: Ints = rows
         self._room = len(rows)
-        # Single numbers are written through a memoryview, several times faster than through NumPy.
+        # For single numbers a memoryview is several times faster than NumPy.
         self.flat = memoryview(rows.reshape(-1))  # type: ignore[arg-type]
 
     def used(self) -> Ints:
-        """A copy of the rows in use."""
+        """Return a copy of the rows in use."""
         return self.array[: self.count].copy()
 
     def extend(self, rows: Ints) -> int:
-        """Append rows; the number of the first."""
+        """Append rows and return the number of the first."""
         first = self.reserve(len(rows))
         self.array[first : self.count] = rows
         return first
 
     def append(self, values: Sequence[int]) -> int:
-        """Append rows given as their numbers, one row after the other; the number of the first row."""
+        """Append rows given as a flat sequence, and return the number of the first."""
         first = self.reserve(len(values) // self.width)
         self.flat[first * self.width : self.count * self.width] = array("i", values)
         return first
 
     def reserve(self, amount: int) -> int:
-        """Append rows of zeros; the number of the first."""
+        """Append rows of zeros and return the number of the first."""
         first = self.count
         self.count = count = first + amount
         if count > self._room:
@@ -120,19 +120,19 @@ class Records:
 
 
 Copy = tuple[ByteFragment, int, int, int, int]
-"""A fragment, the first node of its copy, which is reserved, where the ways out lead, the rule and the counter."""
+"""A fragment, the first reserved node of its copy, the target of its exits, the rule and the counter."""
 
-# Nodes that are copied in some milliseconds, between which a call can be cancelled
+# Nodes that are copied in some milliseconds; a call can be cancelled in between
 _LARGE = 1 << 16
 
 
 def make_copies(asked: Iterable[Copy], nodes: Records, edges: Records, links: Records) -> None:
-    """Write the copies. Raises Cancelled between parts of large ones; nothing leads to these then."""
+    """Write the copies. Raises Cancelled between parts of large ones; no edge leads to these yet."""
     for fragment, *given in asked:
         ends, exits, size = fragment.ends, fragment.exits, len(fragment.ends)
         edge, link = edges.reserve(len(fragment.edges)), links.reserve(len(exits))
         arrays = nodes.array, edges.array, links.array, ends, fragment.edges
-        if size <= _LARGE:  # as nearly all are
+        if size <= _LARGE:  # almost always
             call(copy_bytes, *arrays, exits, 0, size, *given, edge, link)
             continue
         for begin in range(0, size, _LARGE):
@@ -145,9 +145,9 @@ Link = tuple[int, int, int]
 
 
 class NameTrie(NamedTuple):
-    """Two or more names of one length, sorted, as JSON has them, with a rule that is called behind each.
+    """Two or more member names of one length, sorted, JSON-encoded, with a rule that is called after each.
 
-    bit: that of the first in a large set, which says that it is there; those of the others follow
+    bit: the bit of the first name in a large set of present names; the others follow
     """
 
     names: Sequence[bytes]
@@ -159,7 +159,7 @@ _NOTHING_GIVEN = np.zeros(0, np.int32)
 
 
 class ArrayGraph:
-    """The arrays of kernels/chart/layout.py, growing; rule, counter: those that new nodes get."""
+    """The growing arrays of kernels/chart/layout.py. rule, counter: given to new nodes"""
 
     def __init__(self) -> None:
         self._nodes = Records(8, 512)
@@ -170,7 +170,7 @@ class ArrayGraph:
         self._guards = Records(4, 8)
         self._spans: dict[Span, int] = {(0, 0, 0): 0}
         self._span_array = np.zeros((1, 3), np.uint64)
-        # What is to be written into the arrays, three numbers each; all at once is several times faster.
+        # Pending records, three numbers each; one bulk write is several times faster.
         self._pending_edges: list[int] = []
         self._pending_links: list[int] = []
         self._copies: list[Copy] = []
@@ -180,17 +180,17 @@ class ArrayGraph:
 
     @property
     def node_count(self) -> int:
-        """The number of nodes so far."""
+        """The number of nodes."""
         return self._nodes.count
 
     @property
     def held_bytes(self) -> int:
-        """The memory that the records in use take."""
+        """Bytes of the records in use."""
         numbers = 8 * self._nodes.count + 3 * (self._edges.count + self._links.count)
         return 4 * (numbers + 2 * self._counters.count + 4 * self._guards.count)
 
     def arrays(self) -> GraphArrays:
-        """The graph as it stands, for the kernels; valid until the next change."""
+        """Return the graph's arrays for kernels; valid until the next change."""
         self._flush()
         handed = self._handed
         if (
@@ -224,7 +224,7 @@ class ArrayGraph:
             self._copies = []
 
     def reserve(self) -> int:
-        """A new node of the current rule and counter, to be defined later."""
+        """Reserve a node of the current rule and counter, to be defined later."""
         node = self._nodes.reserve(1)
         flat, base = self._nodes.flat, 8 * node
         flat[base + RULE] = self.rule
@@ -232,18 +232,18 @@ class ArrayGraph:
         return node
 
     def instantiate(self, byte_fragment: ByteFragment, target: int) -> int:
-        """Copy a fragment, its ways out leading to `target`; its first node.
+        """Copy a fragment whose exits lead to `target`; return its first node.
 
-        The nodes get their edges when the graph is next asked for, behind those that are pending now.
+        The nodes get their edges at the next `arrays()`, after the edges that are pending now.
         """
         first = self._nodes.reserve(len(byte_fragment.ends))
         self._copies.append((byte_fragment, first, target, self.rule, self.counter))
         return first
 
     def insert(self, fragment: Fragment, given: Sequence[int] = ()) -> int:
-        """Copy a fragment: what its numbers are higher by in the graph, which is where its start node is.
+        """Copy a fragment and return its offset in the graph, which is its start node.
 
-        given: what its holes stand for
+        given: the nodes that replace its holes
         """
         self._flush()
         piece = fragment.piece
@@ -267,9 +267,9 @@ class ArrayGraph:
         others: Sequence[Link],
         tries: Sequence[NameTrie] = (),
     ) -> None:
-        """Lead from a node to `names`, which begin with a quote, each behind its guard; give it links to others.
+        """Give a node edges to member names, which begin with a quote, each behind its guard, and links to other nodes.
 
-        rules: what is called behind each name, to go on at `after`; guards: as `guard` has them, four numbers each
+        rules: the rule called after each name, which returns to `after`; guards: as for `guard`, four numbers each
         tries: further names
         """
         self._flush()
@@ -284,7 +284,7 @@ class ArrayGraph:
         for other in others:
             self._pending_links += other
         self._nodes.flat[8 * node + LINK_HI] += len(others)
-        # What is pending comes behind the links that there are, so those of tries come after that.
+        # Pending links are appended behind the existing ones, so they are written before those of tries.
         self._flush()
         for number, trie in enumerate(tries):
             root = self._trie(node, trie, after)
@@ -292,7 +292,7 @@ class ArrayGraph:
             self._links.array[link + 3 * count + number] = GUARD, root, some
 
     def _trie(self, node: int, trie: NameTrie, after: int) -> int:
-        """The root of the names of a trie, without their first byte, in the rule of a node."""
+        """Lay the trie of names, without their first byte, in the rule of a node; return its root."""
         count = len(trie.names)
         texts = np.frombuffer(b"".join(name[1:] for name in trie.names), np.uint8).reshape(count, -1)
         sizes = np.zeros(2, np.int32)

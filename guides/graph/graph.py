@@ -1,6 +1,6 @@
-"""The graph a constraint is lowered to: nodes with byte edges and links, grown as it is explored.
+"""The graph that a constraint is lowered to: nodes with byte edges and links, extended during exploration.
 
-What a graph asks while it is explored is told by a `NamedRule`, and kept in `Later` until then.
+`Later` holds the callbacks for lazy parts; a `NamedRule` describes a lazy rule.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from ..limits import Limits, Meter
 from .array_graph import ArrayGraph, Fragment, Link
 
 HEAVY = 1 << 30
-"""The weight of a rule that is not defined before it is reached."""
+"""Weight of a rule that is never defined before it is reached."""
 
 
 class NamedRule(ABC):
-    """A rule with a name for people, and what it takes to define it.
+    """A rule with a display name, and an estimate of the cost to define it.
 
-    has_siblings: whether whoever comes to the rule is likely to come soon to those made right before and after it
+    has_siblings: rules made right before and after it are likely to be reached soon after it
     """
 
     __slots__ = ()
@@ -52,25 +52,25 @@ class NamedRule(ABC):
 
     @abstractmethod
     def name(self) -> str:
-        """The name by which a description of a state calls it."""
+        """Return the name used in descriptions of states."""
 
     def pointer(self) -> str | None:
-        """The JSON pointer of the part of a schema that it is of; None of other constraints."""
+        """Return the JSON pointer of the rule's part of a schema; None for other constraints."""
         return None
 
     def weight(self) -> int:
-        """The weight of defining the rule: 1 for the smallest, HEAVY if that is for when it is reached.
+        """Return the cost of defining the rule: 1 for the smallest, HEAVY for a rule defined only on demand.
 
-        Changes nothing in the graph. Raises LimitError.
+        Does not change the graph. Raises LimitError.
         """
         return HEAVY
 
 
 class Later:
-    """Answers that a graph needs when it is explored: bodies of lazy nodes, promises, weights of sets, names of rules.
+    """Callbacks used during exploration: bodies of lazy nodes, promises, weights of sets, names of rules.
 
-    targets, lacking: of a node with a promise, where it has them. They are apart, since nothing is made for a number in
-    a dictionary that Python's garbage collector would have to look through.
+    targets, lacking: the target and the promise without missing bits of a node. They are separate dicts of ints,
+    which Python's garbage collector does not traverse.
     """
 
     def __init__(self) -> None:
@@ -83,20 +83,20 @@ class Later:
 
 
 NEAR = 8
-"""Up to how far from a rule that is reached its siblings are looked for."""
+"""Distance in node numbers within which siblings of a reached rule are considered."""
 WEIGHT, FIRST_WEIGHT = 16, 6
-"""What may be defined early, in rules of the smallest kind: beside a member, and beside what the first mask needs."""
+"""Budget of weights for early definitions: beside a member, and beside other rules, such as those of the first mask."""
 LIMITS = Limits(work=10_000)
-"""What it may take to find out how large rules are: some hundred microseconds."""
+"""Budget for the weights themselves, some hundred microseconds."""
 
 
 def chosen_early(
     reached: Sequence[int], offered: Sequence[int], names: Mapping[int, NamedRule], lazy: Container[int]
 ) -> tuple[int, ...]:
-    """Rules to be defined with those that are reached.
+    """Choose rules to be defined together with those that are reached.
 
-    offered: rules that these lead to; names: the rules by their starts; lazy: those that are not defined yet. What is
-    too large to find out about is left to the time when it is reached, if ever.
+    offered: rules that these lead to; names: the rules by their start nodes; lazy: those not defined yet. Rules whose
+    weights exceed the budget are left until they are reached.
     """
     members = [node for node in reached if node in names and names[node].has_siblings]
     left = WEIGHT if members else FIRST_WEIGHT
@@ -118,7 +118,7 @@ def chosen_early(
 
 
 def _siblings(member: int, names: Container[int], lazy: Container[int]) -> Iterator[int]:
-    """The lazy rules that were made right after a rule, then those before it, the nearest first."""
+    """Yield the lazy rules made right after a rule, then those right before it, nearest first."""
     for step in (1, -1):
         for sibling in range(member + step, member + (NEAR + 1) * step, step):
             if sibling not in names:
@@ -131,7 +131,7 @@ Edge = tuple[int, int, int]
 
 
 class Graph(ArrayGraph):
-    """A graph of nodes, edges and links, made now or when they are reached."""
+    """A graph of nodes, edges and links; parts may be lazy."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,15 +139,15 @@ class Graph(ArrayGraph):
         self._lazy: list[int] = []
         self._offered: list[int] = []
         self._terminals: list[tuple[int, int, str]] = []
-        self._outer: dict[int, int] = {}  # the rules that were current where others were begun
+        self._outer: dict[int, int] = {}  # the enclosing rule of each rule begun in another
 
     @property
     def names(self) -> dict[int, NamedRule]:
-        """The names of rules for people, by start node; asked for when a state is described, or one is too large."""
+        """Named rules by start node, for descriptions of states and for errors."""
         return self._later.names
 
     def define(self, node: int, edges: Iterable[Edge] = (), links: Iterable[Link] = (), flags: int = 0) -> int:
-        """Give a reserved node its edges and links, once; returns the node."""
+        """Give a reserved node its edges and links, once; return the node."""
         pending_edges, pending_links = self._pending_edges, self._pending_links
         flat, base = self._nodes.flat, 8 * node
         flat[base + EDGE_LO] = self._edges.count + len(pending_edges) // 3
@@ -162,25 +162,25 @@ class Graph(ArrayGraph):
         return node
 
     def node(self, edges: Iterable[Edge] = (), links: Iterable[Link] = (), flags: int = 0) -> int:
-        """A new node with these edges and links."""
+        """Make a node with these edges and links."""
         return self.define(self.reserve(), edges, links, flags)
 
     def counter_for(self, least: int, most: int) -> int:
-        """A new counter with these bounds; one that no text comes to is none. Raises LimitError."""
+        """Make a counter with these bounds. Raises LimitError for a bound that no text can reach."""
         if least >= UNBOUNDED:
             raise LimitError(f"a text of the constraint repeats something at least {least:,} times; ask for fewer")
         return self._counters.append((least, min(most, UNBOUNDED)))
 
     def new_set(self, needed: int, weights: Callable[[], list[int]]) -> int:
-        """A new set of bits 0 ... 30; `needed`: those that must be there at the end.
+        """Make a set of bits 0 ... 30; `needed`: the bits required at the end.
 
-        `weights()` is asked for when distances are needed: for each bit the bytes it takes to come by it.
+        `weights()` is called when distances are needed: for each bit the fewest bytes that set it.
         """
         self._later.weights.append(weights)
         return self._counters.append((needed, -len(self._later.weights)))
 
     def new_large_set(self, needed: int, weights: Callable[[], list[int]]) -> int:
-        """A new set of any size; the first `needed` bits must be there at the end, for which there are weights."""
+        """Make a set of any size; its first `needed` bits are required at the end and have weights."""
         known = cache(weights)
         counter = self._counters.append((-1 - needed, -1 - len(self._later.weights)))
         for first in range(0, max(needed, 1), BITS):
@@ -188,15 +188,15 @@ class Graph(ArrayGraph):
         return counter
 
     def weights(self, first: int) -> list[list[int]]:
-        """The weights of the sets from number `first` on; a large set has several numbers."""
+        """Return the weights of the sets from number `first` on; a large set has several numbers."""
         return [weights() for weights in self._later.weights[first:]]
 
     def guard(self, target: int, *, needed: int = 0, refused: int = 0, kept: int = -1, added: int = 0) -> Link:
-        """A link within a set; see `guards` of kernels/chart/layout.py; large sets: interning.py."""
+        """Return a guarded link within a set; see `guards` of kernels/chart/layout.py; large sets: interning.py."""
         return (GUARD, target, self._guards.append((needed, refused, kept, added)))
 
     def begin_rule(self) -> int:
-        """Reserve the start node of a rule and make the rule current; the node's number names the rule."""
+        """Reserve the start node of a rule and make the rule current; a rule's id is its start node."""
         start = self.reserve()
         self.rule, self.counter = start, 0
         self._nodes.flat[8 * start + RULE] = start
@@ -205,7 +205,7 @@ class Graph(ArrayGraph):
 
     @contextmanager
     def new_rule(self) -> Generator[int]:
-        """A rule to be built inside the block, beside the current one; gives its start node."""
+        """Build a rule inside the block, then restore the current one; yields its start node."""
         outer = self.rule, self.counter
         start = self.begin_rule()
         self._outer[start] = outer[0]
@@ -213,23 +213,23 @@ class Graph(ArrayGraph):
         self.rule, self.counter = outer
 
     def name_nodes(self, first: int, name: str) -> None:
-        """Remember that the nodes made since `first` are those of a named terminal."""
+        """Record that the nodes made since `first` belong to a named terminal."""
         self._terminals.append((first, self.node_count, name))
 
     def terminal_at(self, node: int) -> str | None:
-        """The innermost named terminal that a node belongs to."""
+        """Return the innermost named terminal of a node."""
         around = [(last - first, name) for first, last, name in self._terminals if first <= node < last]
         return min(around)[1] if around else None
 
     def final(self) -> int:
-        """The end of the current rule."""
+        """Make the end node of the current rule."""
         return self.node(flags=FINAL | TAIL)
 
     def lazy(self, expand: Callable[[int], None], promise: Callable[[], int], named: NamedRule | None = None) -> int:
-        """The start of a rule whose body `expand(start)` defines when the automaton first reaches it.
+        """Make a rule whose body `expand(start)` defines when the automaton first reaches it; return its start node.
 
-        `promise()` is asked for when distances are needed: the fewest bytes of the rule's texts, or more; named:
-        as in `names`
+        `promise()` is called when distances are needed: a bound, at least the fewest bytes of the rule's texts; named:
+        its entry in `names`
         """
         start = self._nodes.reserve(1)
         flat, later = self._nodes.flat, self._later
@@ -243,10 +243,10 @@ class Graph(ArrayGraph):
     def lazy_node(
         self, expand: Callable[[int], None], promise: Callable[[], int], target: int, lacking: int | None = None
     ) -> int:
-        """A node of the current rule that `expand(node)` defines when the automaton first reaches it.
+        """Make a node of the current rule that `expand(node)` defines when the automaton first reaches it.
 
-        `promise()`: the fewest bytes from the node to `target`, or more; `lacking`: in a set while bits are missing,
-        without their weights, if it is not the same.
+        `promise()`: the fewest bytes from the node to `target`, or more; `lacking`: the same without the weights of
+        missing bits of its set, if that differs.
         """
         return self.define_later(self.reserve(), expand, promise, target, lacking)
 
@@ -258,7 +258,7 @@ class Graph(ArrayGraph):
         target: int,
         lacking: int | None = None,
     ) -> int:
-        """As `lazy_node`, for a node that was reserved; nodes are so in their order."""
+        """Make a reserved node lazy, as `lazy_node` does; nodes come in ascending order."""
         self._nodes.flat[8 * node + FLAGS] = LAZY
         self._later.expanders[node] = expand
         self.promise(node, promise)
@@ -271,35 +271,36 @@ class Graph(ArrayGraph):
     def define_all_later(
         self, nodes: range, expand: Callable[[int], None], promises: Sequence[int], target: int
     ) -> None:
-        """As `define_later`, for the latest nodes, whose promises are known."""
+        """Make the latest nodes lazy, as `define_later` does, with known promises."""
         self._nodes.array[nodes.start : nodes.stop, FLAGS] = LAZY
         self._later.expanders.update(dict.fromkeys(nodes, expand))
         self._later.targets.update(dict.fromkeys(nodes, target))
         self.promise_all(nodes, promises)
 
     def promise_all(self, nodes: range, promises: Sequence[int]) -> None:
-        """As `promise`, for the latest nodes, of which the bytes are known."""
+        """Set known promises of the latest nodes."""
         self._lazy += nodes
         self._later.promises.update(zip(nodes, promises, strict=True))
 
     def promised(self, links: Iterable[Link], promise: Callable[[], int]) -> int:
-        """A node of the current rule with these links, from which `promise()` bytes lead to the end of the rule.
+        """Make a node of the current rule with these links, from which `promise()` bytes lead to the end of the rule.
 
-        For links into a set from without: what its bits weigh is not in the costs of its nodes.
+        For links into a set from outside: the costs of its nodes exclude the weights of its bits.
         """
         node = self.node(links=links)
         self.promise(node, promise)
         return node
 
     def promise(self, node: int, promise: Callable[[], int]) -> None:
-        """As `promised`, for a node that is there; nodes are so in their order."""
+        """Set the promise of an existing node; nodes come in ascending order."""
         self._lazy.append(node)
         self._later.promises[node] = promise
 
     def hand_over(self) -> Later:
-        """Hand over what is asked for later, the caller's to keep from now on: it refers to the graph that has it.
+        """Hand the callbacks over to the caller, who keeps them alive; the graph keeps a weak reference.
 
-        Whoever keeps it need not wait until Python comes to look for such circles: it goes with its keeper.
+        The callbacks refer to the graph. Without the cycle, both are freed at once rather than by the garbage
+        collector.
         """
         later = self._later
         self._later = weakref.proxy(later)
@@ -308,11 +309,12 @@ class Graph(ArrayGraph):
     def expand(self, nodes: Iterable[int], early: Iterable[int] | None = None) -> tuple[int, ...]:
         """Call the expanders of lazy nodes, each in its node's rule; they must define the nodes, or raise.
 
-        So are those that whoever comes to these comes to before a byte is read: a closure that asked for them one
-        after the other would begin as often. Nodes that are defined are passed over. After an exception the graph is
-        of no use any more. LimitError says where, if that is known.
+        Lazy nodes that these reach without reading a byte are expanded too: the closure would otherwise restart for
+        each.
+        Defined nodes are skipped. After an exception the graph is unusable. LimitError carries a JSON pointer, if
+        known.
 
-        early: rules to be defined beside them; by default those that `chosen_early` chooses. Returns which these were.
+        early: rules to be defined too; by default those of `chosen_early`. Returns these rules.
         """
         outer = self.rule, self.counter
         wanted = [node for node in nodes if node in self._later.expanders]
@@ -345,7 +347,7 @@ class Graph(ArrayGraph):
             wanted = self._ahead(wanted)
 
     def _locate(self, error: LimitError, node: int) -> None:
-        """Say in an error at a node where its rule is, or that around it."""
+        """Add to an error at a node the JSON pointer of its rule, or of the nearest enclosing rule that has one."""
         rule: int | None = int(self._nodes.flat[8 * node + RULE])
         while rule is not None and rule not in self.names:
             rule = self._outer.get(rule)
@@ -354,19 +356,22 @@ class Graph(ArrayGraph):
             error.locate(pointer)
 
     def offer(self, rules: Iterable[int]) -> None:
-        """Told by an expander: lazy rules of which some will be reached soon, if they were not defined yet."""
+        """Register, from an expander, lazy rules of which some will be reached soon."""
         self._offered += rules
 
     def _ahead(self, nodes: list[int]) -> list[int]:
-        """The lazy nodes that links lead to, whatever is counted, from nodes that were just defined."""
+        """Return the lazy nodes that links, whatever their counters, lead to from nodes that were just defined."""
         self._flush()
         found = np.empty(self._nodes.count, np.int32)
         count = call(look_ahead, self._nodes.array, self._links.array, np.array(nodes, np.int32), found)
         return found[:count].tolist() if count else []
 
     def promises(self, first: int, last: int) -> list[tuple[int, int, int, int]]:
-        """The nodes among first ... last - 1 that are or were lazy: the bytes they promise, with all bits of their
-        set and without, and up to which node. LimitError says where, if that is known."""
+        """Return the promises of the nodes among first ... last - 1 that are or were lazy.
+
+        Each is (node, bytes with all bits of its set, bytes with bits missing, target or -1). LimitError carries a JSON
+        pointer, if known.
+        """
         later = self._later
         found: list[tuple[int, int, int, int]] = []
         for at in range(bisect_left(self._lazy, first), bisect_left(self._lazy, last)):
@@ -382,7 +387,7 @@ class Graph(ArrayGraph):
         return found
 
     def literal(self, data: bytes, target: int) -> int:
-        """A chain of nodes that reads `data` and leads to `target`; its first node."""
+        """Make a chain of nodes that reads `data` and leads to `target`; return its first node."""
         count = len(data)
         if count == 0:
             return target
@@ -402,7 +407,7 @@ class Graph(ArrayGraph):
         return first
 
     def fragment(self) -> Fragment:
-        """The graph as it stands, with its first rule, as a fragment for others; nothing in it is lazy or a set."""
+        """Return the graph, with its first rule, as a fragment for other graphs; it has no lazy nodes and no sets."""
         assert not self._lazy and not self._later.weights, "what is worked out when it is reached belongs to one graph"
         self._flush()
         nodes = self._nodes.used()

@@ -1,9 +1,9 @@
-"""Lowering: the syntax of a constraint becomes graph nodes.
+"""Lowering of syntax to graph nodes.
 
-Every node is lowered with what follows it known, from the end to the beginning. A bounded repeat is a
-counter in the automaton's items and not so many copies: its nodes carry the counter's number, an EPSILON
-link that asks for room enters a turn, an INCREMENT link goes round, and a LEAVE link goes on once the least
-count is reached. An item has one count, so a bounded repeat inside another becomes a rule of its own.
+Nodes are lowered from the end to the beginning, so that the target of each is known. A bounded repeat is a
+counter in the automaton's items instead of copies: its nodes carry the counter's number, an EPSILON link that checks
+the upper bound enters an iteration, an INCREMENT link ends it, and a LEAVE link checks the lower bound. An item has
+one count, so a bounded repeat inside another becomes a rule of its own.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from .utf8 import ByteFragment, byte_fragment, fragment_of_rows
 
 MAX_DEPTH = 300
 MANY_TEXTS = 100
-# Steps of work for a piece of syntax, for a node of the graph that is made for it, and for one that is copied
+# Steps per syntax node, per graph node made for it, and per graph node copied
 STEPS_PER_ITEM, STEPS_PER_NODE, STEPS_PER_COPY = 150, 30, 3
 
 
 class Lowering:
-    """Adds syntax nodes to a graph.
+    """Lowering of syntax nodes into a graph.
 
-    resolve: the start node of a rule by name; nullable: whether the empty text is in the rule of that name
-    names: what pieces that were written as terminals are called, by the `id` of their syntax
+    resolve: returns the start node of a rule by name; nullable: tests whether a rule by name accepts the empty text
+    names: the names of syntax nodes written as terminals, by `id`
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Lowering:
         self._tables: dict[int, tuple[Table, ByteFragment]] = {}
 
     def rule(self, body: Node | ByteFragment) -> int:
-        """A new rule with this body; its start node."""
+        """Make a rule with this body; return its start node."""
         with self.graph.new_rule() as start:
             self.body(start, body)
         return start
@@ -68,7 +68,7 @@ class Lowering:
         self.graph.define(start, links=() if entry is None else ((EPSILON, entry, 0),))
 
     def lower(self, node: Node, target: int) -> int | None:
-        """The entry of a fragment that reads `node` and goes on at `target`; None if no text is in `node`."""
+        """Lower `node` with what follows it at `target`; return its entry, None for the empty language."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise LimitError(
@@ -148,7 +148,7 @@ class Lowering:
         return self._joined([*entries, *(self.lower(item, target) for item in others)])
 
     def _begins_with_byte(self, node: Node) -> bool:
-        """Tell whether all texts of a node begin with a byte that its syntax tells at once, and it has no name."""
+        """Test whether a node is unnamed and its syntax shows the first bytes of all its texts."""
         if id(node) in self._names:
             return False
         match node:
@@ -164,9 +164,9 @@ class Lowering:
                 return False
 
     def _first_edges(self, node: Node, target: int) -> list[Edge]:
-        """The edges of the entry of a node that begins with a byte; those of several are edges of one node.
+        """Return the edges of the entry of a node that begins with a byte; the alternatives' edges share one node.
 
-        A state has an item for each of its nodes, so that hundreds of alternatives cost what one does.
+        A state has an item per node, so that hundreds of alternatives cost as much as one.
         """
         spend(STEPS_PER_ITEM)
         match node:
@@ -184,14 +184,14 @@ class Lowering:
                 raise AssertionError("what begins with a byte is one of these")
 
     def _joined(self, entries: list[int | None]) -> int | None:
-        """A node that leads to all the entries there are."""
+        """Make a node that leads to all entries that are not None."""
         links = [(EPSILON, entry, 0) for entry in entries if entry is not None]
         if len(links) < 2:
             return links[0][1] if links else None
         return self.graph.node(links=links)
 
     def tree(self, texts: Iterable[tuple[bytes, int]]) -> int:
-        """A node from which each text is read and leads to its target: deterministic, however many there are."""
+        """Make a deterministic trie from which each text is read and leads to its target; return its root."""
         ordered = sorted(set(texts))
         spend(STEPS_PER_NODE * sum(4 + len(data) for data, _ in ordered))
         root = self.graph.reserve()
@@ -237,10 +237,10 @@ class Lowering:
         return entry if least == 1 else loop
 
     def _counted(self, item: Node, least: int, most: int, target: int, *, some: bool = False) -> int | None:
-        """A counted loop; the item is read at least once a turn, so that empty turns do not count.
+        """Make a counted loop; an iteration reads at least one byte, so that empty iterations do not count.
 
         The head stands before the loop, outside the counter: callers return to it with nothing counted.
-        some: the empty text is not wanted, though the item may be empty
+        some: exclude the empty text even if the item is nullable
         """
         graph = self.graph
         nullable = self._is_nullable(item)
@@ -263,7 +263,7 @@ class Lowering:
         return is_nullable(node, self._nullable)
 
     def _some(self, node: Node, target: int) -> int | None:
-        """As `lower`, without the empty text; a reference is left as it is, and may still be empty."""
+        """Lower a node without the empty text; a reference is kept unchanged, and may still be empty."""
         spend(STEPS_PER_ITEM)
         if not self._is_nullable(node):
             return self.lower(node, target)
@@ -290,7 +290,7 @@ class Lowering:
                 return None
 
     def _some_turns(self, item: Node, most: int | None, target: int) -> int | None:
-        """One turn or more, none of which is empty; it is within a counter."""
+        """Lower one or more nonempty iterations inside a counter."""
         graph = self.graph
         if most is None:
             loop = graph.reserve()
@@ -305,7 +305,7 @@ class Lowering:
         return None if entry is None else graph.node(links=((CALL, start, target),))
 
     def _turn(self, item: Node, target: int) -> int | None:
-        """The entry of one turn of an endless loop; single characters in it promise that any number may follow."""
+        """Lower one iteration of an unbounded loop; single characters promise that any number of them may follow."""
         if isinstance(item, Alternation):
             singles = [part for part in item.items if isinstance(part, Chars)]
             others = tuple(part for part in item.items if not isinstance(part, Chars))
@@ -325,7 +325,7 @@ class Lowering:
 
 @kept(256, 64 << 20)
 def fragment_of_table(table: Table) -> ByteFragment:
-    """A table as a fragment."""
+    """Convert a table to a fragment."""
     count = len(table.transitions)
     transitions = table.transitions[np.roll(np.arange(count), -table.start)]
     exits = (np.flatnonzero(table.accepting) - table.start) % count
@@ -333,7 +333,7 @@ def fragment_of_table(table: Table) -> ByteFragment:
 
 
 def is_nullable(node: Node, rule: Callable[[str], bool]) -> bool:
-    """Tell whether the empty text is in the language; `rule` says so of the rules referred to."""
+    """Test whether the empty text is in the language; `rule` tests the rules referred to."""
     spend(STEPS_PER_NODE)
     match node:
         case Chars():

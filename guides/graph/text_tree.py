@@ -1,4 +1,4 @@
-"""Many fixed texts as one fragment of a graph."""
+"""Tries of many fixed texts as fragments of a graph."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _WINDOW = 8
 _WINDOWS = 4
 _FEW = 1000
 _AT_ONCE = 1 << 13
-# Bytes of a node and of its edge, in a fragment and in the graph that it is copied to
+# Bytes of a node and its edge, in a fragment and in the graph that it is copied to
 _NODE_BYTES = 64
 
 
 class Beside(NamedTuple):
-    """An automaton for kernels/trie/texts.py: its runs, where those of each state begin, the most of a state."""
+    """An automaton for kernels/trie/texts.py: its byte runs, offsets of each state's runs, most runs of a state."""
 
     runs: Ints
     offsets: NDArray[np.int64]
@@ -40,21 +40,21 @@ NOTHING = Beside(np.zeros((0, 3), np.int32), np.zeros(1, np.int64), 0)
 
 
 def beside(runs: Sequence[Sequence[tuple[int, int, int]]]) -> Beside:
-    """An automaton given by the runs of each state: first byte, last byte, target or WAY_OUT."""
+    """Build an automaton from the runs of each state: (first byte, last byte, target or WAY_OUT)."""
     listed = np.array([run for found in runs for run in found], np.int32).reshape(-1, 3)
     return Beside(listed, np.cumsum([0, *map(len, runs)]), max(map(len, runs)))
 
 
 def text_tree(texts: Sequence[bytes]) -> ByteFragment:
-    """The tree of the texts: a node for each prefix, the way out behind each text.
+    """Build the trie of the texts, with an exit after each text.
 
-    The texts are sorted and different, and none is empty or the beginning of another.
+    The texts are sorted and distinct; none is empty or a prefix of another.
     """
     return _grown(texts, WAY_OUT, NOTHING, NOWHERE)
 
 
 def all_but_texts(texts: Sequence[bytes], automaton: Beside) -> ByteFragment:
-    """The texts that an automaton reads from state 0 to its way out, but those given, which are as for `text_tree`."""
+    """Build the language of an automaton, from state 0 to its exit, without texts as for `text_tree`."""
     return _grown(texts, NOWHERE, automaton, 0)
 
 
@@ -71,15 +71,15 @@ def _grown(texts: Sequence[bytes], behind: int, automaton: Beside, start: int) -
 
 
 def any_text(texts: Sequence[bytes]) -> ByteFragment:
-    """As `text_tree`, for any texts: unsorted, repeated, empty, or the beginnings of others."""
+    """Build the trie of any texts: unsorted, repeated, empty, or prefixes of others."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     return any_of(b"".join(texts), lengths)
 
 
 def any_of(data: bytes, lengths: Places) -> ByteFragment:
-    """The tree of one or more texts, given by all their bytes and how many each has.
+    """Build the trie of one or more texts, given by their concatenation and lengths.
 
-    Raises LimitError where that takes more work or memory than the call at work may take.
+    Raises LimitError where that exceeds the limits of the running call.
     """
     spend(2 * len(data) + 10 * len(lengths))
     bounds = np.zeros(len(lengths) + 1, np.int64)
@@ -96,7 +96,7 @@ def any_of(data: bytes, lengths: Places) -> ByteFragment:
     ends = np.zeros(count, np.int32)
     at_ends = np.zeros(count, np.uint8)
     edges = np.empty((0, 3), np.int32)
-    for _ in range(2):  # the edges of each node are counted, and then written
+    for _ in range(2):  # first count the edges of each node, then write them
         known = 1
         for part in _parts(len(order)):
             known = call(lay_tree, values, bounds, order, *part, shared, stays, known, path, edges, ends, at_ends)
@@ -108,16 +108,16 @@ def any_of(data: bytes, lengths: Places) -> ByteFragment:
 
 
 def _parts(count: int) -> Iterator[tuple[int, int]]:
-    """The numbers below `count`, some at a time. Raises Cancelled between them."""
+    """Yield ranges of the numbers below `count`. Raises Cancelled between them."""
     for first in range(0, count, _AT_ONCE):
         spend(0)
         yield first, min(first + _AT_ONCE, count)
 
 
 def ordered(data: bytes, bounds: Places) -> Places:
-    """The numbers of the texts data[bounds[i] : bounds[i + 1]], sorted.
+    """Sort the numbers of the texts data[bounds[i] : bounds[i + 1]].
 
-    By the first bytes of all of them at once, as long as that leaves many alike; what is still alike then by Python.
+    NumPy sorts by windows of bytes while many texts are tied; Python sorts the remaining ties.
     """
     begins, ends = bounds[:-1], bounds[1:]
     key = _window(data, begins, ends)
@@ -146,7 +146,7 @@ def ordered(data: bytes, bounds: Places) -> Places:
 
 
 def _sorted(numbers: list[int], text: Callable[[int], bytes]) -> Iterator[int]:
-    """The numbers in the order of their texts, sorted and merged some at a time."""
+    """Yield the numbers in the order of their texts, sorted and merged in batches."""
     pieces: list[list[int]] = []
     for first in range(0, len(numbers), _AT_ONCE):
         spend(100 * min(_AT_ONCE, len(numbers) - first))
@@ -158,7 +158,7 @@ def _sorted(numbers: list[int], text: Callable[[int], bytes]) -> Iterator[int]:
 
 
 def _window(data: bytes, begins: Places, ends: Places) -> NDArray[np.uint64]:
-    """The next bytes from each place on as a number that orders them, zeros for those from its end on."""
+    """Return the next bytes from each offset as an ordering key, with zeros beyond the text's end: uint64."""
     values = np.frombuffer(data or b"\0", np.uint8)
     found = np.zeros(len(begins), np.uint64)
     for first in range(0, len(begins), PIECE):

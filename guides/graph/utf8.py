@@ -1,4 +1,4 @@
-"""Sets of characters as automata over their UTF-8 bytes; what these are, from the table in `kernels/utf8.py`."""
+"""Character sets as automata over UTF-8 bytes; derived from the table in `kernels/utf8.py`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NO_EXITS: NDArray[np.int32] = np.zeros(0, np.int32)
 class ByteFragment:
     """A fragment of a graph to be copied: ends int32 [nodes], where each node's edges end; edges int32 [n, 3].
 
-    An edge's target is a node of the fragment, or -1 for the way out. Node 0 is the entry. From the nodes in
-    exits (int32) the way out can be taken without reading a byte.
+    An edge's target is a node of the fragment, or -1 for the exit. Node 0 is the entry. From the nodes in
+    exits (int32) the exit can be taken without reading a byte.
     """
 
     ends: NDArray[np.int32]
@@ -30,7 +30,7 @@ class ByteFragment:
 
 
 class Lead(NamedTuple):
-    """First bytes of characters of `follow` more: such a byte less the offset is the head of the character."""
+    """Lead bytes of characters with `follow` continuation bytes; byte minus offset has the code point's high bits."""
 
     first: int
     last: int
@@ -40,9 +40,9 @@ class Lead(NamedTuple):
 
 FIRST_OF_LENGTH = (0, 0x80, 0x800, 0x10000)
 LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
-"""The first and the last character of one byte, of two, three and four."""
+"""The first and the last code point of one, two, three and four bytes."""
 CONTINUATION = range(FIRST_NEXT, LAST_NEXT + 1)
-"""The bytes of a character after its first one; the bytes before them are ASCII."""
+"""Continuation bytes; the bytes below them are ASCII."""
 
 
 def _leads() -> tuple[Lead, ...]:
@@ -55,21 +55,21 @@ def _leads() -> tuple[Lead, ...]:
 
 
 LEADS = _leads()
-"""What begins a character beyond ASCII, by how long it is."""
+"""Lead bytes of characters beyond ASCII, by length."""
 TEXT_BYTES = frozenset(range(FIRST_NEXT)).union(CONTINUATION, *(range(lead.first, lead.last + 1) for lead in LEADS))
-"""The bytes that texts have."""
+"""All bytes of valid UTF-8."""
 EQUAL_ITEM = 0xFF
-"""A byte that no text has: from behind an item of an array it leads on where an item before may be equal."""
+"""A byte outside UTF-8: an edge after an array item, which leads on where an earlier item may be equal."""
 assert EQUAL_ITEM not in TEXT_BYTES
 
 
 def first_bytes(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Of each byte whether it is the first of a character."""
+    """Test for each byte whether it is the first of a character."""
     return (data < CONTINUATION.start) | (data >= CONTINUATION.stop)
 
 
 def fragment_of_rows(rows: NDArray[np.int32], exits: NDArray[np.signedinteger] = NO_EXITS) -> ByteFragment:
-    """A fragment of rows of targets by byte, int32 [nodes, 256], -1 for the way out; runs of equal ones are edges."""
+    """Build a fragment from rows of targets by byte, int32 [nodes, 256], -1 for the exit; equal runs become edges."""
     change = np.ones(rows.shape, np.bool_)
     change[:, 1:] = rows[:, 1:] != rows[:, :-1]
     node, low = np.nonzero(change)
@@ -87,7 +87,7 @@ Tree = dict[tuple[int, int], "Tree"]
 
 
 def byte_sequences(ranges: Ranges) -> list[ByteRanges]:
-    """The ranges as sequences of byte ranges: a text of one character is in one of them, byte by byte."""
+    """Split ranges into sequences of byte ranges, one range per byte of a character."""
     found: list[ByteRanges] = []
     for low, high in ranges:
         stack = [(0xE000, high), (low, 0xD7FF)] if low < 0xD800 and high > 0xDFFF else [(low, high)]
@@ -103,7 +103,7 @@ def byte_sequences(ranges: Ranges) -> list[ByteRanges]:
 
 
 def _split(low: int, high: int) -> int | None:
-    """The place to cut a range so that its parts have a fixed length and full continuation bytes; None if it is so."""
+    """Return where to cut a range so that its parts have a fixed length and full continuation bytes; None if it has."""
     for last in LAST_OF_LENGTH:
         if low <= last < high:
             return last
@@ -121,7 +121,7 @@ def _split(low: int, high: int) -> int | None:
 
 @kept(512, 16 << 20)
 def byte_fragment(ranges: Ranges) -> ByteFragment:
-    """The smallest deterministic automaton of one character out of `ranges`."""
+    """Build the minimal deterministic automaton of one character of `ranges`."""
     tree: Tree = {}
     for sequence in byte_sequences(ranges):
         level = tree
@@ -142,7 +142,7 @@ def _share(
     shared: dict[tuple[tuple[int, int, int], ...], int],
     nodes: list[tuple[tuple[int, int, int], ...]],
 ) -> int:
-    """Number the subtree so that equal subtrees have one number (UTF-8 has at most four levels)."""
+    """Number a subtree so that equal subtrees share a number (UTF-8 has at most four levels)."""
     edges: list[tuple[int, int, int]] = []
     for (low, high), below in sorted(tree.items(), key=lambda item: item[0]):
         target = _share(below, shared, nodes) if below else -1

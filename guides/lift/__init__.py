@@ -1,1 +1,1 @@
-"""From states to tokens: masks, distances, and what completes a text within a budget."""
+"""Lifting of byte states to tokens: masks, distances, and completion within a budget."""

@@ -1,4 +1,4 @@
-"""Closing within a budget: how many tokens a state still needs, and which tokens leave enough of them."""
+"""Completion within a budget: distances in tokens, and the tokens after which the budget suffices."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from ..chart.automaton import ChartAutomaton
 from ..limits import spend
 from .tables import VocabularyTables
 
-# How many states a search for a way to the end may look at
+# Bounds of a search: states, and new words of the chart
 MAX_SEARCH = 5_000
 MAX_SEARCH_WORDS = 4_000_000
-# From how many bytes before the end on the bytes are not put together to tokens, and how many are at a time
+# Distance in bytes above which bytes are not merged into tokens, and bytes of a shortest text processed at once
 FAR = 1 << 15
 WAY = 1024
-# Up to how many bytes before the end tokens are tried that are on no shortest way; and where very many may follow, how
-# many bytes longer than a shortest text one with such a token may be
+# Distance in bytes up to which tokens off the shortest texts are tried. In states with very many tokens, such a text
+# may exceed a shortest one by DETOUR bytes.
 NEAR = 32
 DETOUR = 2
-# How many times as many bytes as it takes a front end may promise, which only knows some short text
+# Bound of the ratio of promised bytes to needed bytes; front ends promise the length of some short text
 OVERSTATED = 8
-# Steps of work, as `guides.limits` counts them, that a state of a search takes outside of kernels
+# Steps of a searched state outside kernels
 STEPS_EACH = 500
 
 _NO_STATES = np.zeros((0, 4), np.int32)
 _EMPTY = np.zeros(0, np.int32)
-# What all begin with; nothing is written to it, since there is no room
+# The initial costs; with capacity 0, they are never written to
 _NO_COSTS = Costs(
     _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, np.zeros((0, 32), np.int32), _EMPTY, _NO_STATES
 )
-# What is known of a new node, by fields of `Costs`
+# Initial costs of a new node, by fields of `Costs`
 _NODE_COSTS = {"nodes": NEVER, "unmet": NEVER, "promised": -1, "lacking": -1, "after": -1}
 
 
 class Closing:
-    """The distances of an automaton's states in tokens of a vocabulary.
+    """Distances of an automaton's states in tokens of a vocabulary.
 
-    A distance is the lesser of two numbers of tokens: those that a shortest text in bytes can be split into,
-    and those that end the text when each is the one that comes nearest to the end. Each depends on the state
-    alone, whatever was asked before, and drops by one along its own way, which makes distances consistent. The
-    second is worked out near the end only, and in a wide state among tokens of texts not much longer than a shortest
-    one: it leads to hundreds of others, each of which would be searched in turn. Where even a shortest text has more
-    than `FAR` bytes, their number is the distance: any byte of such a text brings it down by one as well, and nobody
-    has to go along it.
-    When the vocabulary lacks single bytes, a distance is searched for among token sequences wherever neither of the two
-    ways can be gone. A state from which such a search finds no way in reasonable time counts as
-    having none (`gave_up`), so that no text is led there.
+    A distance is the minimum of two numbers of tokens: those that spell a shortest text in bytes, and those of a greedy
+    path on which each token comes nearest to the end. Each depends on the state alone, not on earlier calls, and drops
+    by one along its own path, so that distances are consistent. The greedy path is computed near the end only, and in a
+    state with hundreds of successors only over tokens of texts not much longer than a shortest one. If even a shortest
+    text has more than `FAR` bytes, the distance is that number: each byte of such a text decreases it by one,
+    and the path need not be followed.
+
+    If the vocabulary lacks single bytes, and neither path can be spelt, token sequences are searched. A state for which
+    the bounded search finds no path counts as dead (`gave_up`), so that no text enters it.
+
     Callers hold the automaton's lock.
     """
 
@@ -68,13 +68,13 @@ class Closing:
         self._by_nearest: dict[int, int] = {}
         self._nodes_settled = 0
         self.gave_up = False
-        # Whether to look along shortest texts only, for whoever knows that these are allowed and no other
+        # Consider shortest texts only, for callers whose texts are restricted to these
         self.only_shortest = False
         self._costs = _NO_COSTS
-        self._settled_for: tuple[Any, Any] | None = None  # the graph and chart that the costs were settled for last
+        self._settled_for: tuple[Any, Any] | None = None  # graph and chart for which the costs were settled last
 
     def forget(self, kept: NDArray[np.bool_]) -> None:
-        """Forget all states but the kept ones, and where the chart's words were."""
+        """Drop all states but the kept ones, and the offsets into the chart's words."""
         for known in (self._distances, self._by_nearest):
             for state in [state for state in known if not kept[state]]:
                 del known[state]
@@ -82,7 +82,7 @@ class Closing:
         self._costs = replace(self._costs, entries=np.zeros(0, np.int32), shortest=_NO_STATES)
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state, as far as known; NEVER if there is no way."""
+        """Return the fewest known tokens to an accepting state; NEVER if there is no path."""
         known = self._distances.get(state)
         if known is None:
             if self._automaton.ends(state):
@@ -94,13 +94,13 @@ class Closing:
         return known
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `left` tokens are enough to complete the text from `state`."""
+        """Test whether `left` tokens complete the text from `state`."""
         return self.enough(state, left) is not None
 
     def enough(self, state: int, left: int) -> int | None:
-        """A number of tokens, at most `left`, that complete the text from `state` at any rate; None if `left` do not.
+        """Return a number of tokens, at most `left`, that completes the text; None if `left` do not suffice.
 
-        As few as are known without a search: bytes tell for most states, where there is plenty left.
+        The lowest bound known without search: with a large `left`, the number of bytes suffices for most states.
         """
         known = self._distances.get(state)
         if known is None:
@@ -116,9 +116,9 @@ class Closing:
         return known if known <= left else None
 
     def fitting(self, state: int, left: int, root: int = 0) -> NDArray[np.bool_]:
-        """For each token below a node of the trie: allowed, and `left - 1` tokens complete the text after it."""
+        """Test each token below a node of the trie: allowed, and `left - 1` tokens complete the text after it."""
         after = self.after_tokens(state, root)
-        fit = np.zeros(self._automaton.state_count + 1, np.bool_)  # the last is for DEAD
+        fit = np.zeros(self._automaton.state_count + 1, np.bool_)  # the last entry serves DEAD
         fit[after] = True
         states = np.flatnonzero(fit[:-1]).astype(np.int32)
         fit[states] = self._which_fit(states, left - 1)
@@ -126,7 +126,7 @@ class Closing:
         return fit[after]
 
     def _which_fit(self, states: Ints, left: int) -> NDArray[np.bool_]:
-        """From which of the states `left` tokens are enough; bytes tell for most."""
+        """Test for each of the states whether `left` tokens suffice; the number of bytes decides most."""
         needed = self.bytes_needed(states)
         fit = needed <= left if self._tables.spells_all_bytes else np.zeros(len(states), np.bool_)
         open_ones = np.flatnonzero(~fit & self._may_fit(needed, left))
@@ -136,19 +136,19 @@ class Closing:
         return fit
 
     def _may_fit(self, needed: Any, left: int) -> Any:
-        """Tell whether `left` tokens may complete texts that need so many bytes at least, one number or several."""
+        """Test whether `left` tokens may complete texts of at least `needed` bytes; scalar or array."""
         if self._tables.spells_all_bytes:
             return needed <= min(FAR, OVERSTATED * left * self._tables.trie.deepest)
         return needed < NEVER
 
     def _is_near(self, state: int, left: int) -> bool:
-        """Tell whether the distance is at most `left`; a shortest text mostly tells, and costs less."""
+        """Test whether the distance is at most `left`; the cheaper bound by a shortest text decides most cases."""
         if state not in self._distances and self._by_shortest(state) <= left:
             return True
         return self.distance(state) <= left
 
     def distance_below(self, state: int, root: int) -> int:
-        """The fewest tokens to an accepting state, the first of them below a node of the trie; NEVER if none can be."""
+        """Return the fewest tokens to an accepting state, the first of them below a node of the trie, else NEVER."""
         after = np.unique(self.after_tokens(state, root))
         after = after[after >= 0]
         needed = self.bytes_needed(after)
@@ -160,20 +160,20 @@ class Closing:
         return fewest
 
     def after_tokens(self, state: int, root: int = 0) -> Ints:
-        """The state after what each token below a node has beyond it, in the order of the trie; DEAD if not allowed."""
+        """Return the state after the rest of each token below a node, in trie order; DEAD if it is not allowed."""
         below = self._tables.below(root)
         after = np.empty(below.stop - below.start, np.int32)
         self._automaton.run(successors, self._tables.trie, state, root, after)
         return after
 
     def bytes_needed(self, states: Ints) -> Ints:
-        """The fewest bytes to an accepting state, for each of the states; NEVER for as many or more."""
+        """Return the fewest bytes to an accepting state, for each of the states; NEVER for as many or more."""
         out = np.empty(len(states), np.int32)
         self._run_costed(state_costs, states, out)
         return out
 
     def _settled(self) -> Costs:
-        """The costs, up to date with the graph and the chart."""
+        """Return the costs, updated to the current graph and chart."""
         automaton = self._automaton
         graph, chart = automaton.graph_arrays, automaton.chart
         count = automaton.graph.node_count
@@ -224,25 +224,25 @@ class Closing:
         return min(fewest, self._tokens_by_nearest(state, needed))
 
     def _needed(self, state: int) -> int:
-        """As `bytes_needed`, for one state."""
+        """Return `bytes_needed` of one state."""
         return int(self.bytes_needed(np.array([state], np.int32))[0])
 
     def _by_shortest(self, state: int) -> int:
-        """The number of tokens that spell a shortest text, which must not be too long to be counted."""
+        """Return the fewest tokens that spell a shortest text, which must have at most FAR bytes."""
         known = self._costs.shortest.item(state, TOKENS)
         return known if known >= 0 else self._spelt(state)
 
     def shortest_step(self, state: int) -> tuple[int, int]:
-        """The first byte of a shortest text from a state that is not accepting, and the state after it."""
+        """Return the first byte of a shortest text from a state that is not accepting, and the state after it."""
         self._by_shortest(self._automaton.ready(state))
         byte, after = self._costs.shortest[state, BYTE : NEXT + 1].tolist()
         return byte, after
 
     def _spelt(self, state: int) -> int:
-        """As `_by_shortest`, worked out by pieces of the text, so that not all of its states have their rows at once.
+        """Compute `_by_shortest` in pieces of the text, so that not all of its states need rows at once.
 
-        The states on the way say in Costs.shortest what comes next before they say how many tokens it takes; if the
-        call must end in between, they forget it, since what is on the way already is not turned back to.
+        States on the path enter Costs.shortest with their successor before their number of tokens. After an interrupt
+        they are reset, since the path must not return to states that are on it already.
         """
         way = np.empty(WAY, np.int32)
         begins = [state]
@@ -261,7 +261,7 @@ class Closing:
         return self._automaton.run(function, *arguments, beside=self._settled)
 
     def _tokens_by_nearest(self, state: int, limit: int) -> int:
-        """The number of tokens it takes when each is the one that comes nearest to the end; NEVER if above `limit`."""
+        """Return the number of tokens of the greedy path, NEVER if above `limit`."""
         path: list[int] = []
         while state not in self._by_nearest and not self._automaton.ends(state):
             if len(path) == limit:
@@ -277,7 +277,7 @@ class Closing:
         return count
 
     def _searched_distance(self, state: int) -> int:
-        """Search token sequences where neither a shortest text nor the way by nearest tokens can be spelt."""
+        """Combine the two paths; search token sequences where neither can be spelt."""
         needed = self._needed(state)
         if needed >= NEVER:
             self.gave_up = True
@@ -288,7 +288,10 @@ class Closing:
         return fewest if fewest < NEVER else self._search(state)
 
     def _search(self, state: int) -> int:
-        """The fewest tokens, by A*: what is known counts, else the longest token's steps; NEVER where it gives up."""
+        """Search the fewest tokens by A*, with known distances or bytes per longest token as heuristic.
+
+        Returns NEVER if it gives up.
+        """
         origin: dict[int, int] = {state: state}
         fewest = {state: 0}
         queue = [(0, 0, state, 0)]
@@ -317,7 +320,7 @@ class Closing:
         return NEVER
 
     def _remember_search(self, state: int, place: int, total: int, origin: dict[int, int]) -> None:
-        """Note the distances on the way from `state` to `place`, from which the rest is known."""
+        """Record the distances on the path from `state` to `place`, whose distance is known."""
         way = [place]
         while way[-1] != state:
             way.append(origin[way[-1]])

@@ -1,6 +1,6 @@
-"""The lift: a byte automaton and a vocabulary become a guide. One piece of code for every constraint.
+"""The lift of a byte automaton and a vocabulary to a guide; shared by all constraints over charts.
 
-Kernels make most masks by themselves (`QuickMasks`): a call or two of what is usual, and no exceptions.
+`QuickMasks` computes most masks in one or two kernel calls, without exceptions.
 """
 
 from __future__ import annotations
@@ -45,39 +45,41 @@ from .tables import VocabularyTables
 _DONE = (MADE, MET, BOTH)
 _ASK_AGAIN = 1  # no code
 MOST_WAYS, MOST_WAY = 32, 4096
-"""How many ways out of inner states a guide remembers, and how many nodes of the trie one may have."""
+"""Exits of inner states that a guide caches, and nodes of the trie in each."""
 
 
 class QuickMasks:
-    """The new masks of a guide whose tokens spell all bytes; rows: where its rows are kept by signature.
+    """New masks of a guide whose tokens spell all bytes. Callers hold the guide's lock.
 
-    Masks are written to uint32 [2, words]: that of the state, and that of its usual state. Hold the guide's lock.
-    found: uint64 [FOUND], what a kernel found of a state; view: the same, for single numbers
-    refuse: takes tokens from the new mask of a state that a guide refuses though its automaton does not
+    rows: the guide's rows by signature
+    found: uint64 [FOUND], a kernel's result for a state; view: the same as a memoryview, for single numbers
+    refuse: removes tokens from a new mask that the guide refuses though its automaton accepts them
+
+    Kernels write masks to uint32 [2, words]: the state's, and that of its usual state.
     """
 
     def __init__(self, automaton: ChartAutomaton, tables: VocabularyTables, rows: Cache) -> None:
         self._automaton = automaton
         self._tables = tables
         self._rows = rows
-        # By the signatures of inner states; None for ways that are too long
+        # By signature of the inner state; None for exits with too many nodes
         self._ways: dict[int, NDArray[np.int32] | None] = {}
         self.found = np.zeros(FOUND, np.uint64)
         self.refuse: Callable[[int, Mask], None] | None = None
-        self.view = memoryview(self.found)  # single numbers are quicker this way  # type: ignore[arg-type]
+        self.view = memoryview(self.found)  # faster than NumPy for single numbers  # type: ignore[arg-type]
 
     def begin(self, state: int, masks: Mask) -> int:
-        """Write the mask of a state to `masks`, or find out that it may be there: its signature, or a code.
+        """Write the mask of a state to `masks`, or find its row; return its signature, or a code.
 
-        UNREADY where more must be begun before than the count of work.
+        Returns UNREADY where a call needs more preparation than a reset of the work counter.
         """
         self._renew()
         return self._made(state, masks, self._automaton.attempt) if 0 <= state <= MOST_LEFT else UNREADY
 
     def finish(self, state: int, masks: Mask, code: int = UNREADY) -> tuple[int, int]:
-        """The signature of a state that can be looked at, and the row of its mask; code: of `begin`, which is resolved.
+        """Return the signature of a state with words, and the row of its mask. code: from `begin`, to be resolved
 
-        Makes the mask again where it is gone from the table, or a row changed while it was read.
+        Computes the mask again if it was evicted, or its row changed while it was read.
         """
         self._automaton.begin_call()
         if code == UNREADY:
@@ -99,7 +101,7 @@ class QuickMasks:
         self.view[IS_NEW] = self.view[USUAL_IS_NEW] = self.view[WITHOUT_INNER] = 0
 
     def row(self, state: int, signature: int, masks: Mask) -> int | None:
-        """The row of the mask of a state just found, kept by its signature; None if it turns out not to be there."""
+        """Return the row of the mask just computed or found, stored by signature; None if it was evicted meanwhile."""
         view, tables = self.view, self._tables
         kind, usual, of_usual = view[KIND], view[USUAL], view[OF_USUAL]
         if self.refuse is not None and kind != MET:
@@ -114,7 +116,7 @@ class QuickMasks:
             return tables.masks.store(self._rows, signature, masks[0])
 
     def _made(self, state: int, masks: Mask, call: Callable[..., int]) -> int:
-        """As `begin`. call: calls the kernel for the first time"""
+        """Compute a mask as `begin` does. call: calls the first kernel"""
         view, found, parts = self.view, self.found, self._tables.mask_parts
         while True:
             number = call(find_mask, parts, state, found, masks)
@@ -138,13 +140,13 @@ class QuickMasks:
             parts = wanted or replace(parts, least=NO_LOOP)
 
     def forget(self) -> None:
-        """Forget what is remembered by signatures."""
+        """Drop the entries by signature."""
         self._ways.clear()
 
     def _inside(self, state: int, masks: Mask) -> int:
-        """Write the mask of a state that was found to have an inner one, from that one's; 0 or a code.
+        """Derive the mask of a state from that of its inner state; return 0 or a code.
 
-        Asks to be called again where too many tokens come to the end of the rule.
+        Returns _ASK_AGAIN if too many tokens reach the end of the inner rule.
         """
         view, tables = self.view, self._tables
         table, evictions, signature = tables.masks, tables.masks.evictions, view[OF_USUAL]
@@ -169,13 +171,13 @@ class QuickMasks:
         else:
             masks[0] = table.rows[row]
             if table.evictions != evictions:
-                return UNREADY  # what was read in the row may have been another mask
+                return UNREADY  # the row may have held another mask
         return self._automaton.attempt_more(walk_outside, tables.branches, state, way, masks[0])
 
     def _beside(self, state: int, masks: Mask) -> int:
-        """Write the mask of a state that was found to have a usual one, from that one's; 0 or a code.
+        """Derive the mask of a state from that of its usual state; return 0 or a code.
 
-        Asks to be called again by way of `find_mask` if that one's mask is not in the table.
+        Returns _ASK_AGAIN if that mask is not in the table; `find_mask` then computes it.
         """
         view, tables = self.view, self._tables
         table, evictions = tables.masks, tables.masks.evictions
@@ -186,21 +188,21 @@ class QuickMasks:
             return _ASK_AGAIN
         known = table.rows[row]
         code = self._automaton.attempt_more(mask_beside, tables.mask_parts, state, view[USUAL], known, masks)
-        # What was read in a row may have been another mask by then.
+        # The row may have held another mask.
         return UNREADY if table.evictions != evictions else code
 
 
 _UNKNOWN = -2  # no signature
 MAX_STEPS = 1 << 16
-"""How many (state, token) pairs a guide remembers the state after, and of how many states it remembers the mask."""
+"""Capacities of the cache of (state, token) transitions, and of the cache of states' signatures."""
 
 
 class LiftedGuide(TableGuide):
     """A guide over the states of a `ChartAutomaton`. See `guides.protocol.Guide` for the methods.
 
-    States with equal signatures have equal masks, so masks are memoised by signature. Where tokens do not spell all
-    bytes, a mask depends on whether they spell all that is left of a text, and so is memoised by state. Thread-safe. A
-    state that `advance` or `read` did not give out raises StateError.
+    States with equal signatures have equal masks, so masks are cached by signature. If tokens do not spell all
+    bytes, a mask depends on whether a completion can be spelt, and is cached by state. Thread-safe. Unknown states
+    raise StateError.
     """
 
     def __init__(self, automaton: ChartAutomaton, vocabulary: Vocabulary) -> None:
@@ -210,7 +212,7 @@ class LiftedGuide(TableGuide):
         self._lock = automaton.lock
         automaton.spelling = self._tables.bytes.data
         self._meter = automaton.meter
-        self._signatures: dict[int, int] = {}  # by state; or each state itself, see above
+        self._signatures: dict[int, int] = {}  # by state; equal to the state where masks are cached by state
         self._steps: dict[int, int] = {}
         self._kept = automaton.kept
         self._quick = QuickMasks(automaton, self._tables, self._rows)
@@ -225,11 +227,11 @@ class LiftedGuide(TableGuide):
 
     @property
     def automaton(self) -> ChartAutomaton:
-        """The byte automaton under the guide."""
+        """The byte automaton of the guide."""
         return self._automaton
 
     def row(self, state: int) -> int:
-        """The number of the row of `table` that holds `mask(state)`."""
+        """Return the number of the row of `table` that holds `mask(state)`."""
         if type(state) is not int:
             state = state_of(state, MOST_LEFT)
         if self._kept is self._automaton.kept:
@@ -238,20 +240,20 @@ class LiftedGuide(TableGuide):
             while row is not None:
                 self._masks.touch(row)
                 known = self._rows.get(signature)
-                if known == row:  # not given away by another thread before it was touched
+                if known == row:  # not evicted by another thread before `touch`
                     return row
                 row = known
         return self._new_row(state)
 
     def rows(self, states: list[int]) -> NDArray[np.int32]:
-        """`row` of several states, quicker where all have been asked for; see `TableGuide.rows`."""
+        """Return `row` of several states; faster if all are cached. See `TableGuide.rows`."""
         found = None
         if self._kept is self._automaton.kept:
             found = self._masks.find_all(self._rows, map(self._signatures.get, states))
         return super().rows(states) if found is None else found
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         if type(state) is not int or type(token) is not int:
             state, token = state_of(state, MOST_LEFT), token_of(token, self._size)
         known = self._steps.get(state << 32 | token)
@@ -266,30 +268,30 @@ class LiftedGuide(TableGuide):
         return self._new_step(state, token)
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         data = bytes_of(data)
         with self._lock, self._meter:
             state = self._prepare(state)
             return self._alive(self._automaton.read(state, data))
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete."""
+        """Test whether the text so far is complete."""
         return self._automaton.is_accepting(state)
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state, EOS not counted; see `guides.lift.closing.Closing` for how."""
+        """Return the fewest tokens to an accepting state, EOS not counted; see `guides.lift.closing.Closing`."""
         with self._lock, self._meter:
             state = self._prepare(state)
             return NEVER if state == DEAD else self._closing.distance(state)
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`; quick when there is plenty left."""
+        """Test whether `distance(state) <= left`; faster than `distance` for a large `left`."""
         return self.enough(state, left) is not None
 
     def enough(self, state: int, left: int) -> int | None:
-        """A number of tokens, at most `left`, with which a text can be completed; None if `distance(state) > left`.
+        """Return a number of tokens, at most `left`, that completes the text; None if `distance(state) > left`.
 
-        Often more than the distance, which takes longer to find out.
+        An upper bound of the distance, which takes longer to compute.
         """
         left = left_of(left)
         with self._lock, self._meter:
@@ -299,7 +301,7 @@ class LiftedGuide(TableGuide):
             return self._closing.enough(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         left = left_of(left)
         with self._lock, self._meter:
             state = self._prepare(state)
@@ -309,7 +311,7 @@ class LiftedGuide(TableGuide):
             return mask | self._tables.eos_words if self._automaton.ends(state) else mask
 
     def mask_below(self, state: int, node: int, left: int | None = None) -> Mask:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         with self._lock, self._meter:
             state = self._prepare(state)
             mask = np.zeros(self._tables.words, np.uint32)
@@ -322,15 +324,15 @@ class LiftedGuide(TableGuide):
             return self._tables.pack(fitting, node)
 
     def distance_below(self, state: int, node: int) -> int:
-        """As `guides.healing.TrieGuide` says."""
+        """See `guides.healing.TrieGuide`."""
         with self._lock, self._meter:
             state = self._prepare(state)
             return NEVER if state == DEAD else self._closing.distance_below(state, node)
 
     def after_tokens(self, state: int, node: int = 0) -> NDArray[np.int32]:
-        """The state after what each token below a node of the vocabulary's trie has beyond it; DEAD if not allowed.
+        """Return the state after the rest of each token below a node of the token trie; DEAD if it is not allowed.
 
-        int32, in the order of the trie
+        int32, in trie order
         """
         with self._lock, self._meter:
             state = self._prepare(state)
@@ -344,20 +346,20 @@ class LiftedGuide(TableGuide):
             return after
 
     def after_each_token(self, state: int) -> NDArray[np.int32] | None:
-        """The state after each token, int32 [V], DEAD where it is not allowed or ends the text."""
+        """Return the state after each token, int32 [V], DEAD where it is not allowed or ends the text."""
         after = np.full(self._size, DEAD, np.int32)
         after[self._tables.trie.ids[self._tables.below(0)]] = self.after_tokens(state)
         after[list(self._eos)] = DEAD
         return after
 
     def after_bytes(self, state: int) -> NDArray[np.int32]:
-        """The state after each byte: int32 [256], DEAD where there is none, whether or not tokens spell it."""
+        """Return the state after each byte: int32 [256], DEAD where there is none, whether or not tokens spell it."""
         with self._lock, self._meter:
             state = self._prepare(state)
             return self._automaton.transitions(state)
 
     def certain_bytes(self, state: int, most: int) -> bytes:
-        """The bytes to which there is no alternative, up to `most`, whether or not tokens spell them."""
+        """Return the forced bytes from a state, up to `most`, whether or not tokens spell them."""
         found = bytearray()
         with self._lock, self._meter:
             state = self._prepare(state)
@@ -367,7 +369,7 @@ class LiftedGuide(TableGuide):
         return bytes(found)
 
     def bytes_needed(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The fewest bytes that complete a text from each of the states, whatever tokens spell; NEVER from DEAD."""
+        """Return the fewest bytes that complete a text from each state, spellable or not; NEVER from DEAD."""
         with self._lock, self._meter:
             self._prepare(self.start)
             numbers = [self._automaton.ready(state) for state in np.asarray(states).reshape(-1).tolist()]
@@ -378,7 +380,7 @@ class LiftedGuide(TableGuide):
             return needed
 
     def _prepare(self, state: int) -> int:
-        """See to it that what is remembered is true, and that the state can be looked at: it. Raises StateError."""
+        """Drop stale cache entries, and return the state with its words restored. Raises StateError."""
         kept = self._automaton.kept
         if self._kept is not kept:
             self._forget(kept)
@@ -386,7 +388,7 @@ class LiftedGuide(TableGuide):
         return self._automaton.ready(state)
 
     def _new_row(self, state: int) -> int:
-        """As `row`, where it is not known: mostly a call or two of kernels."""
+        """Compute a row that is not cached; usually one or two kernel calls."""
         with self._lock:
             if not self._tables.spells_all_bytes or self._kept is not self._automaton.kept:
                 return self._made_row(state)
@@ -398,21 +400,21 @@ class LiftedGuide(TableGuide):
             return self._made_row(state) if row is None else self._noted(state, code, row)
 
     def _made_row(self, state: int, code: int = UNREADY, masks: Mask | None = None) -> int:
-        """As `row`, with all that may have to be done before; after an attempt that answered with a code."""
+        """Compute a row with full preparation. code: of an earlier attempt"""
         spent = 0 if code == UNREADY else self._meter.spent
         with self._lock, self._meter:
             self._meter.spend(spent)
             return self._compute(self._prepare(state), code, masks)
 
     def _noted(self, state: int, signature: int, row: int) -> int:
-        """Remember the signature of a state, by which its row is found; the row."""
+        """Cache the signature of a state and return its row."""
         if len(self._signatures) >= MAX_STEPS:
             self._signatures.clear()
         self._signatures[state] = signature
         return row
 
     def _new_step(self, state: int, token: int) -> int:
-        """As `advance`, where it is not known and the token is not EOS: mostly a single call of a kernel."""
+        """Compute a transition that is not cached, for a token other than EOS; usually a single kernel call."""
         automaton, tokens = self._automaton, self._tables.bytes
         with self._lock:
             after = UNREADY
@@ -426,7 +428,7 @@ class LiftedGuide(TableGuide):
             return after
 
     def _grown_step(self, state: int, token: int, spent: int) -> int:
-        """As `_new_step`, with all that may have to be done before, after so much work. Hold the lock."""
+        """Compute a transition with full preparation. spent: steps of an earlier attempt. The lock is held."""
         with self._meter:
             self._meter.spend(spent)
             if self._automaton.is_crowded:
@@ -435,21 +437,21 @@ class LiftedGuide(TableGuide):
             return self._alive(self._automaton.run(follow, self._tables.bytes, state, token))
 
     def _alive(self, state: int) -> int:
-        """The state, DEAD if the vocabulary cannot spell what may follow."""
+        """Return the state itself, or DEAD if the vocabulary cannot spell a completion."""
         if state == DEAD or self._tables.spells_all_bytes or self._closing.fits(state, NEVER - 1):
             return state
         return DEAD
 
     def describe(self, state: int) -> str:
-        """A description of what may follow: the characters, and where a grammar or schema asks for them."""
+        """Describe what may follow: the characters, and the part of a grammar or schema that expects them."""
         with self._lock, self._meter:
             state = self._prepare(state)
             return NOTHING if state == DEAD else expectation(self._automaton, state)
 
     def _forget(self, kept: object) -> None:
-        """Forget all states and signatures but those that are kept, all if it is not known which.
+        """Drop cache entries of invalid states and signatures; all entries if an earlier compaction was missed.
 
-        Steps lead from states that were given out to such states, whose numbers stay.
+        Cached transitions stay: they connect states that were given out, whose numbers remain valid.
         """
         self._quick.forget()
         if not isinstance(kept, Kept) or kept.before is not self._kept:
@@ -465,7 +467,7 @@ class LiftedGuide(TableGuide):
             self._rows.pop(signature, None)
 
     def _unspellable(self) -> LanguageError | LimitError:
-        """The reason why no text of the language can be spelt."""
+        """Return the error for a language of which no text can be spelt."""
         if self._closing.gave_up:
             return LimitError(
                 "no way to spell a complete text of this constraint with this vocabulary was found in reasonable time; "
@@ -481,7 +483,7 @@ class LiftedGuide(TableGuide):
         )
 
     def _install(self, state: int, mask: Mask) -> None:
-        """Take over the mask of a state, computed before."""
+        """Store a precomputed mask of a state."""
         with self._lock, self._meter, self._tables.lock:
             self._prepare(state)
             signature = self._automaton.run(signature_of, state) if self._tables.spells_all_bytes else state
@@ -489,9 +491,9 @@ class LiftedGuide(TableGuide):
                 self._masks.store(self._rows, signature, mask)
 
     def _compute(self, state: int, code: int = UNREADY, masks: Mask | None = None) -> int:
-        """The number of the row with the mask of a state that can be looked at. Hold the guide's lock.
+        """Return the row with the mask of a state with words. The guide's lock is held.
 
-        Masks are made without the lock of the tables, which other guides of the vocabulary wait for.
+        Masks are computed without the tables' lock, for which other guides of the vocabulary wait.
         """
         if state != DEAD and self._tables.spells_all_bytes:
             masks = np.empty((2, self._tables.words), np.uint32) if masks is None else masks
@@ -499,14 +501,14 @@ class LiftedGuide(TableGuide):
         return self._noted(state, state, self._tables.row_of(self._rows, state, lambda: self._complete(state)))
 
     def _complete(self, state: int) -> Mask:
-        """The mask of DEAD, or of a state of a vocabulary that does not spell all bytes. Hold the guide's lock."""
+        """Return the mask of DEAD, or of a state under an incomplete vocabulary. The guide's lock is held."""
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
         mask = self._tables.pack(self._closing.fitting(state, NEVER))
         return mask | self._tables.eos_words if self._automaton.ends(state) else mask
 
     def _copied(self, state: int) -> Mask:
-        """A copy of a state's mask, the caller's own. Hold the guide's lock."""
+        """Return a copy of a state's mask. The guide's lock is held."""
         while True:
             before = self._masks.evictions
             mask = self._masks.rows[self._compute(state)].copy()

@@ -1,4 +1,4 @@
-"""The table of packed token masks of one vocabulary: rows are computed once and then named by number."""
+"""The table of packed token masks of a vocabulary; masks are referred to by row number."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ MAX_BYTES = 32 << 20
 
 
 class MaskTable:
-    """uint32 rows [max_rows, words], filled one after the other; then the row that was longest unused is given away.
+    """uint32 rows [max_rows, words] with LRU eviction.
 
-    A guide keeps its rows in a cache (signature -> row) and adds one with `store(cache, key, mask)`; when the
-    row is given away, its key is taken out of that cache. A row just used is safe for the next `max_rows` - 1
-    uses of others. `version` counts stored rows and `written` says which version each row is of, so that a mirror on
-    a device knows what it lacks. `few` lists the words of rows that have few, see `kernels.logits.mask`; rows that
-    are short have no lists. `evictions` counts rows given away, before they are written to: who reads rows without
-    a lock has read what they were if it is the same afterwards.
+    A guide keeps a cache (signature -> row) and adds a row with `store(cache, key, mask)`; eviction removes the key
+    from that cache. A row just used survives the next `max_rows` - 1 uses of other rows. `version` counts stored rows,
+    and `written` has each row's version, so that a mirror on a device knows what to copy. `few` lists the words of rows
+    that have few, see `kernels.logits.mask`; short rows have no lists. `evictions` counts evicted rows, before they are
+    overwritten: a reader without the lock has read valid rows if it is unchanged afterwards.
     """
 
     def __init__(self, words: int, max_bytes: int = MAX_BYTES) -> None:
         self.words = words
         self.max_rows = max(256, max_bytes // (4 * words))
-        # Zeros that nobody has written yet take no memory.
+        # Pages of zeros that were never written take no memory.
         self.rows: NDArray[np.uint32] = np.zeros((self.max_rows, words), np.uint32)
-        # The same, for those who get a mask: they cannot write to it.
+        # A read-only view for callers
         read_only = self.rows.data.toreadonly()
         self.masks: NDArray[np.uint32] = np.frombuffer(read_only, np.uint32).reshape(self.rows.shape)
         listed = self.max_rows if words >= LEAST_LISTED else 0
@@ -42,26 +41,25 @@ class MaskTable:
         self.written: NDArray[np.int64] = np.zeros(self.max_rows, np.int64)
         self.evictions = 0
         self._words = self.rows.view(np.int32)
-        # Who has each row, and under which key. Two lists and not one of pairs, since Python's garbage collector would
-        # have to look through these.
+        # Owner and key of each row. Two lists instead of one of pairs, which Python's garbage collector would traverse.
         nobody: Cache = {}
         self._caches = [nobody] * self.max_rows
         self._keys = [0] * self.max_rows
-        # The rows in use, the one that was longest unused first.
+        # Rows in use, least recently used first
         self._used: OrderedDict[int, None] = OrderedDict()
-        # Notes that a row is used now; no method of ours, since a seen mask takes little longer than that call
+        # Marks a row as used. A bound method of the dict, since a Python method would double the cost of a cached mask.
         self.touch = self._used.move_to_end
 
     @property
     def is_full(self) -> bool:
-        """Tell whether the next row that is stored takes the place of another."""
+        """True if the next stored row evicts another one."""
         return len(self._used) >= self.max_rows
 
     def find_all(self, cache: Cache, keys: Iterable[Any]) -> NDArray[np.int32] | None:
-        """The rows kept under all the keys, which are used now: int32 [n]; None if there is not one for each."""
+        """Return the rows cached under all keys, marked as used: int32 [n]; None if any is missing."""
         try:
             found = np.fromiter(map(cache.__getitem__, keys), np.int32)
-        except (KeyError, TypeError):  # of others, whoever asks for one says more
+        except (KeyError, TypeError):  # a single lookup reports the error better
             return None
         if self.is_full:
             for row in set(found.tolist()):
@@ -69,7 +67,7 @@ class MaskTable:
         return found
 
     def find(self, cache: Cache, key: int) -> int | None:
-        """The row kept under cache[key], which is used now; None if there is none. One thread at a time."""
+        """Return the row cached under a key, marked as used; None if there is none. Not thread-safe."""
         row = cache.get(key)
         if row is not None:
             self.touch(row)
@@ -79,11 +77,11 @@ class MaskTable:
         while True:
             try:
                 return next(iter(self._used))
-            except RuntimeError:  # a thread without the lock has noted a use in between
+            except RuntimeError:  # another thread without the lock has marked a use meanwhile
                 continue
 
     def store(self, cache: Cache, key: int, mask: Mask) -> int:
-        """Keep a mask under cache[key]; the number of its row. One thread at a time."""
+        """Store a mask under a key of a cache and return its row. Not thread-safe."""
         row = len(self._used)
         if row >= self.max_rows:
             row = self._longest_unused()
@@ -92,7 +90,7 @@ class MaskTable:
                 owner.pop(known_as, None)
             self.evictions += 1
             self.touch(row)
-        # After Ctrl-C in between a key may be of the owner before, which has it no more.
+        # After an interrupt in between, the key may be of the previous owner, whose cache no longer has it.
         self._caches[row] = cache
         self._keys[row] = key
         self._used[row] = None

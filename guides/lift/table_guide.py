@@ -1,6 +1,6 @@
-"""Guides whose masks are rows of their vocabulary's table, and what all guides share beside what they answer.
+"""Guides whose masks are rows of their vocabulary's table, and what all guides share.
 
-What they were made of sends them to other processes, and compares them (`Shared`).
+`Shared` implements copies, pickling and comparison by constructor arguments.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .tables import VocabularyTables
 
 
 class Shared:
-    """Something that never changes as far as its users see: a copy of it is itself.
+    """An object that is immutable to its users: a copy is the object itself.
 
-    It can be pickled, as a description: what it was made of, the vocabulary with it. In another process it is made
-    anew, with none of what it has found out. Guides of one class that were made of the same are equal.
+    Pickling stores the constructor arguments with the vocabulary; the object is constructed anew in the other process,
+    with empty caches. Objects of one class with equal arguments are equal.
     """
 
     _made_of: Mapping[str, Any] | None = None
-    """The arguments that make another one, which nobody changes; None where it was made in another way."""
+    """The constructor arguments, immutable; None if the object was constructed otherwise."""
 
     def __copy__(self) -> Self:
         return self
@@ -59,22 +59,22 @@ class Shared:
         return object.__hash__(self) if self._digest is None else hash(self._digest)
 
     def _made_as(self) -> type:
-        """The class that makes another one."""
+        """Return the class whose constructor makes an equal object."""
         return type(self)
 
     def _content(self) -> Mapping[str, Any] | None:
-        """The content that makes guides equal where it is: as `_made_of`, and the same for what means the same."""
+        """Return the arguments that decide equality: `_made_of`, with equivalent values normalised."""
         return self._made_of
 
     @cached_property
     def _digest(self) -> bytes | None:
-        """The key that tells contents apart; None where they cannot be compared: not known, or nested too deep."""
+        """A digest of the content; None if it cannot be compared: unknown, or nested too deep."""
         content = self._content()
         return None if content is None else digest_of(content)
 
 
 def digest_of(content: Any) -> bytes | None:
-    """The key of contents, the same in all processes; None where they cannot be compared, as in `Shared`."""
+    """Return a digest of contents, equal in all processes; None where they cannot be compared, as in `Shared`."""
     try:
         return hashlib.blake2b(marshal.dumps(_plain(content), 2)).digest()
     except (ValueError, RecursionError):
@@ -86,7 +86,7 @@ def _make(kind: type, made_of: dict[str, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value as nested lists of texts, bytes and numbers, the same for equal ones."""
+    """Convert a value to nested lists of texts, bytes and numbers; equal values give equal results."""
     if value is None or isinstance(value, (str, bytes, bool, int, float)):
         return value
     if isinstance(value, Vocabulary):
@@ -104,12 +104,12 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in cast("Sequence[Any]", value)]
     try:
         return type(value).__name__, pickle.dumps(value, 5)
-    except Exception as error:  # whatever an object of somebody else's does
+    except Exception as error:  # foreign objects may raise anything
         raise ValueError("something that cannot be compared") from error
 
 
 class TableGuide(Shared):
-    """A guide that has its masks from the table of its vocabulary; see `guides.protocol.RowGuide`."""
+    """A guide with masks in the table of its vocabulary; see `guides.protocol.RowGuide`."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -120,7 +120,7 @@ class TableGuide(Shared):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary whose token ids the masks speak of."""
+        """The vocabulary of the masks' token ids."""
         return self._vocabulary
 
     @property
@@ -129,33 +129,33 @@ class TableGuide(Shared):
         return self._masks
 
     def mask(self, state: int) -> Mask:
-        """The tokens allowed in `state`: uint32 [ceil(V / 32)], which nobody can write to; none in DEAD."""
+        """Return the tokens allowed in `state`: uint32 [ceil(V / 32)], read-only; none in DEAD."""
         return self._masks.masks[self.row(state)]
 
     def row(self, state: int) -> int:
-        """The number of the row of `table` that holds `mask(state)`."""
+        """Return the number of the row of `table` that holds `mask(state)`."""
         raise NotImplementedError
 
     def rows(self, states: list[int]) -> NDArray[np.int32]:
-        """`row` of several states: int32 [n]; all are valid if `table.evictions` is the same before and after."""
+        """Return `row` of several states: int32 [n]; all are valid if `table.evictions` is unchanged afterwards."""
         return np.array([self.row(state) for state in states], np.int32)
 
 
 class StateTableGuide(TableGuide):
-    """One that has a row for each state, made when the state is first asked for."""
+    """A TableGuide with a row for each state, made on demand."""
 
     def row(self, state: int) -> int:
-        """The number of the row of `table` that holds `mask(state)`."""
+        """Return the number of the row of `table` that holds `mask(state)`."""
         state = self._check(state)
         return self._tables.row_of(self._rows, state, lambda: self._made(state))
 
     def rows(self, states: list[int]) -> NDArray[np.int32]:
-        """`row` of several states, quicker where all have been asked for; see `TableGuide.rows`."""
+        """Return `row` of several states; faster if all are cached. See `TableGuide.rows`."""
         found = self._masks.find_all(self._rows, states)
         return super().rows(states) if found is None else found
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         state, token = self._check(state), token_of(token, self._vocabulary.size)
         if state == DEAD or token < 0:
             return DEAD
@@ -164,17 +164,17 @@ class StateTableGuide(TableGuide):
         return self._advanced(state, token) if self._vocabulary.tokens[token] else DEAD
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete."""
+        """Test whether the text so far is complete."""
         raise NotImplementedError
 
     def _advanced(self, state: int, token: int) -> int:
-        """The state after a token that has bytes, from a state that is not DEAD; for `advance`."""
+        """Return the state after a token that has bytes, from a state other than DEAD; for `advance`."""
         raise NotImplementedError
 
     def _check(self, state: int) -> int:
-        """The state, which may be DEAD, as an int. Raises StateError for what is neither."""
+        """Return a state, possibly DEAD, as an int. Raises StateError for anything else."""
         raise NotImplementedError
 
     def _made(self, state: int) -> Mask:
-        """The mask of a state that has no row, DEAD among them: uint32 [ceil(V / 32)]. Takes what locks it needs."""
+        """Compute the mask of a state without a row, possibly DEAD: uint32 [ceil(V / 32)]. Takes the locks it needs."""
         raise NotImplementedError

@@ -1,6 +1,6 @@
-"""Tables computed once per vocabulary and shared by all its guides: trie annotations, masks, slices at loops.
+"""Tables computed once per vocabulary and shared by all its guides: trie annotations, masks, loop slices.
 
-Slices are how the tokens divide at sets of looping characters.
+A slice partitions the tokens by where they leave a set of looping characters.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ from ..graph.utf8 import TEXT_BYTES
 from ..locks import new_lock
 from .mask_table import Cache, Mask, MaskTable
 
-# What tokens have behind exits is put together for bytes by which so many leave in all, those of few tokens first; and
-# where there are more exits than that the way to them is not noted.
+# Tokens that leave through merged bytes, at most; bytes of few tokens are merged first. With more exits than this, the
+# paths to them are not recorded.
 MAX_LEAVING = 16_384
 
 
 class Slicing:
-    """The parts of slices: the trie, in both orders, and the number in `branches` of each node.
+    """Construction of slices from the trie.
 
-    parents, reach: int32 [nodes], as in `VocabularyTables`; words: how many a mask has
+    branches: the trie in level order; numbers: the number in `branches` of each node
+    parents, reach: int32 [nodes], as in `VocabularyTables`; words: of a mask
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Slicing:
         self._words = words
 
     def none(self) -> LoopSlice:
-        """A slice of no characters, of which no state is a loop."""
+        """Return an empty slice, which no state's loop equals."""
         nothing, loop, row = np.zeros(0, np.int32), np.zeros(3, np.uint64), np.zeros(self._words, np.uint32)
         start, way = np.zeros(257, np.int32), np.zeros((0, DEPTH + 1), np.int32)
         return LoopSlice(
@@ -70,7 +71,7 @@ class Slicing:
         )
 
     def divided(self, loop: tuple[int, int, int]) -> LoopSlice:
-        """The slice of a loop, given as the ASCII characters in two words and the lead bytes."""
+        """Return the slice of a loop, given as the ASCII characters in two words and the lead bytes."""
         trie, nodes = self._trie, len(self._trie.byte)
         characters = np.array(loop, np.uint64)
         stay_chars, exit_chars = np.empty(nodes, np.int32), np.empty(nodes, np.int32)
@@ -95,7 +96,7 @@ class Slicing:
         )
 
     def _way_to(self, exits: Ints) -> Ints:
-        """`LoopSlice.way`: every node that has an exit at or below it; none of too many."""
+        """Compute `LoopSlice.way`: every node with an exit at or below it; empty if there are too many exits."""
         trie = self._trie
         flags, is_exit = np.zeros(len(trie.byte), np.bool_), np.zeros(len(trie.byte), np.bool_)
         if len(exits) <= MAX_LEAVING:
@@ -113,7 +114,7 @@ class Slicing:
         return way
 
     def _tails(self, exits: Ints, exit_node: Ints, start: Ints) -> tuple[Branches, Ints]:
-        """`LoopSlice.tails` and `tail_root`, of as many bytes as have few tokens."""
+        """Compute `LoopSlice.tails` and `tail_root`, of the bytes with the fewest tokens, up to MAX_LEAVING."""
         trie = self._trie
         leaving = trie.token_start[trie.skip[exits]] - trie.token_start[exits]
         totals = np.diff(np.concatenate([[0], np.cumsum(leaving, dtype=np.int64)])[start])
@@ -153,7 +154,7 @@ WALKS_OF_WIDE, WALKS_OF_NARROW = 1, 16
 
 
 class VocabularyTables:
-    """One per vocabulary; fetch it with `VocabularyTables.of`. Guard changes with `lock`."""
+    """The tables of a vocabulary; fetch them with `VocabularyTables.of`. `lock` guards changes."""
 
     _known: ClassVar[weakref.WeakKeyDictionary[Vocabulary, VocabularyTables]] = weakref.WeakKeyDictionary()
     _known_lock: ClassVar[Any] = new_lock()
@@ -173,18 +174,18 @@ class VocabularyTables:
         self.spells_all_bytes = self.single_bytes.issuperset(TEXT_BYTES)
         self.masks = MaskTable(self.words)
         self.lock = new_lock()
-        self.goals: dict[Any, Any] = {}  # the one used longest ago first; see goals/joint.py
-        self.closing_marks: dict[bytes, Any] = {}  # the first ones go first; see tagged/closed_guide.py
-        # How often a loop was walked, until it is divided
+        self.goals: dict[Any, Any] = {}  # least recently used first; see goals/joint.py
+        self.closing_marks: dict[bytes, Any] = {}  # oldest first; see tagged/closed_guide.py
+        # The slice of a loop, or the number of its walks before it is divided
         self._slices: OrderedDict[Loop, MaskParts | int] = OrderedDict()
-        # What the first masks want is made here, where it does not hold up a text.
+        # Computed now, since the first masks need it and a text should not wait.
         self._slicing = Slicing(self.trie, self.branches, self.branch_numbers, self.parents, self.reach, self.words)
-        # With the slice that was wanted last, or one of no loop: most texts need but one
+        # With the latest slice, initially the empty one: most texts need a single slice
         self.mask_parts = self._parts(self._slicing.none())
 
     @classmethod
     def of(cls, vocabulary: Vocabulary) -> VocabularyTables:
-        """The tables of a vocabulary, made when first asked for. Raises OptionError for what is none."""
+        """Return the cached tables of a vocabulary. Raises OptionError for anything else."""
         vocabulary = vocabulary_of(vocabulary, "a guide")
         with cls._known_lock:
             tables = cls._known.get(vocabulary)
@@ -193,15 +194,15 @@ class VocabularyTables:
             return tables
 
     def loop_slice(self, loop: Loop, at_once: bool = False) -> LoopSlice | None:
-        """The slice of the tokens at a loop; None as `parts_of` has it."""
+        """Return the slice of the tokens at a loop; None as for `parts_of`."""
         parts = self.parts_of(loop, at_once)
         return None if parts is None else parts.loop_slice
 
     def parts_of(self, loop: Loop, at_once: bool = False) -> MaskParts | None:
-        """The parts of masks, with the slice of a loop: `mask_parts` from then on.
+        """Return the parts of masks with the slice of a loop, which become `mask_parts`.
 
-        None for a small loop, and at the first calls unless wanted `at_once`: dividing takes as long as some walks, and
-        those of loops that only have some ASCII characters are short.
+        None for a small loop, and for the first calls unless `at_once`: a division takes as long as several walks, and
+        loops of ASCII characters only have short walks.
         """
         if loop[0].bit_count() + loop[1].bit_count() < MIN_LOOP:
             return None
@@ -222,15 +223,16 @@ class VocabularyTables:
         return MaskParts(self.branches, self.eos_words, loop_slice, MIN_LOOP)
 
     def pack(self, chosen: NDArray[np.bool_] | bool, root: int = 0) -> NDArray[np.uint32]:
-        """A packed mask of the tokens below a node, all or the chosen ones of them in the order of `trie.ids`."""
+        """Pack a mask of the tokens below a node: all, or those chosen, bool in the order of `trie.ids`."""
         flags = np.zeros(32 * self.words, np.bool_)
         flags[self.trie.ids[self.below(root)]] = chosen
         return np.packbits(flags, bitorder="little").view(np.uint32)
 
     def row_of(self, cache: Cache, key: int, make: Callable[[], Mask]) -> int:
-        """The row of `masks` kept under cache[key]; a new one with the mask made where there is none.
+        """Return the row of `masks` cached under a key; computed by `make` and stored if there is none.
 
-        It is made without the lock: a guide may ask another one, which has a lock of its own and waits for this one.
+        `make` runs without the lock: a guide may call another one, whose own lock may be held by a thread waiting for
+        this one.
         """
         with self.lock:
             row = self.masks.find(cache, key)
@@ -243,70 +245,70 @@ class VocabularyTables:
         return row
 
     def node_of(self, node: Any) -> int:
-        """A node of `trie` as a plain int. Raises OptionError for anything else."""
+        """Return a node of `trie` as a plain int. Raises OptionError for anything else."""
         return whole(node, "node", 0, len(self.trie.byte) - 1)
 
     def branch_of(self, node: int) -> int:
-        """The number that a node of `trie` has in `branches`. Raises OptionError for what is no node."""
+        """Convert a node of `trie` to its number in `branches`. Raises OptionError for anything else."""
         return self.branch_numbers.item(self.node_of(node))
 
     def below(self, root: int) -> slice:
-        """The places in `trie.ids` of the tokens below a node: those that begin with its text and are longer.
+        """Return the slice of `trie.ids` with the tokens below a node: those that begin with its text and are longer.
 
-        Raises OptionError for what is no node.
+        Raises OptionError for anything but a node.
         """
         trie, root = self.trie, self.node_of(root)
         return slice(trie.token_start.item(root + 1), trie.token_start.item(trie.skip.item(root)))
 
     @cached_property
     def parents(self) -> NDArray[np.int32]:
-        """The parent of each node of `trie`; the root is its own."""
+        """The parent of each node of `trie`: int32 [nodes]; the root is its own."""
         return parents_of(self.trie)
 
     @cached_property
     def branches(self) -> Branches:
-        """The trie once more, numbered by levels, for walks that look at all children of a node."""
+        """The trie in level order, for walks that visit all children of a node."""
         return branches_of(self.trie)
 
     @cached_property
     def branch_numbers(self) -> NDArray[np.intp]:
-        """The number that each node of `trie` has in `branches`."""
+        """The number in `branches` of each node of `trie`."""
         return np.argsort(by_level(self.trie))
 
     @cached_property
     def reach(self) -> NDArray[np.int32]:
-        """The length of the longest token at or below each node of `trie`."""
+        """The length of the longest token at or below each node of `trie`: int32 [nodes]."""
         reach = self.trie.depth.copy()
         call(find_reach, self.parents, reach)
         return reach
 
     @cached_property
     def token_nodes(self) -> NDArray[np.intp]:
-        """The node at which each token ends, in the order of the trie."""
+        """The node at which each token ends, in trie order."""
         return np.repeat(np.arange(len(self.trie.byte)), np.diff(self.trie.token_start))
 
     @cached_property
     def places(self) -> NDArray[np.int32]:
-        """The places in `trie.ids`, so in the order of bytes, of each token: int32 [V]; 0 for tokens without bytes."""
+        """The index of each token in `trie.ids` (byte order), 0 for tokens without bytes: int32 [32 * words]."""
         places = np.zeros(32 * self.words, np.int32)
         places[self.trie.ids] = np.arange(len(self.trie.ids))
         return places
 
 
 def by_level(trie: Trie | TokenTrie) -> NDArray[np.intp]:
-    """The nodes of a trie in preorder, ordered by levels."""
+    """Return the nodes of a trie in preorder, sorted by level."""
     return np.argsort(trie.depth, kind="stable")
 
 
 def parents_of(trie: Trie | TokenTrie) -> NDArray[np.int32]:
-    """The parent of each node of a trie in preorder; the root is its own."""
+    """Return the parent of each node of a trie in preorder: int32 [nodes]; the root is its own."""
     parents = np.empty(len(trie.depth), np.int32)
     call(find_parents, trie.depth, parents)
     return parents
 
 
 def branches_of(trie: Trie | TokenTrie) -> Branches:
-    """A trie numbered by levels, with what the walks need to know of its nodes."""
+    """Number a trie by levels, and annotate its nodes for walks."""
     order = by_level(trie)
     below = np.zeros((len(order), BELOW), np.uint64)
     annotate(trie.byte, trie.skip, below)
@@ -325,5 +327,5 @@ def branches_of(trie: Trie | TokenTrie) -> Branches:
 
 
 def horizon_of(vocabulary: Vocabulary) -> int:
-    """The length in bytes of the longest token."""
+    """Return the length in bytes of the longest token."""
     return VocabularyTables.of(vocabulary).trie.deepest

@@ -1,4 +1,4 @@
-"""Pictures of automata and grammars: a graph of labelled nodes and arrows, written as SVG, Mermaid or Graphviz text."""
+"""Pictures of automata and grammars: labelled nodes and arrows, rendered as SVG, Mermaid or Graphviz text."""
 
 from .picture import MAX_PICTURED, Arrow, Drawable, Joined, Picture, PictureNode, refuse_tokens, shortened, svg_of
 

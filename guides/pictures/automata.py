@@ -1,6 +1,6 @@
-"""Automata as pictures, the smallest ones of their language; and charts in words.
+"""Pictures of minimal automata, and text dumps of charts.
 
-A chart's words are the graph of the automaton, and what the arrays hold of a state.
+A dump shows the automaton's graph, or the arrays of a state.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ from ..protocol import DEAD, Mask, tokens_of
 from .picture import Arrow, Picture, PictureNode, shortened
 
 MAX_TOKENS = 24
-# How many states may be looked at on the way to a smallest automaton of one.
+# States examined per state of a minimal automaton, at most
 LARGER = 100
 
 
 class Minimal:
-    """The smallest automaton of a finite one, with a state of the whole automaton for each of its states.
+    """The minimal automaton of a finite one, with a representative of the original for each state.
 
     Raises LimitError if it has more than `max_states` states.
     """
@@ -78,7 +78,7 @@ class Minimal:
 
     @classmethod
     def of(cls, automaton: ByteAutomaton, max_states: int) -> Minimal:
-        """Of any automaton with finitely many states; at most LARGER times as many are looked at."""
+        """Minimise any finite automaton, of at most LARGER * `max_states` states."""
         numbers: Numbers[int] = Numbers()
         _ = numbers[automaton.start]
         rows: list[list[int]] = []
@@ -91,7 +91,7 @@ class Minimal:
         return cls(Dfa(np.array(rows, np.int32), accepting, 0), max_states, numbers.states)
 
     def picture(self, note: Callable[[int], str]) -> Picture:
-        """The automaton with `note(state)` under each state, a state of the whole automaton."""
+        """Draw the automaton with `note(state)` under each state, where `state` is the representative."""
         dfa = self.dfa
         nodes = tuple(
             PictureNode(str(state), "final" if dfa.is_accepting(state) else "state", note(self.states[state]))
@@ -110,7 +110,7 @@ def _too_large(found: str, most: int) -> LimitError:
 
 
 def edge_labels(dfa: Dfa, state: int) -> list[tuple[int, str]]:
-    """The targets of a state, each with its bytes in words."""
+    """Return the targets of a state, each with a description of its bytes."""
     by_target: dict[int, list[tuple[int, int]]] = {}
     for low, high, target in byte_runs(dfa.transitions[state]):
         by_target.setdefault(target, []).append((low, high))
@@ -118,7 +118,7 @@ def edge_labels(dfa: Dfa, state: int) -> list[tuple[int, str]]:
 
 
 def describe_bytes(runs: Sequence[tuple[int, int]]) -> str:
-    """Ranges of bytes in words: printable ASCII as characters, others as hexadecimal numbers."""
+    """Describe ranges of bytes: printable ASCII as characters, others in hexadecimal."""
     parts = [_byte(low) if low == high else f"{_byte(low)}-{_byte(high)}" for low, high in runs]
     return " ".join(parts)
 
@@ -128,7 +128,7 @@ def _byte(value: int) -> str:
 
 
 def tokens_in(mask: Mask, vocabulary: Vocabulary, most: int = MAX_TOKENS) -> str:
-    """The tokens that a mask allows, some of them if there are many."""
+    """List the tokens that a mask allows, up to `most`."""
     ids = tokens_of(mask)
     shown = [(vocabulary.tokens[token] or b"EOS").decode("utf-8", "backslashreplace") for token in ids[:most]]
     more = f" and {len(ids) - most:,} more" if len(ids) > most else ""
@@ -136,7 +136,7 @@ def tokens_in(mask: Mask, vocabulary: Vocabulary, most: int = MAX_TOKENS) -> str
 
 
 def _matching(whole: Dfa, small: Dfa) -> dict[int, int]:
-    """For each state of the minimised automaton the first of the whole one that was merged into it."""
+    """Return for each minimised state the first original state that was merged into it."""
     found: dict[int, int] = {}
     pairs = {(whole.start, small.start)}
     queue = list(pairs)
@@ -155,7 +155,7 @@ _ORIGINS = {SELF: "SELF", ROOT: "ROOT"}
 
 
 def graph_in_words(automaton: ChartAutomaton) -> str:
-    """The nodes of an automaton's graph as far as it is defined, a line each: rule, what is read, links, flags."""
+    """Dump the graph of an automaton, as far as it is defined, a line per node: rule, edges, links, flags."""
     with automaton.lock:
         graph = automaton.graph_arrays
         return "\n".join(f"{node}: {_node(graph, node)}" for node in range(automaton.graph.node_count))
@@ -187,9 +187,9 @@ def _link(graph: GraphArrays, link: Sequence[int]) -> str:
 
 
 def state_in_words(automaton: ChartAutomaton, state: int) -> str:
-    """The content of a state in the chart, a line each: its words, items, return set, signature and row.
+    """Dump a state of the chart, a line each: its words, items, return set, signature and row.
 
-    Signature and row are worked out if need be. Raises StateError for a state that nobody was given.
+    The signature and the row are computed if necessary. Raises StateError for unknown states.
     """
     with automaton.lock:
         state = automaton.ready(state)
@@ -217,7 +217,7 @@ def state_in_words(automaton: ChartAutomaton, state: int) -> str:
 
 
 def _words(chart: Chart, spans: NDArray[np.int32], number: int) -> list[int]:
-    """The words of a state, a return set or a signature."""
+    """Return the words of a state, a return set or a signature."""
     return chart.words[spans[number, LO] : spans[number, HI]].tolist()
 
 
@@ -226,7 +226,7 @@ def _records(words: Sequence[int], width: int) -> list[Sequence[int]]:
 
 
 def _grouped(words: Sequence[int], header: int, width: int) -> str:
-    """The words as numbers, with bars between the header and the records."""
+    """Format words as numbers, with bars between the header and the records."""
     groups = [words[:header], *_records(words[header:], width)]
     return " | ".join(" ".join(map(str, group)) for group in groups if group)
 

@@ -1,6 +1,6 @@
 """Pictures of automata, grammars and searches: labelled nodes and arrows, as SVG, Mermaid or Graphviz text.
 
-Guides that are made of others are boxes and the pictures of these, with arrows between them (`Joined`).
+A composed guide is drawn as boxes and the pictures of its parts, with arrows between them (`Joined`).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ MAX_PICTURED = 200
 MAX_TEXT = 60
 """Characters of a label, or of a line of a note."""
 MAX_SHOWN = 1 << 19
-"""Characters of a picture that a notebook shows."""
+"""Characters of the largest SVG that a notebook shows."""
 
 Kind = Literal["state", "final", "rule"]
 _SHAPES: dict[Kind, str] = {"state": "circle", "final": "doublecircle", "rule": "box"}
 _BRACKETS: dict[Kind, tuple[str, str]] = {"state": ("((", "))"), "final": ("(((", ")))"), "rule": ("[", "]")}
 
-# Sizes in SVG, in pixels; notes in characters.
+# Sizes in SVG, in pixels; notes in characters
 RADIUS = 22
-CHARACTER = 7.3  # the width of one in the font below, about
+CHARACTER = 7.3  # approximate width in the font below
 LINE = 17
 GAP = 44
 NOTE_WIDTH = 26
 _FONT = 'text-anchor="middle" font-family="ui-monospace, monospace" font-size="12"'
-_BRIGHT, _PALE = "#ffd43b", "#fff3bf"  # of what is highlighted: arrows and nodes
+_BRIGHT, _PALE = "#ffd43b", "#fff3bf"  # highlighted arrows and nodes
 _HALO = 'paint-order="stroke" stroke="white" stroke-width="4" stroke-linejoin="round"'
 _TIP = (
     '<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
@@ -39,12 +39,12 @@ _TIP = (
 
 
 def shortened(text: str) -> str:
-    """The text as far as there is room for it in a picture."""
+    """Truncate a text to the width of a picture's label."""
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
 class PictureNode(NamedTuple):
-    """A state, a state in which the text may end, or a rule; the note of one or more lines stands under it."""
+    """A state, an accepting state, or a rule; the note of one or more lines stands below it."""
 
     label: str
     kind: Kind
@@ -52,7 +52,7 @@ class PictureNode(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """From node to node, by their numbers, with what is read on the way."""
+    """An arrow between two nodes, by number, with the label of what is read."""
 
     source: int
     target: int
@@ -61,9 +61,9 @@ class Arrow(NamedTuple):
 
 @dataclass(frozen=True)
 class Picture:
-    """A graph to be looked at.
+    """A graph to be drawn.
 
-    start: the node that an arrow from outside leads to
+    start: the node with an arrow from outside
     marked: nodes that SVG highlights, with the arrows between them
     """
 
@@ -73,11 +73,11 @@ class Picture:
     marked: frozenset[int] = frozenset()
 
     def to_svg(self) -> str:
-        """A picture for a web page: columns by the distance from the start, from left to right."""
+        """Render as SVG: columns by the distance from the start, from left to right."""
         return _Drawing(self).svg()
 
     def to_dot(self) -> str:
-        """In Graphviz' language."""
+        """Render in Graphviz' language."""
         shape = "box" if all(node.kind == "rule" for node in self.nodes) else "circle"
         lines = [
             "digraph {",
@@ -96,7 +96,7 @@ class Picture:
         return "\n".join([*lines, "}", ""])
 
     def to_mermaid(self) -> str:
-        """In Mermaid's language, which GitHub and many editors show as a picture."""
+        """Render in Mermaid's language, which GitHub and many editors display."""
         lines = ["flowchart LR", f"  begin([ ]) --> n{self.start}"]
         for number, node in enumerate(self.nodes):
             left, right = _BRACKETS[node.kind]
@@ -108,7 +108,7 @@ class Picture:
         return "\n".join([*lines, ""])
 
     def columns(self) -> list[list[int]]:
-        """The nodes by their distance from the start, in the order of a breadth-first search; unreached ones first."""
+        """Group the nodes by distance from the start, breadth first; unreachable nodes are in the first column."""
         depth = {self.start: 0}
         queue = [self.start]
         for node in queue:
@@ -123,31 +123,31 @@ class Picture:
 
 
 class Drawable:
-    """A guide that can be drawn: `picture` gives the graph, and the other methods write it."""
+    """A guide that can be drawn: `picture` builds the graph, and the other methods render it."""
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
-        """The graph; `tokens` adds the tokens allowed in each state. Raises LimitError above `max_states`."""
+        """Draw the guide; `tokens` adds the tokens allowed in each state. Raises LimitError above `max_states`."""
         raise OptionError(f"{type(self).__name__} has no picture")
 
     def to_svg(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> str:
-        """A picture for a web page; `tokens` lists the tokens allowed in each state."""
+        """Render as SVG; `tokens` adds the tokens allowed in each state."""
         return self.picture(tokens=tokens, max_states=max_states).to_svg()
 
     def to_mermaid(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> str:
-        """The picture in Mermaid's language; `tokens` lists the tokens allowed in each state."""
+        """Render in Mermaid's language; `tokens` adds the tokens allowed in each state."""
         return self.picture(tokens=tokens, max_states=max_states).to_mermaid()
 
     def to_dot(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> str:
-        """The picture in Graphviz' language; `tokens` lists the tokens allowed in each state."""
+        """Render in Graphviz' language; `tokens` adds the tokens allowed in each state."""
         return self.picture(tokens=tokens, max_states=max_states).to_dot()
 
     def _repr_svg_(self) -> str | None:
-        """In a notebook, the picture, if it is not too large."""
+        """Render for a notebook, unless the picture is too large."""
         return svg_of(self)
 
 
 def svg_of(guide: object) -> str | None:
-    """The picture of a guide as SVG; None where there is none, or where it would be too large to be looked at."""
+    """Render a guide as SVG; None if it has no picture, or one that is too large."""
     if not isinstance(guide, Drawable):
         return None
     try:
@@ -158,13 +158,13 @@ def svg_of(guide: object) -> str | None:
 
 
 class _Drawing:
-    """A picture as SVG: the places of its nodes, then lines, outlines over them, and texts over both."""
+    """The SVG of a picture: positions of nodes, then lines, outlines over them, and texts on top."""
 
     def __init__(self, picture: Picture) -> None:
         self._nodes, self._arrows, self._marked = picture.nodes, picture.arrows, picture.marked
         self._notes = [_wrapped(node.note) for node in self._nodes]
         self._half = [CHARACTER * len(n.label) / 2 + 10 if n.kind == "rule" else RADIUS for n in self._nodes]
-        self._place = [(0, 0.0, 0.0)] * len(self._nodes)  # of each node: column, x, y
+        self._place = [(0, 0.0, 0.0)] * len(self._nodes)  # column, x and y of each node
         self._lines: list[str] = []
         self._outlines: list[str] = []
         self._texts: list[str] = []
@@ -178,7 +178,7 @@ class _Drawing:
             self._arrow(arrow)
 
     def svg(self) -> str:
-        """The picture as a file."""
+        """Return the SVG file."""
         width, top, height = self._width, self._top - 10, self._bottom - self._top + 20
         return "\n".join(
             [
@@ -194,7 +194,7 @@ class _Drawing:
         )
 
     def _put(self, columns: list[list[int]]) -> float:
-        """Columns side by side, with room for labels between them, rows around the middle; returns the width."""
+        """Place columns side by side, with room for labels, and rows around the middle; return the width."""
         loops = any(arrow.source == arrow.target for arrow in self._arrows)
         row = 2 * RADIUS + (60 if loops else 36) + LINE * max(map(len, self._notes))
         right = GAP
@@ -222,7 +222,7 @@ class _Drawing:
         self._reach(y - RADIUS, y + RADIUS)
 
     def _arrow(self, arrow: Arrow) -> None:
-        """An arrow: straight to the next column, else bent to its left, so that one each way has room."""
+        """Draw an arrow: straight to the next column, else bent to its left, so that opposite arrows do not overlap."""
         source, target, label = arrow
         (column, x, y), (after, right, below) = self._place[source], self._place[target]
         if source == target:
@@ -246,7 +246,7 @@ class _Drawing:
         self._text((x + 2 * middle[0] + right) / 4, at - 4, label)
 
     def _outline(self, node: int, x: float, y: float) -> tuple[float, float]:
-        """The point on a node's outline in the direction of (x, y)."""
+        """Return the point on a node's outline in the direction of (x, y)."""
         _, left, top = self._place[node]
         dx, dy = x - left, y - top
         if self._nodes[node].kind == "rule":
@@ -280,19 +280,19 @@ def _in_dot(text: str) -> str:
 
 
 def _in_mermaid(text: str) -> str:
-    """Mermaid takes HTML's entities, written with # in place of &."""
+    """Escape a text for Mermaid, which writes HTML's entities with # instead of &."""
     escaped = escape(text.replace("#", "\0"), quote=True).replace("&", "#").replace("\0", "#35;")
     return escaped.replace("`", "#96;").replace("\\", "#92;").replace("\n", "<br/>")
 
 
 def refuse_tokens(tokens: bool, name: str) -> None:
-    """Raise OptionError if the allowed tokens are asked for in a picture without the states of its guide."""
+    """Raise OptionError if `tokens` is True for a picture without states."""
     if switch(tokens, "tokens"):
         raise OptionError(f"a picture of {name} has no states, which could allow tokens; leave out tokens")
 
 
 class Joined:
-    """A picture in the making, of at most `max_states` nodes. Raises LimitError where it has more."""
+    """A picture under construction, of at most `max_states` nodes. Raises LimitError beyond."""
 
     def __init__(self, max_states: int) -> None:
         self._most = max_states
@@ -300,27 +300,27 @@ class Joined:
         self._arrows: list[Arrow] = []
 
     def picture(self) -> Picture:
-        """All that was added; the first node is the start."""
+        """Return the picture so far; the first node is the start."""
         return Picture(tuple(self._nodes), tuple(self._arrows))
 
     def box(self, label: str, note: str = "") -> int:
-        """Add a box; its number."""
+        """Add a box and return its number."""
         if len(self._nodes) == self._most:
             raise LimitError(f"the guide has more than {self._most:,} parts, too many for a picture; raise max_states")
         self._nodes.append(PictureNode(shortened(label), "rule", note))
         return len(self._nodes) - 1
 
     def guide(self, guide: object, *, ends_text: bool = True) -> tuple[int, list[int]]:
-        """Add a guide: its picture, or a box with its name where it has none or a larger one; its start and its ends.
+        """Add a guide's picture, or a box with its name if that is impossible; return its start and its ends.
 
-        ends_text: whether the whole text may end where the guide's does
+        ends_text: whether the whole text may end where the guide's text does
         """
         room = self._most - len(self._nodes)
         found: Picture | None = None
         if room and isinstance(guide, Drawable):
             try:
                 found = guide.picture(max_states=room)
-            except LimitError:  # it is larger than the room that is left
+            except LimitError:  # larger than the remaining room
                 found = None
         if found is None:
             place = self.box(type(guide).__name__)

@@ -1,1 +1,1 @@
-"""Quotations of documents: where they may begin and end, in grammars and JSON, and where they were found."""
+"""Quotations of documents: their boundaries, their use in grammars and JSON, and their places."""

@@ -1,6 +1,6 @@
-"""Quotations inside other texts: a document as a part of a graph, for JSON strings and grammars.
+"""Quotations inside other texts, as parts of graphs for JSON strings and grammars.
 
-The states of their automaton over bytes are places in the suffix tree of the documents.
+The states of their byte automaton are places in the suffix tree of the documents.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .source import Boundary, Occurrence, QuotedContext, Rules, Span, WhiteSpace
 
 DEPTH_BITS = 31
 STATE_BYTES = 200
-"""About how much memory a state that was met takes."""
+"""Estimated bytes of a state."""
 
 
 class SubstringAutomaton:
-    """The byte automaton of the quotations that a source allows.
+    """The byte automaton of the quotations of a source.
 
-    States are numbered as they are met; each stands for a place in the suffix tree (see kernels/suffix/quoting.py).
+    States are numbered in order of occurrence; each is a place in the suffix tree (see kernels/suffix/quoting.py).
     """
 
     start = 0
@@ -42,18 +42,18 @@ class SubstringAutomaton:
     def __init__(self, quotable: Quotable, meter: Meter | None = None) -> None:
         self.quotable = quotable
         self._meter = meter or current() or Meter()
-        # Node and depth of each state, and the state of each; as one number they take half the memory.
+        # (node, depth) of each state, and the state of each pair; a pair packed in one int takes half the memory.
         self._places = array("q", [0])
         self._numbers = {0: 0}
         self._lock = new_lock()
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the states met so far take."""
+        """Estimated bytes of the states so far."""
         return 120 * len(self._places)
 
     def place(self, state: int) -> tuple[int, int]:
-        """The node and the depth that a state stands for. Raises StateError for what is no state."""
+        """Return the node and the depth of a state. Raises StateError for DEAD and for unknown states."""
         state = self.check(state)
         if state == DEAD:
             raise no_state(state)
@@ -61,7 +61,7 @@ class SubstringAutomaton:
         return packed >> DEPTH_BITS, packed & (1 << DEPTH_BITS) - 1
 
     def check(self, state: int) -> int:
-        """The state, which may be DEAD, as an int. Raises StateError for what is neither."""
+        """Return a state, possibly DEAD, as an int. Raises StateError for anything else."""
         return state_of(state, len(self._places))
 
     def _state(self, node: int, depth: int) -> int:
@@ -77,30 +77,30 @@ class SubstringAutomaton:
         return state
 
     def step(self, state: int, byte: int) -> int:
-        """The state after `byte`, or DEAD."""
+        """Return the state after `byte`, or DEAD."""
         return self.read(state, bytes([byte]))
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, or DEAD."""
+        """Return the state after `data`, or DEAD."""
         return self.read_part(state, np.frombuffer(data, np.uint8), 0, len(data))
 
     def read_part(self, state: int, data: NDArray[np.uint8], first: int, last: int) -> int:
-        """The state after data[first:last], or DEAD."""
+        """Return the state after data[first:last], or DEAD."""
         if self.check(state) == DEAD:
             return DEAD
         place = np.array(self.place(state), np.int64)
         return self._state(*place.tolist()) if call(read, self.quotable, place, data, first, last) else DEAD
 
     def transitions(self, state: int) -> NDArray[np.int32]:
-        """The state after each byte: int32 [256], DEAD where there is none."""
+        """Return the state after each byte: int32 [256], DEAD where there is none."""
         return np.array([self.step(state, byte) for byte in range(256)], np.int32)
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the bytes read so far may be quoted."""
+        """Test whether the bytes read so far are a quotation."""
         return self.check(state) != DEAD and bool(call(accepts, self.quotable, *self.place(state)))
 
     def occurrences(self, data: bytes) -> list[int]:
-        """The places in the text where the data stands as a quotation, in order."""
+        """Return the offsets in the text where the data occurs as a quotation, ascending."""
         quotable = self.quotable
         place = np.array(self.place(self.start), np.int64)
         if not data or not call(follow, quotable, place, np.frombuffer(data, np.uint8), 0, len(data)):
@@ -114,7 +114,7 @@ class SubstringAutomaton:
         return sorted(starts[allowed].tolist())
 
     def positions(self, state: int) -> list[int]:
-        """The places in the text where quotations in this state go on, in order; of equal futures one may be listed."""
+        """Return the ascending offsets in the text where quotations in this state continue, at least one per future."""
         node, depth = self.place(state)
         if node == len(self.quotable.lo) + len(self.quotable.starts):
             return [depth]
@@ -122,7 +122,7 @@ class SubstringAutomaton:
         return sorted((self.quotable.starts[first:last] + depth).tolist())
 
     def ahead(self, state: int, most: int) -> bytes:
-        """Up to so many bytes that follow in the document, where a state stands for one place only; else nothing."""
+        """Return up to `most` bytes that follow in the document, if the state has a single place; else no bytes."""
         if self.check(state) == DEAD:
             return b""
         node, depth = self.place(state)
@@ -139,7 +139,7 @@ class SubstringAutomaton:
         return text[: ends[0] if len(ends) else most].tobytes()
 
     def _below(self, node: int) -> tuple[int, int]:
-        """The suffixes that a node of the tree stands for: starts[first:last]."""
+        """Return the range of suffixes below a node of the tree: starts[first:last]."""
         inner = len(self.quotable.lo)
         return (
             (int(self.quotable.lo[node]), int(self.quotable.hi[node]))
@@ -150,11 +150,12 @@ class SubstringAutomaton:
 
 @dataclass(frozen=True)
 class Quote:
-    """A string that is quoted from a context, letter for letter: `Annotated[str, Quote(report)]` in a pydantic model.
+    """An exact quotation from a context as a string: `Annotated[str, Quote(report)]` in a pydantic model.
 
-    context: a text, or several of which one is quoted; boundary, min_chars, max_chars, whitespace: what may be
-    quoted, see `SubstringGuide`; boundary may also be the lengths of the pieces of which the context consists
-    Raises OptionError for what is no text or no option, LanguageError if there is nothing to quote.
+    context: a text, or several of which one is quoted
+    boundary, min_chars, max_chars, whitespace: as for `SubstringGuide`; boundary may also be the lengths of consecutive
+    pieces of the context
+    Raises OptionError for an invalid argument, LanguageError if there is nothing to quote.
     """
 
     context: str | Sequence[str]
@@ -167,14 +168,14 @@ class Quote:
         documents = documents_of(self.context)
         if not isinstance(self.context, str):
             object.__setattr__(self, "context", documents)
-        if isinstance(self.boundary, list):  # as JSON has it
+        if isinstance(self.boundary, list):  # from JSON
             object.__setattr__(self, "boundary", tuple(self.boundary))
         Rules(self.boundary, self.min_chars, self.max_chars, self.whitespace)
         quotable(self, False)
 
     @classmethod
     def of(cls, value: Any) -> Quote:
-        """A context as it is, or with options as a Quote, or as the object that `as_json` gives."""
+        """Convert a context, a Quote, or a mapping as from `as_json` to a Quote."""
         if isinstance(value, Quote):
             return value
         if not isinstance(value, Mapping):
@@ -188,13 +189,13 @@ class Quote:
         return cls(**given)
 
     def as_json(self) -> dict[str, Any]:
-        """The value of the keyword `x-quote` that stands for it."""
+        """Convert to the value of the keyword `x-quote`."""
         context = self.context if isinstance(self.context, str) else list(self.context)
         options = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "context"}
         return {"context": context, **{name: value for name, value in options.items() if value is not None}}
 
     def within(self, least: int, most: int | None) -> Quote | None:
-        """The same with bounds on its length besides; None if nothing is left."""
+        """Narrow the bounds of the length; None if no quotation is left."""
         bounds = [bound for bound in (self.max_chars, most) if bound is not None]
         narrow = max(self.min_chars, least), min(bounds, default=None)
         if narrow == (self.min_chars, self.max_chars):
@@ -204,23 +205,23 @@ class Quote:
         return _narrowed(self, *narrow)
 
     def places(self, text: str) -> list[Occurrence]:
-        """The place in the documents where a text stands as such a quotation."""
+        """Return the places in the documents where a text occurs as such a quotation."""
         source, automaton = quotable(self, False)
         data = text.encode(errors="replace")
         found = (source.place(begin, begin + len(data)) for begin in automaton.occurrences(data))
         return [place for place in found if place is not None]
 
     def span(self, text: str) -> Span | None:
-        """The first span of a text; None if it is no quotation."""
+        """Return the first span of a text; None if it is no quotation."""
         places = self.places(text)
         return quotable(self, False)[0].span(places) if places else None
 
     def examples(self, count: int) -> list[str]:
-        """Up to `count` quotations, short ones first; fewer only if there are no more."""
+        """Return `count` quotations, short ones first, or all if there are fewer."""
         return list(_examples(self, count))
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        """The schema of the annotated type, with the keyword `x-quote`."""
+        """Return the schema of the annotated type with the keyword `x-quote`."""
         return {**handler(schema), "x-quote": self.as_json()}
 
 
@@ -241,7 +242,7 @@ def _examples(quote: Quote, count: int) -> tuple[str, ...]:
     index = quotable(quote, False)[0].quotable
     begins, ends = _short_ones(index)
     characters = np.cumsum(first_bytes(index.text))
-    # They come in the order of their texts, as far as these are of one length.
+    # For equal lengths the order is that of the texts.
     order = np.argsort(characters[ends - 1] - characters[begins], kind="stable")
     found: dict[str, None] = {}
     for begin, end in zip(begins[order].tolist(), ends[order].tolist(), strict=True):
@@ -252,7 +253,7 @@ def _examples(quote: Quote, count: int) -> tuple[str, ...]:
 
 
 def _short_ones(index: Quotable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The bounds of the shortest quotation from each place, or of all from the few places of a short context."""
+    """Return the bounds of the shortest quotation from each offset; in a short context, of all quotations."""
     ends, stops = np.flatnonzero(index.ends), np.flatnonzero(index.text == END)
     starts = index.starts.astype(np.int64)
     furthest = stops[np.searchsorted(stops, starts)]
@@ -272,7 +273,7 @@ def _held_bytes(made: tuple[QuotedContext, SubstringAutomaton]) -> int:
 
 @kept_growing(64, 256 << 20, _held_bytes)
 def quotable(quote: Quote, escaped: bool) -> tuple[QuotedContext, SubstringAutomaton]:
-    """The quotations, as they are written in a JSON string if `escaped`."""
+    """Return the cached source and automaton of a quotation, JSON-escaped if `escaped`."""
     documents = (quote.context,) if isinstance(quote.context, str) else quote.context
     if escaped and not any(map(_ESCAPED.search, documents)):
         return quotable(quote, False)
@@ -283,7 +284,7 @@ def quotable(quote: Quote, escaped: bool) -> tuple[QuotedContext, SubstringAutom
 
 @kept(16, 64 << 20)
 def fragment_of_quote(quote: Quote, escaped: bool) -> ByteFragment:
-    """All quotations as a piece of graph: a node for each place in the suffix tree."""
+    """Return all quotations as a fragment: a node for each place in the suffix tree."""
     index = quotable(quote, escaped)[0].quotable
     inner = np.zeros((2, len(index.lo)), np.int64)
     later = np.full(len(index.starts) if len(index.reach) else len(index.text), -1, np.int64)

@@ -1,4 +1,4 @@
-"""The documents that quotations come from: their bytes, where quotations may begin and end, and the way back."""
+"""The documents of quotations: their bytes, the boundaries of quotations, and the mapping back to characters."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _LINE = re.compile(r"\S(?:[^\n]*\S)?")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*(?:\n[^\S\n]*)+")
 _STOP = re.compile(r"([.!?…]++[\"'”’»)\]]*+)|[。！？]++[」』”’）]*+")
 _GAP = re.compile(r"\s*")
-# Kinds of characters, as sets of bits: a letter, digit or _; a digit; what belongs to the character before it; white
-# space; ' or ’; point or comma; what ties the character after it to the one before it.
+# Classes of characters, as bits: letter, digit or _; digit; joined to the previous character; white space; ' or ’; dot
+# or comma; joins the next character to the previous one.
 LETTER, DIGIT, MARK, SPACE, APOSTROPHE, POINT, TIE = (1 << bit for bit in range(7))
 
 
 def boundaries(text: str, rule: Boundary) -> tuple[Places, Places]:
-    """The places in a text where quotations may begin, and those where they may end: int64, ascending.
+    """Return the offsets in a text where quotations may begin, and those where they may end: int64, ascending.
 
-    "character": everywhere between characters. "word": at both ends of a word, and of each mark that is neither a
-    word nor white space; letters, digits and _ make words, and so do an apostrophe between letters and a point or
+    "character": every offset. "word": both ends of a word, and of each mark that is neither a
+    word nor white space; letters, digits and _ make words, and so do an apostrophe between letters and a dot or
     comma between digits; each Han and Hiragana character is a word. "sentence": a sentence ends after . ! ? or … and
-    closing quotes where white space follows and then no lower-case letter, after 。！？, and at a blank line. "line":
+    closing quotes if white space follows and then no lower-case letter, after 。！？, and at a blank line. "line":
     a line without the white space around it.
     """
     return boundaries_in((text,), rule)
 
 
 def boundaries_in(documents: Sequence[str], rule: Boundary | tuple[int, ...]) -> tuple[Places, Places]:
-    """As `boundaries`, in several documents at once; places count one character between one document and the next.
+    """Apply `boundaries` to several documents at once; offsets count one character between consecutive documents.
 
-    A rule may also say how long the pieces are of which one document consists: quotations are made of whole ones.
+    A tuple as rule has the lengths of the pieces of a single document; quotations are sequences of whole pieces.
     """
     if isinstance(rule, tuple):
         are_lengths = all(type(each) is int and each > 0 for each in rule)
@@ -60,7 +60,7 @@ def boundaries_in(documents: Sequence[str], rule: Boundary | tuple[int, ...]) ->
     if rule == "word":
         return _words(documents)
     if rule == "sentence":
-        # Two ends of lines are a blank line, as which the end of a document counts; one of them is taken out again.
+        # Two newlines make a blank line, which ends a sentence at a document's end; offsets count only one of them.
         table = _table(_sentences("\n\n".join(documents)))
         begins = np.cumsum([0, *(len(document) + 2 for document in documents)])
         table -= np.searchsorted(begins, table[:, :1], "right") - 1
@@ -76,7 +76,7 @@ def _table(spans: list[tuple[int, int]]) -> Places:
 
 
 def gaps(documents: Sequence[str]) -> Places:
-    """The places of what stands between the documents, one character each, and behind the last one."""
+    """Return the offsets of the separators, one character behind each document."""
     return np.cumsum([len(document) + 1 for document in documents]) - 1
 
 
@@ -89,7 +89,7 @@ def _characters(documents: Sequence[str]) -> tuple[Places, Places]:
 
 
 def code_points(text: str) -> NDArray[np.uint32]:
-    """The numbers of the characters."""
+    """Return the code points of the characters: uint32."""
     return np.frombuffer(text.encode("utf-32-le"), np.dtype("<u4"))
 
 
@@ -100,7 +100,7 @@ def _words(documents: Sequence[str]) -> tuple[Places, Places]:
     kinds = np.zeros(0x110000, np.uint8)
     for code in np.flatnonzero(met).tolist():
         kinds[code] = _kind(chr(code))
-    kind = np.concatenate([[SPACE], kinds[codes], [SPACE]]).astype(np.uint8)  # as is what stands between documents
+    kind = np.concatenate([[SPACE], kinds[codes], [SPACE]]).astype(np.uint8)  # as between documents
     before, after = kind[:-2], kind[2:]
     joins = (kind[1:-1] & APOSTROPHE != 0) & (before & after & LETTER != 0)
     joins |= (kind[1:-1] & POINT != 0) & (before & after & DIGIT != 0)
@@ -112,7 +112,7 @@ def _words(documents: Sequence[str]) -> tuple[Places, Places]:
 
 
 def _kind(character: str) -> int:
-    """The bits of a character."""
+    """Return the class bits of a character."""
     if character.isspace():
         return SPACE
     if character in "'’":
@@ -122,7 +122,7 @@ def _kind(character: str) -> int:
     if character == "\u200d":
         return MARK | TIE
     if "\ufe00" <= character <= "\ufe0f" or "\U0001f3fb" <= character <= "\U0001f3ff":
-        return MARK  # it says how a symbol looks
+        return MARK  # modifies the previous symbol
     if unicodedata.category(character)[0] == "M":
         return MARK | LETTER
     if character.isalnum() or character == "_":
@@ -131,7 +131,7 @@ def _kind(character: str) -> int:
 
 
 def _stands_alone(character: str) -> bool:
-    """Tell whether the character is of a script that writes words side by side: Han or Hiragana."""
+    """Test whether the character is Han or Hiragana, scripts without spaces between words."""
     return (
         "\u3040" <= character <= "\u309f"
         or "\u3400" <= character <= "\u9fff"
@@ -141,7 +141,7 @@ def _stands_alone(character: str) -> bool:
 
 
 def _sentences(text: str) -> list[tuple[int, int]]:
-    """The spans of sentences, without the white space between them."""
+    """Return the spans of sentences, without the white space between them."""
     cuts = {match.start() for match in _BLANK_LINE.finditer(text)}
     for match in _STOP.finditer(text):
         gap = _GAP.match(text, match.end())
@@ -163,10 +163,10 @@ WhiteSpace = Literal["exact", "collapsed"]
 
 MAX_BYTES = 1 << 30
 BYTES_PER_BYTE = 100
-"""How much memory the index of a text takes for each of its bytes, what it takes to be built included."""
-# Of work, besides the index
+"""Memory of the index per byte of the text, including its construction."""
+# Work besides the index
 STEPS_PER_BYTE = 4
-# Stands behind each document while they are one text: no white space, and one byte in a JSON string too
+# The separator behind each document: no white space, and one byte in a JSON string too
 _BETWEEN = "\x7f"
 _RUN = re.compile(r"\s+")
 _NONE = np.zeros(0, np.int32)
@@ -182,10 +182,10 @@ class Occurrence(NamedTuple):
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of a document: `documents[document][start:end] == text`.
+    """A part of a document: `documents[document][start:end] == text`.
 
-    start, end: in characters; document: 0 where there is only one
-    occurrences: every place (document, start, end) of what was generated, in order; the span's own is one of them
+    start, end: in characters; document: 0 if there is only one
+    occurrences: all places (document, start, end) of the text, in order, including the span's own
     """
 
     text: str
@@ -197,7 +197,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Rules:
-    """A source that may be quoted from; see `SubstringGuide`. Raises OptionError."""
+    """The rules of quotable parts; see `SubstringGuide`. Raises OptionError."""
 
     boundary: Boundary | tuple[int, ...] = "word"
     min_chars: int = 1
@@ -218,13 +218,13 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class Writing:
-    """All documents as bytes, one after the other, and how their characters correspond to those that are written.
+    """All documents as bytes, one after the other, and the mapping between their characters and the written ones.
 
-    Behind each document stands one character that is none of its own.
-    data: the bytes; starts: where each document begins, and one more would, in characters; int64 [documents + 1]
-    begins: which of these characters each written one is; None: they are the same
-    bytes_at: where each written one begins in `data`; None: each is one byte
-    first, last: the written characters at which quotations may begin, and before which they may end; int64, ascending
+    One separator character follows each document.
+    data: the bytes; starts: the first character of each document, and the end; int64 [documents + 1]
+    begins: the document character of each written character; None if they are equal
+    bytes_at: the offset of each written character in `data`; None if each is one byte
+    first, last: written characters at which quotations may begin, and before which they may end; int64, ascending
     """
 
     data: bytes
@@ -235,25 +235,25 @@ class Writing:
     last: Places
 
     def offsets(self, places: Places) -> Places:
-        """The characters of the documents that stand at places in `data`."""
+        """Convert offsets in `data` to characters of the documents."""
         written = places if self.bytes_at is None else np.searchsorted(self.bytes_at, places)
         return written if self.begins is None else self.begins[written].astype(np.int64)
 
     def byte_of(self, written: Places) -> Places:
-        """The places in `data` where written characters begin."""
+        """Convert written characters to offsets in `data`."""
         return written if self.bytes_at is None else self.bytes_at[written].astype(np.int64)
 
     def written(self, characters: Places) -> Places:
-        """The written characters that characters of the documents are."""
+        """Convert characters of the documents to written characters."""
         return characters if self.begins is None else np.searchsorted(self.begins, characters)
 
 
 class QuotedContext:
-    """Documents as one text of bytes with the quotations it allows.
+    """Documents as one text of bytes, with the allowed quotations.
 
-    quotable: for the kernels; documents: as given
-    escaped: write the text as the inside of a JSON string; refusal: a text that is allowed besides
-    Raises OptionError for what is no text or no rule, LanguageError if there is nothing to quote.
+    quotable: arrays for kernels; documents: as given
+    escaped: write the text as inside a JSON string; refusal: one more allowed text
+    Raises OptionError for an invalid context or rule, LanguageError if there is nothing to quote.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class QuotedContext:
         self.escaped = escaped
         self.refusal = refusal
         self._writing = _writing(self.documents, rules, escaped)
-        # Where each document begins in the text, and where the refusal, or one more document, would
+        # Offsets of the documents in the text, and of the refusal, which follows them
         self._bases = np.append(0, self._writing.byte_of(self._writing.written(self._writing.starts[1:] - 1)) + 1)
         if refusal is not None and lone_surrogate(refusal) >= 0:
             raise OptionError(
@@ -281,7 +281,7 @@ class QuotedContext:
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory the text and its suffix tree take."""
+        """Estimated bytes of the text and its suffix tree."""
         return BYTES_PER_BYTE * int(self._bases[-1])
 
     def _index(self) -> Quotable:
@@ -332,7 +332,7 @@ class QuotedContext:
         )
 
     def without(self, taken: Sequence[Occurrence]) -> Quotable | None:
-        """The source that is left to quote when nothing may overlap with the taken places; None if that is nothing."""
+        """Return the quotations that overlap none of the taken places; None if there are none."""
         quotable = self.quotable
         least, reach = quotable.least, quotable.reach
         ends = np.flatnonzero(quotable.ends)
@@ -357,14 +357,14 @@ class QuotedContext:
         return _with_reach(replace(quotable, least=least, reach=reach))
 
     def _span_in_text(self, place: Occurrence) -> tuple[int, int]:
-        """From where to where a place reaches in the text of all documents."""
+        """Convert a place to offsets in the text of all documents."""
         writing = self._writing
         characters = writing.starts[place.document] + np.array([place.start, place.end])
         begin, end = writing.byte_of(writing.written(characters)).tolist()
         return begin, end
 
     def place(self, begin: int, end: int) -> Occurrence | None:
-        """The place in its document of what stands there in the text; None for the refusal."""
+        """Convert offsets in the text to a place in a document; None for the refusal."""
         number = int(np.searchsorted(self._bases, begin, "right")) - 1
         if number >= len(self.documents):
             return None
@@ -373,7 +373,7 @@ class QuotedContext:
         return Occurrence(number, first, last)
 
     def span(self, places: Sequence[Occurrence], chosen: int = 0) -> Span:
-        """The span of one of its places."""
+        """Return the span at one of its places."""
         document, start, end = places[chosen]
         return Span(self.documents[document][start:end], start, end, document, tuple(places))
 
@@ -385,7 +385,7 @@ def _with_reach(quotable: Quotable) -> Quotable:
 
 
 def documents_of(context: Any) -> tuple[str, ...]:
-    """The texts of a context. Raises OptionError for what is none, or has lone surrogates."""
+    """Return the texts of a context. Raises OptionError for anything else, and for lone surrogates."""
     if isinstance(context, str):
         documents: tuple[Any, ...] = (context,)
     elif (several := items_of(context)) is not None:
@@ -425,7 +425,7 @@ def _written(text: str, escaped: bool) -> bytes:
 
 
 def _byte_places(text: str, data: bytes, escaped: bool) -> Ints | None:
-    """The start of each character in the data, and the length of that; None if each is one byte."""
+    """Return each character's offset in the data, and the end: int32 [characters + 1]; None if all are one byte."""
     if len(data) == len(text):
         return None
     codes = code_points(text)
@@ -437,11 +437,11 @@ def _byte_places(text: str, data: bytes, escaped: bool) -> Ints | None:
 
 
 def _limits(writing: Writing, rules: Rules) -> tuple[Places, Places, Places]:
-    """In bytes: where quotations begin, and the fewest and most bytes of each."""
+    """Return the byte offsets where quotations begin, and the fewest and most bytes of each."""
     begins, ends = writing.first, writing.last
     if not len(ends):
         return ends, ends, ends
-    behind = writing.written(writing.starts[1:] - 1)  # of its document for each
+    behind = writing.written(writing.starts[1:] - 1)  # the end of each document
     furthest = behind[np.searchsorted(behind, begins)]
     if rules.max_chars is not None:
         furthest = np.minimum(furthest, begins + min(rules.max_chars, MAX_BYTES))
@@ -455,7 +455,7 @@ def _limits(writing: Writing, rules: Rules) -> tuple[Places, Places, Places]:
 
 
 def _final(ends: Places, bases: Places) -> Places:
-    """The last of the places in each document, of those that have any."""
+    """Return the last of the offsets in each document that has any."""
     places = np.searchsorted(ends, bases[1:])
     some = places > np.searchsorted(ends, bases[:-1])
     return ends[places[some] - 1]

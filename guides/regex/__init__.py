@@ -1,4 +1,4 @@
-"""Regular expressions, read into the syntax that all constraints share."""
+"""Regular expressions, parsed into the common syntax."""
 
 from .pattern import named_groups, parse
 

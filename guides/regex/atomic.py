@@ -1,12 +1,11 @@
-"""Atomic groups by looking ahead: of the ways to match that a search would try, the first one that there is.
+"""Atomic groups by lookahead: keep only the first way to match in the search order.
 
-`re` tries the ways through a group in an order, and leaves an atomic group by the first that matches, for good. What
-decides which one that is stands in the text ahead: an alternative is taken if none before it matches there, a repeat
-goes on as long as another turn can be completed. So a group becomes a tree of the same texts in which conditions on
-what follows leave one way at most. Inside the group, a way matches only together with what comes after it in the group;
-what stands behind the group has no say.
+`re` tries the ways through a group in an order, and never backtracks into an atomic group after its first match. The
+text ahead decides that match: an alternative is taken if no earlier one matches there; a repeat continues while another
+iteration can be completed. A group becomes a tree of the same texts in which lookaheads leave at most one way. A way
+must match together with the rest of the group, but the text behind the group has no influence.
 
-A turn of a repeat that reads nothing is its last one, as in `re`.
+An iteration of a repeat that reads nothing is the last one, as in `re`.
 """
 
 from __future__ import annotations
@@ -34,37 +33,40 @@ from .tree import (
 )
 
 MAX_TURNS = 64
-"""Up to how many turns are written out that a bounded repeat may have, but need not."""
+"""The most optional or required iterations of a bounded repeat that are written out."""
 
 Lazy = dict[int, Tree]
-"""The repeats that are lazy, by their identity; they are held, so that nothing else can have it."""
+"""The lazy repeats, by id. Holding the nodes keeps their ids unique."""
 
 
 class MatchWay(NamedTuple):
-    """One of the ways through a tree, in the order of the search: texts that are not empty, or the empty one."""
+    """One of the ways through a tree, in search order; all its texts are nonempty, or all are empty."""
 
     tree: Tree
     is_empty: bool
 
 
 class Atomic:
-    """Makes trees atomic. lazy: the repeats in them that try fewer turns first; more are added."""
+    """Conversion of trees to atomic ones.
+
+    lazy: the repeats in them that try fewer iterations first; new ones are added
+    """
 
     def __init__(self, lazy: Lazy) -> None:
         self._lazy = lazy
 
     def group(self, tree: Tree) -> Tree:
-        """The language of `(?>tree)`."""
+        """Return the language of `(?>tree)`."""
         return self._first(tree, EMPTY)
 
     def possessive(self, item: Tree, low: int, high: int | None) -> Tree:
-        """The language of a possessive repeat: each turn is left for good, too."""
+        """Return the language of a possessive repeat; each iteration is atomic too."""
         return self._first(repeat(self.group(item), low, high), EMPTY)
 
     def _first(self, tree: Tree, after: Tree) -> Tree:
-        """The tree without the ways after which `after` can match, but for the first of these.
+        """Restrict a tree to the first of the ways after which `after` can match.
 
-        What follows the result asks for `after`, so that other ways need not be taken out.
+        The caller appends `after` to the result, so that other ways need not be excluded.
         """
         spend(STEPS_PER_NODE)
         if not _has_choice(tree):
@@ -79,7 +81,7 @@ class Atomic:
         return tree
 
     def _one_of(self, items: ListOf[Tree], after: Tree) -> Tree:
-        """The first of the items that matches; one is asked about those before it that may match the same text."""
+        """Return the first of the items that matches. Lookaheads exclude earlier items that may match the same text."""
         begins = [_beginning(item) for item in items]
         found: list[Tree] = []
         for at, item in enumerate(items):
@@ -113,18 +115,18 @@ class Atomic:
         return concat([*turns, rest(item, None if high is None else high - low, after)])
 
     def _again(self, tree: Repeat | LookaroundLoop, done: int) -> Tree:
-        """The rest of a repeat after some of the turns that it must have."""
+        """Return the rest of a repeat after `done` of its required iterations."""
         return self._like(tree, tree.min - done, None if tree.max is None else tree.max - done)
 
     def _like(self, tree: Repeat | LookaroundLoop, low: int, high: int | None) -> Tree:
-        """A repeat of the same item, lazy if that is."""
+        """Return a repeat of the same item, lazy if the given one is."""
         made = repeat(tree.item, low, high)
         if id(tree) in self._lazy and isinstance(made, (Repeat, LookaroundLoop)) and made is not tree.item:
             self._lazy[id(made)] = made
         return made
 
     def _greedy_turns(self, item: Tree, most: int | None, after: Tree) -> Tree:
-        """Turns as long as one can be completed; one that reads nothing is the last."""
+        """Return as many iterations as can be completed; one that reads nothing is the last."""
         if most is None:
             body, leave = self._turn(item, repeat(item, 0, None), after)
             return concat([repeat(body, 0, None), leave])
@@ -135,7 +137,7 @@ class Atomic:
         return found
 
     def _turn(self, item: Tree, again: Tree, after: Tree) -> tuple[Tree, Tree]:
-        """A turn that reads something and is followed by another, and the ways to leave the repeat here."""
+        """Return an iteration that reads something and is followed by others, and the ways to leave the repeat."""
         turns: list[Tree] = []
         exits: list[Tree] = []
         before: list[Tree] = []
@@ -150,7 +152,7 @@ class Atomic:
         return either(turns), either([*exits, _unless(before)])
 
     def _lazy_turns(self, item: Tree, most: int | None, after: Tree) -> Tree:
-        """Turns as long as what comes after cannot match; those that read nothing change nothing."""
+        """Return as many iterations as needed until `after` can match; iterations that read nothing are dropped."""
         found: Tree = EMPTY
         for left in range(1 if most is None else most):
             again = repeat(item, 0, None if most is None else left)
@@ -160,7 +162,7 @@ class Atomic:
         return found
 
     def _ways(self, tree: Tree) -> list[MatchWay]:
-        """The ways through a tree in the order of the search, those that read nothing apart from the others."""
+        """Return the ways through a tree in search order; empty matches are separate ways."""
         spend(STEPS_PER_NODE)
         fewest, most = lengths(tree)
         if fewest or most == 0:
@@ -190,7 +192,7 @@ class Atomic:
 
 
 def _all_of(item: Tree, low: int, high: int | None) -> Tree:
-    """As many of a character as there are."""
+    """Return as many of a single character as there are, within the bounds."""
     if high is None:
         return concat([repeat(item, low, None), _unless([item])])
     if high == low:
@@ -199,7 +201,7 @@ def _all_of(item: Tree, low: int, high: int | None) -> Tree:
 
 
 def _unless(bodies: ListOf[Tree]) -> Tree:
-    """The condition that none of these matches ahead."""
+    """Return the condition that none of the bodies matches ahead."""
     kept = [_needed(body) for body in bodies if body is not NOTHING]
     if any(body is EMPTY for body in kept):
         return NOTHING
@@ -207,7 +209,7 @@ def _unless(bodies: ListOf[Tree]) -> Tree:
 
 
 def _needed(body: Tree) -> Tree:
-    """The condition for a tree to match a beginning of the text ahead."""
+    """Return a smaller tree that matches a prefix of the text ahead exactly if `body` does."""
     if _always(body):
         return EMPTY
     if isinstance(body, (Sequence, Concat)):
@@ -219,7 +221,7 @@ def _needed(body: Tree) -> Tree:
 
 
 def _always(tree: Tree) -> bool:
-    """Tell whether a tree matches the empty text wherever it stands."""
+    """Test whether a tree matches the empty text everywhere."""
     if isinstance(tree, (Sequence, Concat)):
         return all(map(_always, tree.items))
     if isinstance(tree, (Alternation, Either)):
@@ -230,20 +232,20 @@ def _always(tree: Tree) -> bool:
 
 
 def _are_apart(left: Tree, right: Tree) -> bool:
-    """Tell whether the next character tells the texts of one tree from those of the other, neither empty."""
+    """Test whether the first character separates the texts of two trees, neither of which matches the empty text."""
     (of_left, left_empty), (of_right, right_empty) = edge_of(left, ahead=True), edge_of(right, ahead=True)
     return not (left_empty or right_empty or intersect(of_left, of_right))
 
 
 def _beginning(tree: Tree) -> bytes:
-    """The characters that all texts of a tree begin with, as far as that is plain to see."""
+    """Return a common prefix of all texts of a tree, as far as its first literal shows."""
     if isinstance(tree, (Sequence, Concat)) and tree.items:
         tree = tree.items[0]
     return tree.data if isinstance(tree, Literal) else b""
 
 
 def _has_choice(tree: Tree) -> bool:
-    """Tell whether there may be several ways through a tree."""
+    """Test whether there may be several ways through a tree."""
     if isinstance(tree, (Sequence, Concat)):
         return any(map(_has_choice, tree.items))
     if isinstance(tree, (Repeat, LookaroundLoop)):

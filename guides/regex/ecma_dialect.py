@@ -1,9 +1,9 @@
-r"""The dialect of ECMA-262 in its `u` mode, which JSON Schema uses, with the lenience of schemas in the wild.
+r"""ECMA-262 patterns in `u` mode, as JSON Schema uses them, with tolerance for patterns found in practice.
 
-Accepted beyond the `u` mode, where it can mean one thing only: an escaped character that is neither a letter
+Accepted beyond the `u` mode, where only one meaning is possible: an escaped character that is neither a letter
 nor a digit (`\-`, `\_`, `\"`), a lone `{`, `}` or `]`, a class at the end of a range (`[\w-.]` is `\w`, `-`
-and `.`), a repeated look ahead. Everything else is refused as in the `u` mode, above all escaped letters
-without a meaning: `\Z` and `\A` would be the letters to a lenient engine and anchors to their authors.
+and `.`), a repeated lookahead. Everything else is refused as in the `u` mode, above all unknown escaped letters:
+a lenient engine would read `\Z` and `\A` as letters, where their authors meant anchors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LINE_END = Look(_NOT_LINE_END, ahead=True, negative=True)
 _FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL}
 _DIGITS = tuple("0123456789")
 _CONTROLS = {"f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
-# Compiled on first use, which `re` remembers.
+# Compiled on first use; `re` caches them.
 _HEX = r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]+)\}"
 _LOW_SURROGATE = r"\\u([dD][c-fC-F][0-9a-fA-F]{2})"
 _CONTROL = r"c([a-zA-Z])"
@@ -42,7 +42,7 @@ _HINTS = {"A": "; the start of the text is ^", "Z": _END_HINT, "z": _END_HINT}
 
 
 class EcmaReader(PatternReader):
-    """Reads ECMA-262 patterns as with the flag `u`."""
+    """A reader of ECMA-262 patterns with the flag `u`."""
 
     counts_form = r"\{(?:([0-9]+)|([0-9]+),([0-9]*))\}"
 
@@ -67,7 +67,7 @@ class EcmaReader(PatternReader):
     # Escapes
 
     def escape(self) -> None:
-        """An escape outside a set."""
+        """Read an escape outside a set."""
         offset = self.at
         letter = self.text[offset + 1 : offset + 2]
         if letter and letter in "bB":
@@ -84,11 +84,11 @@ class EcmaReader(PatternReader):
             self.push(self.set_of(list(ranges), [], negated=False))
 
     def word(self) -> Ranges:
-        r"""`\w`, which ignoring case extends by two characters that fold to ASCII letters."""
+        r"""Return `\w`; ignoring case adds two characters that fold to ASCII letters."""
         return ignoring_case(ASCII_WORD, "ecma") if self.flags & IGNORECASE else ASCII_WORD
 
     def class_escape(self, letter: str, offset: int) -> Ranges | None:
-        """The characters of the class escape at `offset`; None, without moving, if it is none."""
+        """Return the characters of the class escape at `offset`; None, without moving, for any other escape."""
         if not letter or letter not in "dDsSwWpP":
             return None
         self.at = offset + 2
@@ -108,7 +108,7 @@ class EcmaReader(PatternReader):
         return ranges
 
     def code_point(self, letter: str, offset: int) -> int:
-        """The one character that the escape at `offset` stands for, in a set or outside; moves behind it."""
+        """Return the single character of the escape at `offset`, in a set or outside, and move past it."""
         if not letter:
             self.fail("expected a character after the backslash", offset)
         self.at = offset + 2
@@ -147,7 +147,7 @@ class EcmaReader(PatternReader):
     # Sets
 
     def bracket(self) -> None:
-        """`[...]`; `[]` has no characters and `[^]` all."""
+        """Read `[...]`; `[]` has no characters, and `[^]` has all."""
         opening = self.at
         self.at += 1
         negated = self.text.startswith("^", self.at)
@@ -173,7 +173,7 @@ class EcmaReader(PatternReader):
     # Groups
 
     def group(self) -> None:
-        """`(` and what makes it special."""
+        """Read an opening parenthesis with its `?` construct."""
         offset = self.at
         if not self.text.startswith("?", offset + 1):
             self.at += 1
@@ -194,7 +194,7 @@ class EcmaReader(PatternReader):
             self.names.setdefault(name, offset)
 
     def modifiers(self, on: str, off: str, offset: int) -> int:
-        """The flags inside `(?on-off:...)`."""
+        """Return the flags in effect inside `(?on-off:...)`."""
         if len(set(on + off)) < len(on + off) or not on + off:
             self.fail("these flags contradict or repeat each other, or there are none", offset)
         flags = self.flags
@@ -205,7 +205,7 @@ class EcmaReader(PatternReader):
         return flags
 
     def refuse(self, offset: int) -> NoReturn:
-        """Names what stands behind `(?`."""
+        """Fail with a message that names the construct after `(?`."""
         rest = self.text[offset + 2 : offset + 4]
         if rest.startswith(">"):
             self.fail("atomic groups are not supported: ECMA-262 has none", offset)
@@ -216,7 +216,7 @@ class EcmaReader(PatternReader):
         self.fail("expected (?:, (?=, (?!, (?<=, (?<!, (?<name> or flags as in (?i:...)", offset)
 
     def check_look(self, body: Tree, ahead: bool, offset: int) -> bool:
-        """Contents of any length can be looked for on either side; only looking ahead may be repeated."""
+        """Accept a lookaround of any length; only a lookahead may be repeated."""
         return ahead
 
 

@@ -1,9 +1,9 @@
 """Texts of the named groups of a pattern, in a text that it matches as a whole.
 
-`re` tries the ways through a pattern in an order, and the first one that comes to the end of the text says what its
-groups have read. Here no way is given up again: for each part of the pattern the places are worked out from which it
-leads to where the rest can follow, as the bits of a number, one for each place in the text. So the first way is walked
-without a wrong turn, in time that grows with the text and the pattern alone.
+`re` tries the ways through a pattern in an order; the first that reaches the end of the text determines the groups.
+This module does not backtrack. For each part of the pattern it computes the positions from which the part leads to
+where the rest can follow, as an int with one bit per position. The first way is then walked without a wrong turn, in
+time polynomial in the text and the pattern.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ..syntax import Alternation, Chars, Literal, Ranges, Repeat, Sequence
 from .atomic import Lazy
 from .tree import Concat, Either, FirstWay, Look, LookaroundLoop, NamedGroup, Tree, lengths
 
-# Of work, for a part of a pattern that is looked at, besides what the places of the text take
+# Work per part of a pattern that is examined, besides the work per position
 STEPS_PER_PART = 100
-# Of work, for a place of a set
+# Work per position of a set
 STEPS_PER_PLACE = 10
-# Held of an atomic group for each place
+# Memory of an atomic group per position
 BITS_PER_PLACE = 2_000
 _ONE = ord("1")
 
 
 class GroupText(NamedTuple):
-    """Text of a group, `text[begin:end]`, in the text that was read."""
+    """Text of a group: `text[begin:end]` of the text that was read."""
 
     name: str
     begin: int
@@ -38,13 +38,13 @@ class GroupText(NamedTuple):
 
 
 class NamedGroups(NamedTuple):
-    """A pattern as it is read for its groups. lazy: the repeats that try fewer turns first"""
+    """A pattern parsed for its groups. lazy: the repeats that try fewer iterations first"""
 
     tree: Tree
     lazy: Lazy
 
     def read(self, text: str) -> list[GroupText]:
-        """What the groups read in a text, in the order in which they end; nothing if the pattern does not match it.
+        """Return the texts of the groups in the order in which they end; empty if the pattern does not match the text.
 
         Raises LimitError.
         """
@@ -58,14 +58,14 @@ class NamedGroups(NamedTuple):
 
 
 class _Turns(NamedTuple):
-    """The places from which a repeat leads on: after so many turns that it may still have, and that it must."""
+    """The start positions of a repeat, by the number of remaining optional iterations, and of required ones."""
 
     optional: list[int]
     needed: list[int]
 
 
 class _Ways:
-    """The ways through trees in one text; sets of places are numbers, bit n for the place before character n."""
+    """The ways through trees in one text. A set of positions is an int; bit n is the position before character n."""
 
     def __init__(self, text: str, lazy: Lazy) -> None:
         self.text = text
@@ -85,11 +85,14 @@ class _Ways:
         self._held = 0
 
     def before(self, tree: Tree, ends: int) -> int:
-        """The places from which the tree leads to one of these."""
+        """Return the positions from which the tree leads to one of `ends`."""
         return self._reach(tree, ends, True)
 
     def walk(self, tree: Tree, place: int, ends: int) -> int:
-        """The end of the first way from a place to one of these, one of which there is; its groups are in `found`."""
+        """Return the end of the first way from a position to one of `ends`, and add its groups to `found`.
+
+        There must be such a way.
+        """
         spend(STEPS_PER_PART)
         match tree:
             case Chars():
@@ -124,7 +127,8 @@ class _Ways:
 
     def _walk_turns(self, tree: Repeat | LookaroundLoop, place: int, ends: int) -> int:
         turns, may_be_empty = self._turns(tree, ends, True), lengths(tree.item)[0] == 0
-        # Where a repeat without a bound ends that has its turns says its place alone, however it came there.
+        # Once an unbounded repeat has its required iterations, its end depends only on the position, not on the way
+        # there.
         last = self._last.setdefault((id(tree), ends), {}) if self._only_ends and tree.max is None else {}
         passed, done = list[int](), 0
         while done != tree.max and not (done >= tree.min and place in last):
@@ -133,7 +137,7 @@ class _Ways:
             else:
                 left = len(turns.optional) if tree.max is None else tree.max - done
                 target = turns.optional[min(left, len(turns.optional)) - 1]
-                if may_be_empty:  # a turn that reads nothing is the last one
+                if may_be_empty:  # an empty iteration is the last one
                     target = target & ~(1 << place) | ends & 1 << place
                 passed.append(place)
                 is_over = id(tree) in self.lazy and ends >> place & 1
@@ -157,7 +161,7 @@ class _Ways:
                 new = self._reach(tree.item, new, back) & ~optional[-1]
                 optional.append(optional[-1] | new)
                 if left is None:
-                    optional = optional[-1:]  # there are always as many turns left
+                    optional = optional[-1:]  # the number of remaining iterations never changes
                 else:
                     left -= 1
                 self._hold(left is not None)
@@ -169,7 +173,7 @@ class _Ways:
         return self._turns_known[key]
 
     def _reach(self, tree: Tree, places: int, back: bool) -> int:
-        """The places from which the tree leads to one of these, or to which it leads from one of these."""
+        """Return the positions before (`back`) or after texts of the tree that end or begin at one of `places`."""
         spend(STEPS_PER_PART + (len(self.text) >> 6))
         match tree:
             case Chars(ranges):
@@ -214,7 +218,7 @@ class _Ways:
         return places >> length & begins if back else (places & begins) << length
 
     def _leaf(self, tree: Tree, what: Ranges | str) -> int:
-        """The places where a character of a set, or a text, begins."""
+        """Return the positions where a character of a set, or a text, begins."""
         if id(tree) not in self._leaves:
             if isinstance(what, str):
                 found = self._everywhere
@@ -231,12 +235,12 @@ class _Ways:
         return self._leaves[id(tree)]
 
     def _holding(self, look: Look) -> int:
-        """The places where a condition holds."""
+        """Return the positions where a condition holds."""
         holding = self._reach(look.body, self._everywhere, look.ahead)
         return self._everywhere & ~holding if look.negative else holding
 
     def _first_ends(self, tree: FirstWay) -> dict[int, int]:
-        """The end of the first way from each place that has one."""
+        """Return the end of the first way from each position that has one."""
         if id(tree) not in self._ends:
             begins, outer = self.before(tree.item, self._everywhere), self._only_ends
             self._only_ends = True
@@ -249,13 +253,13 @@ class _Ways:
         return self._ends[id(tree)]
 
     def _places_of(self, places: int) -> list[int]:
-        """The places of a set, in order."""
+        """Return the positions of a set in ascending order."""
         found = [match.start() for match in re.finditer("1", f"{places:b}"[::-1])]
         spend(len(found) * STEPS_PER_PLACE)
         return found
 
     def _set_of(self, places: list[int]) -> int:
-        """The set of some places."""
+        """Return the set of some positions."""
         spend(len(places) * STEPS_PER_PLACE)
         digits = bytearray(b"0") * (len(self.text) + 1)
         for place in places:
@@ -263,6 +267,6 @@ class _Ways:
         return int(digits, 2)
 
     def _hold(self, count: int) -> None:
-        """Note that so many sets of places are kept. Raises LimitError where all of them take too much memory."""
+        """Count the memory of cached sets of positions. Raises LimitError where it is too much."""
         self._held += count * (len(self.text) >> 3)
         spend_growth(0, self._held)

@@ -1,13 +1,13 @@
-"""Trees with conditions, made deterministic: what is pending ahead and behind becomes part of the state.
+"""Subset construction for trees with lookarounds: pending conditions ahead and behind become part of the state.
 
-A `PatternMachine` is such a tree as a nondeterministic machine over classes of characters.
+A `PatternMachine` is a tree as a nondeterministic automaton over classes of characters.
 
-A `Run` is a formula on the text that follows: *some* of its threads goes on to match, and each thread has
-duties, conditions on the same text, all of which must be met. A duty is a run of its own, to match or not
-to match. What was looked at before a position is known there: the set tests of the character before, and
-for each look behind the run that was begun at every position so far. Reading a character maps formulas to
-formulas, and there are finitely many of them: subset construction for an alternating automaton, which
-`guides/automata/positions.py`, where states are plain subsets, has no need of.
+A `Run` is a formula on the text that follows: *some* of its threads matches, and each thread has duties,
+conditions on the same text, all of which must hold. A duty is a run that must match or must not match. Lookbehinds are
+known at each position: the set tests of the previous character, and for each lookbehind the run that was begun at
+every position so far. Reading a character maps formulas to formulas, and there are finitely many of them: subset
+construction for an alternating automaton. `guides/automata/positions.py`, with plain subsets as states, does not need
+it.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from .tree import NO_GROUPS, STEPS_PER_NODE, Concat, Either, FirstWay, Look, Loo
 
 
 class Next(NamedTuple):
-    """The next character is of one of these classes (a bit for each), or is not."""
+    """Test of the next character: it is in one of these classes (a bit for each), or is not."""
 
     classes: int
     negative: bool
 
 
 class Previous(NamedTuple):
-    """The previous character is in set number `test`, or is not."""
+    """Test of the previous character: it is in set number `test`, or is not."""
 
     test: int
     negative: bool
 
 
 class Ahead(NamedTuple):
-    """The machine matches here when begun in `start`, or does not."""
+    """Lookahead: the machine matches here from state `start`, or does not."""
 
     start: int
     negative: bool
 
 
 class Behind(NamedTuple):
-    """The machine of tracker number `tracker`, begun anywhere before, has matched here, or has not."""
+    """Lookbehind: the machine of tracker number `tracker`, begun anywhere before, has matched here, or has not."""
 
     tracker: int
     negative: bool
@@ -61,16 +61,17 @@ Guard = Next | Previous | Ahead | Behind
 
 
 class Tracker(NamedTuple):
-    """A look behind: begun at every position, matched when in `goal`."""
+    """A lookbehind: begun at every position, matched in state `goal`."""
 
     start: int
     goal: int
 
 
 class PatternMachine:
-    """States 0 to n - 1; `moves` read a character of some classes, `links` read nothing and may be guarded.
+    """A nondeterministic automaton with guarded epsilon links; states are 0 to n - 1.
 
-    atoms: the characters of each class; tests: for each set asked about a previous character, its classes
+    moves: transitions on classes (a bit for each); links: epsilon transitions, each with a guard or None
+    atoms: the characters of each class; tests: the classes of each set that a previous character is tested against
     needs, asks: for each state, a bit for each tracker reachable from it, and for each test reachable from
     it without reading
     Raises LimitError beyond `max_states` states.
@@ -103,7 +104,7 @@ class PatternMachine:
         self.links[source].append((target, guard))
 
     def _add(self, tree: Tree, source: int) -> int:
-        """Adds the tree behind `source`; the state in which it has matched."""
+        """Add the tree behind `source` and return the state in which it has matched."""
         spend(STEPS_PER_NODE)
         if isinstance(tree, Chars):
             return self._read(tree.ranges, source)
@@ -151,7 +152,7 @@ class PatternMachine:
         return end
 
     def _guard(self, look: Look) -> Guard:
-        """The duty of a condition; the machine behind it is built once, however often the tree is unrolled."""
+        """Return the guard of a condition. Its machine is built once, however often the tree is unrolled."""
         if isinstance(look.body, Chars):
             classes = self._classes[look.body.ranges]
             if look.ahead:
@@ -173,7 +174,7 @@ class PatternMachine:
         return Ahead(known, look.negative) if look.ahead else Behind(known, look.negative)
 
     def _reachable(self) -> tuple[list[int], list[int]]:
-        """(Tests reachable without reading, trackers reachable at all) for each state, as bits."""
+        """Return (tests reachable without reading, trackers reachable at all) for each state, as bits."""
         asks, needs = [0] * len(self.moves), [0] * len(self.moves)
         changed = True
         while changed:
@@ -214,7 +215,7 @@ def _sets_of(tree: Tree, found: set[Ranges]) -> None:
 
 
 def too_many_states(max_states: int) -> LimitError:
-    """The error for a pattern whose conditions take too large an automaton."""
+    """Return the error for a pattern whose lookarounds require too large an automaton."""
     return LimitError(
         f"looking around, or an atomic group, makes this pattern an automaton of more than {max_states:,} states, "
         "which is fixed; look over fewer characters, or say what may follow without looking around"
@@ -226,7 +227,7 @@ Duties = frozenset["Duty"]
 
 
 class Thread(NamedTuple):
-    """A state of the machine, and what else must hold of the text that follows."""
+    """A state of the machine, with duties on the text that follows."""
 
     state: int
     duties: Duties
@@ -240,7 +241,7 @@ class Duty(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that the future depends on: tests of the previous character, looks behind, and the match itself."""
+    """A state of the subset construction: tests of the previous character, lookbehinds, and the match itself."""
 
     previous: int
     trackers: tuple[Run | None, ...]
@@ -249,15 +250,15 @@ class State(NamedTuple):
 
 NO_DUTIES: Duties = frozenset()
 NO_RUN: Run = frozenset()
-# What bounds the search, before the states over bytes can be counted.
+# Estimates that bound the search before the states over bytes can be counted
 STATES_PER_CHARACTER = 5
 STEPS_PER_STATE = 2
-# Of work
+# Work
 STEPS_PER_CLASS, STEPS_PER_THREAD = 200, 200
 
 
 def without_looking(tree: Tree, max_states: int) -> Node:
-    """The language of a tree, taken as the whole text, as a table. Raises LimitError beyond `max_states`."""
+    """Return the language of a tree over the whole text as a table. Raises LimitError beyond `max_states`."""
     machine = PatternMachine(tree, max_states)
     transitions, accepting = _Explorer(machine, max_states).explore()
     transitions, accepting = minimise(transitions, accepting)
@@ -267,7 +268,7 @@ def without_looking(tree: Tree, max_states: int) -> Node:
 
 
 class _Explorer:
-    """Subset construction from the start of the text on."""
+    """Subset construction from the start of the text."""
 
     def __init__(self, machine: PatternMachine, max_states: int) -> None:
         self.machine = machine
@@ -277,12 +278,12 @@ class _Explorer:
         self.classes = _alike(machine)
 
     def explore(self) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """(Transitions int32 [states, classes], accepting bool [states]); state 0 is the first."""
+        """Return (transitions int32 [states, classes], accepting bool [states]); state 0 is the start."""
         start = frozenset((Thread(self.machine.start, NO_DUTIES),))
         self._number(self._state(0, (NO_RUN,) * len(self.machine.trackers), start))
         rows: list[list[int]] = []
         accepting: list[bool] = []
-        for state in self.numbers.states:  # grows meanwhile
+        for state in self.numbers.states:  # grows during the loop
             row = [DEAD] * self.machine.class_count
             spend(STEPS_PER_CLASS * self.machine.class_count)
             for alike in self.classes:
@@ -301,7 +302,7 @@ class _Explorer:
         return self.numbers[state] if state.run else DEAD
 
     def _read(self, position: Position, bit: int) -> State:
-        """The state behind a character of the class `bit`."""
+        """Return the state after a character of the class `bit`."""
         before = position.state
         previous = sum(1 << index for index, classes in enumerate(self.machine.tests) if classes & bit)
         trackers = tuple(
@@ -311,7 +312,7 @@ class _Explorer:
         return self._state(previous, trackers, position.advance(before.run, bit))
 
     def _state(self, previous: int, trackers: tuple[Run | None, ...], run: Run) -> State:
-        """A state without what no condition will ask again."""
+        """Return a state without the parts that no later condition uses."""
         asks, needs = self._relevant(run)
         kept: list[Run | None] = []
         for index, (tracker, tracked) in enumerate(zip(self.machine.trackers, trackers, strict=True)):
@@ -323,7 +324,7 @@ class _Explorer:
         return State(previous & asks, tuple(kept), run)
 
     def _relevant(self, run: Run) -> tuple[int, int]:
-        """(Tests that the next position may ask, trackers that any position may ask), as bits."""
+        """Return (tests that the next position may use, trackers that any position may use), as bits."""
         asks = needs = 0
         for thread in run:
             asks |= self.machine.asks[thread.state]
@@ -335,7 +336,7 @@ class _Explorer:
 
 
 class Position:
-    """A place in the text: what is known before it, and the class (a bit) that follows, 0 at the end."""
+    """A position in the text: the state before it, and the class (a bit) of the next character, 0 at the end."""
 
     def __init__(self, machine: PatternMachine, state: State, following: int) -> None:
         self.machine = machine
@@ -346,12 +347,12 @@ class Position:
         self._behind: dict[int, frozenset[Duties]] = {}
 
     def accepts(self) -> bool:
-        """Tell whether the text may end here."""
+        """Test whether the text may end here."""
         accept = self.machine.accept
         return any(thread.state == accept and self._fulfilled(thread) for thread in self._close(self.state.run))
 
     def _fulfilled(self, thread: Thread) -> bool:
-        """Tell whether the thread's duties are met by the end of the text."""
+        """Test whether the end of the text meets the thread's duties."""
         return all(self._ends(duty.run) != duty.negative for duty in thread.duties)
 
     def _ends(self, run: Run) -> bool:
@@ -359,13 +360,13 @@ class Position:
         return any(thread.state in goals and self._fulfilled(thread) for thread in self._close(run))
 
     def tracked(self, index: int) -> Run:
-        """The run of a look behind, with the thread that begins here."""
+        """Return the run of a lookbehind, with the thread that begins here."""
         begun = self.state.trackers[index]
         assert begun is not None, "trackers are kept as long as a condition may ask them"
         return begun | {Thread(self.machine.trackers[index].start, NO_DUTIES)}
 
     def advance(self, run: Run, bit: int) -> Run:
-        """The run behind a character of class `bit`, which is alike to `following`."""
+        """Return the run after a character of class `bit`, equivalent to `following` for all guards."""
         after: set[Thread] = set()
         for thread in self._close(run):
             if thread.state in self.machine.goals:
@@ -380,7 +381,7 @@ class Position:
         return _reduced(after)
 
     def _advance_all(self, duties: Duties, bit: int) -> Duties | None:
-        """The duties that remain behind the character; None if one is broken."""
+        """Return the duties that remain after the character; None if one is violated."""
         remaining: set[Duty] = set()
         for duty in duties:
             run = self._close(duty.run)
@@ -396,11 +397,11 @@ class Position:
         return frozenset(remaining)
 
     def _met(self, run: Run) -> bool:
-        """Tell whether the run has matched for certain."""
+        """Test whether the run has matched, whatever follows."""
         return any(thread.state in self.machine.goals and not thread.duties for thread in run)
 
     def _close(self, run: Run) -> Run:
-        """The run with all that its threads reach here without reading."""
+        """Return the epsilon closure of the run at this position."""
         closed = self._closed.get(run)
         if closed is None:
             found = set(run)
@@ -419,7 +420,7 @@ class Position:
         return closed
 
     def _alternatives(self, guard: Guard) -> Iterable[Duties]:
-        """The duties under any one of which a condition holds."""
+        """Yield the sets of duties under any one of which a condition holds."""
         if isinstance(guard, Next):
             return NO_WAY if bool(guard.classes & self.following) == guard.negative else ALWAYS
         if isinstance(guard, Previous):
@@ -446,7 +447,7 @@ NO_WAY: tuple[Duties, ...] = ()
 
 
 def _reduced(threads: set[Thread]) -> Run:
-    """Without the threads that demand more than another one in the same state."""
+    """Drop threads whose duties are a proper superset of another thread's in the same state."""
     if len(threads) == 1 or not any(thread.duties for thread in threads):
         return frozenset(threads)
     by_state: dict[int, list[Thread]] = {}
@@ -461,7 +462,7 @@ def _reduced(threads: set[Thread]) -> Run:
 
 
 def _alike(machine: PatternMachine) -> list[list[int]]:
-    """The classes (as bits) in groups that no condition on the next character tells apart."""
+    """Group the classes (as bits) that no condition on the next character separates."""
     asked = {guard.classes for links in machine.links for _, guard in links if isinstance(guard, Next)}
     groups: dict[tuple[bool, ...], list[int]] = {}
     for number in range(machine.class_count):

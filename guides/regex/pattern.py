@@ -1,4 +1,4 @@
-"""From the text of a pattern to the shared syntax."""
+"""Parsing of patterns into the common syntax."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def parse(
     search: bool = False,
     max_states: int = 50_000,
 ) -> Node:
-    """A regular expression as a plain syntax node: exactly the texts that it matches as a whole.
+    """Parse a regular expression into plain syntax: exactly the texts that it matches as a whole.
 
     flags: those of `re` (I, M, S, and for Python's dialect X and A)
-    dialect: "python", as `re.fullmatch` has it; "ecma", as ECMA-262 has it in its `u` mode
-    search: the texts in which the pattern matches somewhere, instead of as a whole
-    max_states: limit on the automaton that looking around can require; a state takes about 1 KB
+    dialect: "python", as `re.fullmatch`; "ecma", ECMA-262 in its `u` mode
+    search: accept the texts that contain a match, instead of those that match as a whole
+    max_states: bound of the automaton that lookarounds may require; a state takes about 1 KB
     Raises PatternError, LimitError, OptionError.
     """
     pattern = text_of(pattern, "the pattern", 'RegexGuide(r"[0-9]+", vocabulary, flags=re.I)')
@@ -67,14 +67,14 @@ def parse(
 
 
 def named_groups(pattern: str, flags: int, dialect: Dialect) -> NamedGroups | None:
-    """The named groups of a pattern that `parse` takes; None if it has none."""
+    """Return the named groups of a pattern that `parse` accepts; None if it has none."""
     reader = _READERS[dialect](pattern, flags & ~int(re.U), keeps_groups=True)
     tree = reader.read()
     return NamedGroups(tree, reader.lazy) if reader.names else None
 
 
 def flags_of(flags: Any) -> int:
-    """The flags of `re`, as a number. Raises OptionError for anything else."""
+    """Return the flags of `re` as an int. Raises OptionError for anything else."""
     try:
         number = index(flags)
     except TypeError:
@@ -85,7 +85,7 @@ def flags_of(flags: Any) -> int:
 
 
 def _anywhere(tree: Tree) -> Tree:
-    """The texts that contain a match; alternatives that are anchored stay so, without looking around."""
+    """Return the language of texts that contain a match. Leading and trailing anchors are resolved directly."""
     branches = tree.items if isinstance(tree, Either) else (tree,)
     return either([_unanchored(branch) for branch in branches])
 

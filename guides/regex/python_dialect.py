@@ -1,4 +1,4 @@
-"""The dialect of Python's `re`: a pattern means what `re.fullmatch` makes of it."""
+"""The dialect of Python's `re`, with the semantics of `re.fullmatch`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .tree import (
 from .unicode import property_ranges
 
 _FLAGS = {"i": IGNORECASE, "m": MULTILINE, "s": DOTALL, "x": VERBOSE, "a": ASCII, "u": 0}
-# Compiled on first use, which `re` remembers.
+# Compiled on first use; `re` caches them.
 _BLANK_OR_COMMENT = " \t\n\r\v\f#"
-# To `re`, a backslash takes the character behind it along, even the end of a comment.
+# In `re`, a backslash escapes the next character even in a comment, so that `\)` does not end it.
 _COMMENT = r"\(\?#(?:[^)\\]|\\[\s\S])*+\)"
 _CONTROLS = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92}
 _DIGITS_OF = {"x": 2, "u": 4, "U": 8}
@@ -33,17 +33,17 @@ _OCTAL_IN_SET = r"[0-7]{1,3}"
 _HEX = "0123456789abcdefABCDEF"
 _PROPERTY = r"\{(\^?)([A-Za-z0-9_ =:&.\-]+)\}|()([CLMNPSZ])"
 _FLAG_GROUP = r"([a-zA-Z]*)(?:-([a-zA-Z]*))?"
-# Python 3.14 lets \B match in an empty text, earlier versions do not.
+# `\B` matches in an empty text since Python 3.14.
 _NO_BOUNDARY_IN_EMPTY_TEXT = re.search(r"\B", "") is not None
 
 
 class PythonReader(PatternReader):
-    """Reads the dialect of `re`, and `\\p{...}` as the `regex` package has it."""
+    """A reader of the dialect of `re`, and of `\\p{...}` as in the `regex` package."""
 
     has_atomic = True
 
     def literal(self, end: int) -> None:
-        """Characters as they are; in verbose mode white space, or a comment, is skipped."""
+        """Add characters as they are; verbose mode skips white space and comments."""
         if self.flags & VERBOSE and self.text[self.at] in _BLANK_OR_COMMENT:
             self.at = end
             return
@@ -59,7 +59,7 @@ class PythonReader(PatternReader):
     # Escapes
 
     def escape(self) -> None:
-        """An escape outside a set."""
+        """Read an escape outside a set."""
         offset = self.at
         letter = self.text[offset + 1 : offset + 2]
         ranges = self.class_escape(letter, offset)
@@ -78,7 +78,7 @@ class PythonReader(PatternReader):
             self.push(self.one(self.code_point(letter, offset)))
 
     def class_escape(self, letter: str, offset: int) -> Ranges | None:
-        """The characters of the class escape at `offset`; None, without moving, if it is none."""
+        """Return the characters of the class escape at `offset`; None, without moving, for any other escape."""
         if not letter or letter not in "dDsSwWpP":
             return None
         self.at = offset + 2
@@ -93,7 +93,7 @@ class PythonReader(PatternReader):
         return boundary(word) if letter == "b" else no_boundary(word, _NO_BOUNDARY_IN_EMPTY_TEXT)
 
     def code_point(self, letter: str, offset: int) -> int:
-        """The one character that the escape at `offset` stands for, in a set or outside; moves behind it."""
+        """Return the single character of the escape at `offset`, in a set or outside, and move past it."""
         if not letter:
             self.fail("expected a character after the backslash", offset)
         self.at = offset + 2
@@ -129,7 +129,7 @@ class PythonReader(PatternReader):
             self.fail(f"there is no character named {name!r}", offset)
 
     def property_class(self, negated: bool, offset: int) -> Ranges:
-        r"""The characters of a `\p{...}` whose name begins where the reader is."""
+        r"""Return the characters of a `\p{...}`; the reader stands after the `p`."""
         match = re.compile(_PROPERTY).match(self.text, self.at)
         if match is None:
             self.fail(r"expected a property name in braces, as in \p{Lu} or \p{Script=Greek}", offset)
@@ -144,7 +144,7 @@ class PythonReader(PatternReader):
     # Sets
 
     def bracket(self) -> None:
-        """`[...]`; one that was read before, under the same flags, is not read again."""
+        """Read `[...]`, or reuse an equal set read before under the same flags."""
         for (source, flags), known in self.known_sets.items():
             if flags == self.flags and self.text.startswith(source, self.at):
                 self.at += len(source)
@@ -180,7 +180,7 @@ class PythonReader(PatternReader):
         self.push(read)
 
     def code_in_set(self, letter: str, offset: int) -> int:
-        """As `code_point`, and octal escapes."""
+        """Return `code_point`, or the character of an octal escape."""
         octal = re.compile(_OCTAL_IN_SET).match(self.text, offset + 1)
         if octal is None:
             return self.code_point(letter, offset)
@@ -192,7 +192,7 @@ class PythonReader(PatternReader):
     # Groups
 
     def group(self) -> None:
-        """`(` and what makes it special."""
+        """Read an opening parenthesis with its `?` construct."""
         offset = self.at
         if not self.text.startswith("?", offset + 1):
             self.at += 1
@@ -237,7 +237,7 @@ class PythonReader(PatternReader):
         self.names[name] = offset
 
     def refuse_irregular(self, rest: str, offset: int) -> None:
-        """Names what `re` or its relatives have behind `(?`, and no regular language has."""
+        """Refuse constructs of `re` and its relatives after `(?` that are not regular."""
         if rest.startswith("("):
             self.fail("conditionals are not supported: what they match is not a regular language", offset)
         if rest[:1] in ("R", "&") or rest[:1].isdigit() or (rest[:1] in ("+", "-") and rest[1:].isdigit()):
@@ -246,7 +246,7 @@ class PythonReader(PatternReader):
             self.fail("expected (?<= or (?<!; a named group is written (?P<name>...)", offset)
 
     def flag_group(self, offset: int) -> None:
-        """`(?flags)` for the whole pattern, `(?flags-flags:...)` for a group."""
+        """Read `(?flags)` for the whole pattern, or `(?flags-flags:...)` for a group."""
         on, off = self.flag_letters(offset)
         flags = self.flags
         for letter in on:
@@ -265,7 +265,7 @@ class PythonReader(PatternReader):
         self.flags = flags
 
     def flag_letters(self, offset: int) -> tuple[str, str]:
-        """The flags that a group turns on and off; moves behind its `:` or `)`."""
+        """Return the flags that a group turns on and off; move past its `:` or `)`."""
         match = re.compile(_FLAG_GROUP).match(self.text, offset + 2)
         on, off = (match.group(1), match.group(2)) if match else ("", None)
         end = match.end() if match else offset + 2
@@ -287,7 +287,7 @@ class PythonReader(PatternReader):
         return on, off or ""
 
     def check_look(self, body: Tree, ahead: bool, offset: int) -> bool:
-        """`re` looks behind over a fixed number of characters only."""
+        """Refuse a lookbehind of variable length, as `re` does."""
         if not ahead:
             fewest, most = lengths(body)
             if fewest != most:

@@ -1,4 +1,4 @@
-"""Reading that both dialects share: sequences, alternatives, groups, quantifiers; no recursion."""
+"""A non-recursive parser for both dialects: sequences, alternatives, groups, quantifiers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ IGNORECASE, MULTILINE, DOTALL, VERBOSE, ASCII = (int(flag) for flag in (re.I, re
 MAX_DEPTH = 100
 MAX_COUNT = 2**30
 MAX_KNOWN = 16
-# Of work, for each piece that is read at once, and for each character that is looked up
+# Work per piece that is read at once, and per character that is looked up
 STEPS_PER_WORD = 100
 
-# As in both dialects, in almost all patterns: other escapes of one character are read one by one.
+# Escapes that both dialects share and that are frequent; other escapes of one character are read one by one.
 _WITH_ESCAPES = re.compile(r"(?:[^\\.^$*+?{\[|()]+|\\[fnrtv\x21-\x2f:-@\[-`{-~])+")
-# In verbose mode blanks, or a comment, or neither. To `re`, a backslash takes the character behind it along, even
-# the end of a comment.
+# White space, a comment, or neither, in verbose mode. In `re`, a backslash escapes the next character even in a
+# comment, so that an escaped newline does not end it.
 _SPACED = re.compile(r"[ \t\n\r\v\f]+|#(?:[^\n\\]|\\[\s\S])*+\n?|[^\\.^$*+?{\[|()# \t\n\r\v\f]+")
 _ESCAPE = re.compile(r"\\(.)")
 _CONTROLS = {"f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -48,7 +48,7 @@ NOTHING_BEFORE, ATOM, LITERAL, QUANTIFIED = range(4)
 
 
 class OpenGroup(NamedTuple):
-    """An open group: what was read before it, and how to finish it."""
+    """An open group: the items and branches read before it, and its own properties."""
 
     items: list[Tree]
     branches: list[Tree]
@@ -61,14 +61,14 @@ class OpenGroup(NamedTuple):
 
 
 class PatternReader(ABC):
-    """Reads one pattern; dialects add escapes, sets, and what follows `(?`."""
+    """A reader of one pattern; dialects add escapes, sets, and the constructs after `(?`."""
 
     has_atomic: ClassVar[bool] = False
-    """Whether the dialect has atomic groups and possessive repeats."""
+    """The dialect has atomic groups and possessive repeats."""
     counts_form: ClassVar[str] = r"\{(?:([0-9]+)|([0-9]*),([0-9]*))\}"
 
     def __init__(self, text: str, flags: int, keeps_groups: bool = False) -> None:
-        """keeps_groups: whether named and atomic groups stay what they are in the tree, see `groups`"""
+        """keeps_groups: keep named and atomic groups as nodes of the tree, see `groups`"""
         self.text = text
         self.keeps_groups = keeps_groups
         self.at: int = 0
@@ -85,34 +85,34 @@ class PatternReader(ABC):
 
     @abstractmethod
     def escape(self) -> None:
-        """A backslash and what follows it, outside a set."""
+        """Read a backslash and its escape, outside a set."""
 
     @abstractmethod
     def bracket(self) -> None:
-        """`[...]`."""
+        """Read `[...]`."""
 
     @abstractmethod
     def group(self) -> None:
-        """`(` and what makes it special."""
+        """Read an opening parenthesis with its `?` construct."""
 
     @abstractmethod
     def dollar(self) -> None:
-        """`$`."""
+        """Read `$`."""
 
     @abstractmethod
     def class_escape(self, letter: str, offset: int) -> Ranges | None:
-        """The characters of the class escape at `offset`; None, without moving, if it is none."""
+        """Return the characters of the class escape at `offset`; None, without moving, for any other escape."""
 
     @abstractmethod
     def code_point(self, letter: str, offset: int) -> int:
-        """The character of the escape at `offset`."""
+        """Return the character of the escape at `offset`, and move past it."""
 
     def code_in_set(self, letter: str, offset: int) -> int:
-        """As `code_point`, inside a set."""
+        """Return the character of the escape at `offset` inside a set, and move past it."""
         return self.code_point(letter, offset)
 
     def read(self) -> Tree:
-        """The whole pattern as a tree. Raises PatternError and LimitError."""
+        """Parse the whole pattern into a tree. Raises PatternError and LimitError."""
         text, end = self.text, len(self.text)
         handlers = {
             "\\": self.escape,
@@ -145,17 +145,17 @@ class PatternReader(ABC):
     # Items
 
     def push(self, item: Tree) -> None:
-        """Adds an item that a quantifier may follow."""
+        """Add an item that a quantifier may follow."""
         self.items.append(item)
         self.before = ATOM
 
     def push_condition(self, item: Tree) -> None:
-        """Adds an anchor, which no quantifier may follow."""
+        """Add an anchor, which no quantifier may follow."""
         self.items.append(item)
         self.before = NOTHING_BEFORE
 
     def literal(self, end: int) -> None:
-        """Adds the characters up to `end`, some of which may be escaped; a quantifier may follow the last one."""
+        """Add the characters up to `end`, some of them escaped; a quantifier may follow the last one."""
         run = self.text[self.at : end]
         self.at = end
         if "\\" in run:
@@ -170,18 +170,18 @@ class PatternReader(ABC):
         self.before = LITERAL
 
     def one(self, code: int) -> Tree:
-        """One character under the flags in force."""
+        """Return one character under the current flags."""
         if not self.flags & IGNORECASE:
             return character(code)
         same = cases_of(code, self.folding())
         return character(code) if same == single(code) else chars(same)
 
     def folding(self) -> Folding:
-        """The cases that are the same here."""
+        """Return the kind of case folding under the current flags."""
         return "ascii" if self.flags & ASCII else "unicode"
 
     def set_of(self, pairs: list[tuple[int, int]], classes: list[tuple[int, int]], negated: bool) -> Tree:
-        """A set under the flags in force: characters, whose cases may be ignored, and whole classes."""
+        """Return a set under the current flags. pairs: characters, subject to case folding; classes: whole classes"""
         ranges: Ranges = normalise(pairs)
         if self.flags & IGNORECASE:
             ranges = ignoring_case(ranges, self.folding())
@@ -190,7 +190,7 @@ class PatternReader(ABC):
         return chars(negate(ranges) if negated else ranges)
 
     def set_item(self, opening: int) -> int | Ranges:
-        """One character or class inside a set."""
+        """Read one character or class inside a set."""
         offset = self.at
         char = self.text[offset : offset + 1]
         if char and char != "\\":
@@ -226,7 +226,7 @@ class PatternReader(ABC):
         atomic: bool = False,
         name: str | None = None,
     ) -> None:
-        """Begins a group or a look-around whose contents start here."""
+        """Open a group or a lookaround whose contents start here."""
         if len(self.stack) == MAX_DEPTH:
             raise LimitError(
                 f"the pattern nests groups deeper than {MAX_DEPTH} levels (at offset {offset}); this limit "
@@ -238,7 +238,7 @@ class PatternReader(ABC):
         self.before = NOTHING_BEFORE
 
     def known_or_new_group(self) -> None:
-        """A group; one that was read before, under the same flags, is not read again."""
+        """Read a group, or reuse an equal group read before under the same flags."""
         for (source, flags), known in self.known_groups.items():
             if flags == self.flags and self.text.startswith(source, self.at):
                 self.at += len(source)
@@ -268,7 +268,7 @@ class PatternReader(ABC):
 
     @abstractmethod
     def check_look(self, body: Tree, ahead: bool, offset: int) -> bool:
-        """Refuses contents that the dialect does not have in a look-around; whether a quantifier may follow."""
+        """Refuse lookaround contents that the dialect lacks; return whether a quantifier may follow."""
 
     def bar(self) -> None:
         self.at += 1
@@ -285,13 +285,13 @@ class PatternReader(ABC):
     # Quantifiers
 
     def quantifier(self) -> None:
-        """`*`, `+`, `?`, with a `?` behind them that changes the order of search, or a `+` that leaves it one way."""
+        """Read `*`, `+` or `?`, with a `?` (lazy) or `+` (possessive) suffix."""
         char = self.text[self.at]
         low, high = (0, 1) if char == "?" else (0, None) if char == "*" else (1, None)
         self.apply(low, high, self.at + 1)
 
     def counts(self) -> None:
-        """`{m}`, `{m,}`, `{,n}`, `{m,n}`; any other `{` is a character."""
+        """Read `{m}`, `{m,}`, `{,n}` or `{m,n}`; any other `{` is a character."""
         match = self.counts_pattern.match(self.text, self.at)
         if match is None:
             self.at += 1
@@ -314,7 +314,7 @@ class PatternReader(ABC):
         return value
 
     def apply(self, low: int, high: int | None, end: int) -> None:
-        """Repeats the last item."""
+        """Repeat the last item."""
         if self.before == NOTHING_BEFORE:
             self.fail("nothing to repeat: expected a character, set or group before the quantifier", self.at)
         last = self.items[-1]
@@ -339,7 +339,7 @@ class PatternReader(ABC):
 
 
 def _without_last(literal: Literal) -> list[Tree]:
-    """A literal as what stands before its last character, and that."""
+    """Split a literal before its last character."""
     text = literal.data.decode()
     return [Literal(text[:-1].encode()), Literal(text[-1].encode())] if len(text) > 1 else [literal]
 

@@ -1,8 +1,8 @@
-"""Takes looking around out of a tree, so that plain syntax remains: by what stands nearby, else by automaton.
+"""Elimination of lookarounds from a tree: by its neighbours where possible, else by an automaton.
 
-First every condition that its neighbours decide, or that narrows a neighbouring set, is replaced. What is
-left is handed to the automaton in the smallest window that decides it: a condition that looks over at most
-n characters needs no more of the tree than what is sure to be n characters long.
+First, conditions are replaced that their neighbours decide, or that narrow a neighbouring set. Each remaining condition
+is lowered to an automaton together with the smallest window of items that decides it: a condition that looks at
+most n characters ahead needs only following items with a total minimum length of n.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .tree import (
 
 
 class Side(NamedTuple):
-    """One side of a position: these characters, or the edge of the text."""
+    """The neighbour on one side of a position: one of these characters, or the edge of the text."""
 
     chars: Ranges
     edge: bool
@@ -45,7 +45,7 @@ EDGE = Side((), True)
 
 
 def resolve(tree: Tree, max_states: int) -> Node:
-    """A plain node with the language of the tree. Raises LimitError if that takes more than `max_states`."""
+    """Return a plain node with the language of the tree. Raises LimitError if that takes more than `max_states`."""
     return _Lowering(max_states).lower(simplify(tree, EDGE, EDGE))
 
 
@@ -53,7 +53,7 @@ def resolve(tree: Tree, max_states: int) -> Node:
 
 
 def simplify(tree: Tree, left: Side, right: Side) -> Tree:
-    """The tree without the conditions that what stands on its sides, or in it, decides."""
+    """Drop the conditions that their neighbours, inside the tree or on its sides, decide."""
     if isinstance(tree, Look):
         holds = _decide(tree, left, right)
         return tree if holds is None else EMPTY if holds else NOTHING
@@ -81,7 +81,7 @@ def _simplify_items(items: tuple[Tree, ...], left: Side, right: Side) -> list[Tr
 
 
 def _join(item: Tree, beyond: Side, ahead: bool, optional: bool = False) -> Side:
-    """The view of one who looks at `item` with `beyond` behind it."""
+    """Return the side seen at `item` with `beyond` behind it."""
     ranges, nullable = edge_of(item, ahead)
     if nullable or optional:
         return Side(union(ranges, beyond.chars), beyond.edge)
@@ -89,7 +89,7 @@ def _join(item: Tree, beyond: Side, ahead: bool, optional: bool = False) -> Side
 
 
 def edge_of(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
-    """(The first, or last, characters of its texts; whether a text may be empty); at least those."""
+    """Return (first, or last, characters of its texts; whether a text may be empty). Both are overapproximations."""
     spend(STEPS_PER_NODE)
     if isinstance(tree, Chars):
         return tree.ranges, False
@@ -120,7 +120,7 @@ def edge_of(tree: Tree, ahead: bool) -> tuple[Ranges, bool]:
 
 
 def _decide(look: Look, left: Side, right: Side) -> bool | None:
-    """Tell whether the condition holds between these sides; None if that depends on the text."""
+    """Test whether the condition holds between these sides; None if the text decides."""
     side = right if look.ahead else left
     found = _matches_empty(look.body, left, right)
     if not found:
@@ -133,7 +133,7 @@ def _decide(look: Look, left: Side, right: Side) -> bool | None:
 
 
 def _matches_empty(tree: Tree, left: Side, right: Side) -> bool | None:
-    """Tell whether the tree matches the empty text between these sides; None if that depends on the text."""
+    """Test whether the tree matches the empty text between these sides; None if the text decides."""
     spend(STEPS_PER_NODE)
     if isinstance(tree, Look):
         return _decide(tree, left, right)
@@ -149,7 +149,7 @@ def _matches_empty(tree: Tree, left: Side, right: Side) -> bool | None:
 
 
 def _absorb(items: list[Tree]) -> list[Tree]:
-    """Conditions on one character narrow the set beside them."""
+    """Narrow sets by adjacent conditions on one character."""
     items = _narrow(items, ahead=True)
     items.reverse()
     items = _narrow(items, ahead=False)
@@ -158,7 +158,7 @@ def _absorb(items: list[Tree]) -> list[Tree]:
 
 
 def _narrow(items: list[Tree], ahead: bool) -> list[Tree]:
-    """Narrows the set after each condition in that direction; the items come in that direction's order."""
+    """Narrow the set after each condition in one direction; the items come in that direction's order."""
     done: list[Tree] = []  # backwards
     for item in reversed(items):
         if not (isinstance(item, Look) and item.ahead == ahead and isinstance(item.body, Chars)):
@@ -188,14 +188,14 @@ def _chars(ranges: Ranges) -> Node:
 
 
 class _Lowering:
-    """Lowers trees; what stands in a tree several times is made an automaton once."""
+    """Lowering of trees; equal subtrees share one automaton."""
 
     def __init__(self, max_states: int) -> None:
         self._max_states = max_states
         self._known: dict[Tree, Node] = {}
 
     def lower(self, tree: Tree) -> Node:
-        """Lowers a tree whose conditions see nothing beyond it, or beyond which there is nothing."""
+        """Lower a tree whose conditions look at nothing beyond it."""
         if isinstance(tree, Either):
             return _plain(either([self.lower(item) for item in tree.items]))
         if isinstance(tree, LookaroundLoop) and _reach(tree.item) == (0, 0):
@@ -221,7 +221,7 @@ class _Lowering:
 
 
 def _windows(items: tuple[Tree, ...]) -> list[tuple[int, int]]:
-    """Splits a sequence into spans whose conditions see nothing beyond their span."""
+    """Split a sequence into spans whose conditions look at nothing beyond their span."""
     before = [0, *accumulate(lengths(item)[0] for item in items)]
     spans: list[tuple[int, int]] = []
     for index, item in enumerate(items):
@@ -239,7 +239,7 @@ def _windows(items: tuple[Tree, ...]) -> list[tuple[int, int]]:
 
 
 def _reach(tree: Tree) -> tuple[int, int]:
-    """The number of characters beyond its left and its right end that its conditions look at, at most."""
+    """Return the most characters beyond its left and its right end that its conditions look at."""
     spend(STEPS_PER_NODE)
     if isinstance(tree, Look):
         behind, ahead = _reach(tree.body)

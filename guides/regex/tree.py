@@ -1,7 +1,7 @@
-"""Syntax trees of patterns: the shared syntax, and looking around, which that lacks.
+"""Syntax trees of patterns: the common syntax, extended by lookarounds.
 
 A tree without a `Look` is a plain `syntax.Node` and needs no further work; `Concat`, `Either` and `LookaroundLoop`
-stand for `Sequence`, `Alternation` and `Repeat` only above a `Look`. Every anchor and boundary is a `Look`:
+replace `Sequence`, `Alternation` and `Repeat` only above a `Look`. Every anchor and boundary is a `Look`:
 the start of the text is "no character before here".
 """
 
@@ -17,7 +17,7 @@ from ..syntax import EMPTY, NOTHING, Alternation, Chars, Literal, Node, Ranges, 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A condition on the text after (or before) a position: that `body` matches there, or does not."""
+    """A condition on the text after (or before) a position: `body` matches there, or does not."""
 
     body: Tree
     ahead: bool
@@ -26,21 +26,21 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """All items, one after the other; at least one of them looks around."""
+    """All items in order; at least one contains a lookaround."""
 
     items: tuple[Tree, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """Any one of the items; at least one of them looks around."""
+    """One of the items; at least one contains a lookaround."""
 
     items: tuple[Tree, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LookaroundLoop:
-    """The item, which looks around, `min` to `max` times."""
+    """`min` to `max` repetitions of an item that contains a lookaround."""
 
     item: Tree
     min: int
@@ -49,7 +49,7 @@ class LookaroundLoop:
 
 @dataclass(frozen=True, slots=True)
 class NamedGroup:
-    """The item, of which it is asked what it has read; only in trees that are read for their groups."""
+    """The item of a named group; only in trees that are parsed for their groups."""
 
     name: str
     item: Tree
@@ -57,7 +57,7 @@ class NamedGroup:
 
 @dataclass(frozen=True, slots=True)
 class FirstWay:
-    """An atomic group as it stands: the item, by the first way there is; only in trees that are read for groups."""
+    """An atomic group, not lowered: the first way through the item; only in trees that are parsed for their groups."""
 
     item: Tree
 
@@ -77,7 +77,7 @@ TEXT_END_OR_LAST_NEWLINE = Look(Concat((Repeat(NEWLINE, 0, 1), TEXT_END)), ahead
 
 
 def boundary(word: Ranges) -> Tree:
-    r"""`\b`: a character of `word` on exactly one side."""
+    r"""Return `\b`: a character of `word` on exactly one side."""
     chars = Chars(word)
     return Either(
         (
@@ -88,7 +88,7 @@ def boundary(word: Ranges) -> Tree:
 
 
 def no_boundary(word: Ranges, in_empty_text: bool) -> Tree:
-    r"""`\B`: characters of `word` on both sides or neither; `re` before Python 3.14 wants some text."""
+    r"""Return `\B`: characters of `word` on both sides or neither; `re` before Python 3.14 requires a nonempty text."""
     chars = Chars(word)
     inside = Concat((Look(chars, False, False), Look(chars, True, False)))
     if in_empty_text:
@@ -100,23 +100,23 @@ def no_boundary(word: Ranges, in_empty_text: bool) -> Tree:
 
 
 def look(body: Tree, ahead: bool, negative: bool) -> Tree:
-    """A condition; one on a single character always has a set as its body."""
+    """Return a condition; the body of a condition on a single character is always a set."""
     ranges = single_character(body)
     return Look(body if ranges is None else Chars(ranges), ahead, negative)
 
 
 def chars(ranges: Ranges) -> Node:
-    """A character of the set; one without characters is the empty language."""
+    """Return a character set; an empty set is the empty language."""
     return Chars(ranges) if ranges else NOTHING
 
 
 def character(code: int) -> Node:
-    """One character; a surrogate, which no text holds, is the empty language."""
+    """Return one character; a surrogate, which occurs in no text, is the empty language."""
     return NOTHING if 0xD800 <= code <= 0xDFFF else Literal(chr(code).encode())
 
 
 def concat(items: ListOf[Tree]) -> Tree:
-    """One after the other: nested sequences are opened, neighbouring literals joined."""
+    """Return a concatenation: nested sequences are flattened, adjacent literals joined."""
     if len(items) == 1:
         return items[0]
     opened: list[Tree] = []
@@ -143,7 +143,7 @@ def concat(items: ListOf[Tree]) -> Tree:
 
 
 def sequence(flat: list[Tree]) -> Tree:
-    """The items, which need no flattening, one after the other."""
+    """Return the concatenation of items that need no flattening."""
     if len(flat) == 1:
         return flat[0]
     plain = [item for item in flat if not isinstance(item, Looking)]
@@ -151,7 +151,7 @@ def sequence(flat: list[Tree]) -> Tree:
 
 
 def either(items: ListOf[Tree]) -> Tree:
-    """Any of the items: the impossible is dropped, single characters become one set."""
+    """Return an alternation: empty languages are dropped, and single characters become one set."""
     kept = [item for item in items if item is not NOTHING]
     if len(kept) == 1:
         return kept[0]
@@ -170,7 +170,7 @@ def either(items: ListOf[Tree]) -> Tree:
 
 
 def repeat(item: Tree, low: int, high: int | None) -> Tree:
-    """The item, `low` to `high` times."""
+    """Return `low` to `high` repetitions of the item."""
     if high == 0 or item is EMPTY:
         return EMPTY
     if item is NOTHING:
@@ -183,7 +183,7 @@ def repeat(item: Tree, low: int, high: int | None) -> Tree:
 
 
 def single_character(item: Tree) -> Ranges | None:
-    """The characters that `item` can be, if it is always exactly one character."""
+    """Return the characters that `item` matches if it always matches exactly one character, else None."""
     if isinstance(item, Chars):
         return item.ranges
     if isinstance(item, Literal) and (len(item.data) == 1 or len(item.data.decode()) == 1):
@@ -197,13 +197,13 @@ STEPS_PER_NODE = 50
 
 Span = tuple[int, int]
 Known = dict[int, tuple[Tree, Span]]
-"""What was found for trees, by their identity; the trees are held, so that nothing else can have it."""
+"""A cache of lengths by id of the tree. Holding the trees keeps their ids unique."""
 
 
 def lengths(tree: Tree, known: Known | None = None) -> Span:
-    """(Fewest, most) characters of the texts it matches; ENDLESS is without bound. Looks have none.
+    """Return (fewest, most) characters of the texts of a tree; ENDLESS for no bound. Lookarounds match 0 characters.
 
-    known: what is found is looked up there and added, for who asks about parts of the same trees again
+    known: a cache for repeated calls on parts of the same trees
     """
     if known is None:
         return _lengths(tree, {})

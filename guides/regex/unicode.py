@@ -1,6 +1,6 @@
-r"""Characters as Unicode tells them apart: the sets of `\p{...}`, and which are the same when case is ignored.
+r"""Character sets of `\p{...}`, and case folding.
 
-Sets are whatever the `regex` package says, character by character; case is as `re` has it, and as ECMA-262 has it.
+Sets come from the `regex` package, character by character; case folding follows `re` and ECMA-262.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..syntax import Ranges
 
 @lru_cache(maxsize=128)
 def property_ranges(name: str, negated: bool, ignore_case: bool, ascii_only: bool) -> Ranges | None:
-    r"""The characters of `\p{name}` (`\P{name}` if negated) under these flags; None if there is none."""
+    r"""Return the characters of `\p{name}` (`\P{name}` if negated) under these flags; None if it is unknown."""
     import regex
 
     flags = (regex.I if ignore_case else 0) | (regex.A if ascii_only else 0)
@@ -25,7 +25,7 @@ def property_ranges(name: str, negated: bool, ignore_case: bool, ascii_only: boo
         run = regex.compile(rf"\{'P' if negated else 'p'}{{{name}}}+", flags)
     except regex.error:
         return None
-    spend(1_000_000)  # as long as it takes to look at all characters
+    spend(1_000_000)  # about the time to examine all characters
     return normalise(
         (begin, end - 1) for begin, end in (match.span() for match in run.finditer(text_of_codes(LAST + 1)))
     )
@@ -35,14 +35,14 @@ Folding = Literal["unicode", "ascii", "ecma"]
 
 
 class Orbits(NamedTuple):
-    """The characters that have other cases: `codes` sorted, `same` from each to all that equal it."""
+    """The characters with other cases: `codes`, sorted, and `same`, from each code to its case-fold class."""
 
     codes: list[int]
     same: dict[int, tuple[int, ...]]
 
 
 def ignoring_case(ranges: Ranges, folding: Folding) -> Ranges:
-    """The characters that equal one of `ranges` when case is ignored."""
+    """Return the characters that equal one of `ranges` under case folding."""
     codes, same = orbits(folding)
     extra: list[tuple[int, int]] = []
     for low, high in ranges:
@@ -53,14 +53,14 @@ def ignoring_case(ranges: Ranges, folding: Folding) -> Ranges:
 
 
 def cases_of(code: int, folding: Folding) -> Ranges:
-    """The characters that equal `code` when case is ignored, itself included."""
+    """Return the characters that equal `code` under case folding, itself included."""
     same = orbits(folding).same.get(code)
     return normalise((other, other) for other in same) if same else single(code)
 
 
 @lru_cache(maxsize=4)
 def orbits(folding: Folding) -> Orbits:
-    """All characters with other cases. Unicode's are those of the running Python."""
+    """Return all characters with other cases. Unicode tables are those of the running Python."""
     key: Callable[[int], str] = {"unicode": _python_key, "ascii": _ascii_key, "ecma": _simple_fold}[folding]
     classes: dict[str, list[int]] = {}
     for code in range(128) if folding == "ascii" else _cased():
@@ -70,7 +70,7 @@ def orbits(folding: Folding) -> Orbits:
 
 
 def _cased() -> list[int]:
-    """Every character that some case mapping changes; all of them are in the first two planes."""
+    """Return every character that some case mapping changes; all of them are in the first two planes."""
     found: list[int] = []
     for block in range(0, 0x20000, 64):
         text = "".join(map(chr, range(block, block + 64)))
@@ -81,11 +81,11 @@ def _cased() -> list[int]:
 
 
 def _python_key(code: int) -> str:
-    """Characters are equal to `re` if their simple lower cases have the same upper case.
+    """Return the key of `re`'s case folding: the upper case of the simple lower case.
 
-    `re` compares simple lower cases, and holds a table of lower-case letters that share their upper case.
-    Only U+0130 has a longer lower case, whose first character is its simple one. (`re` forgets this for
-    characters above U+FFFF in sets, where an upper-case one matches nothing; that error is not repeated.)
+    `re` compares simple lower cases, and has a table of lower-case letters that share their upper case. Only U+0130 has
+    a longer lower case, whose first character is its simple one. (For characters above U+FFFF in sets, `re` omits
+    this, so that an upper-case one matches nothing; that bug is not reproduced.)
     """
     return chr(code).lower()[0].upper()
 
@@ -95,7 +95,7 @@ def _ascii_key(code: int) -> str:
 
 
 def _simple_fold(code: int) -> str:
-    """Unicode's simple case folding (statuses C and S of CaseFolding.txt), which Python has only in full."""
+    """Return Unicode's simple case folding (statuses C and S of CaseFolding.txt); Python has only the full one."""
     char = chr(code)
     for folded in (char.casefold(), char.lower()):
         if len(folded) == 1:

@@ -1,4 +1,4 @@
-"""Free text in which markers begin constrained parts, the form in which models call tools."""
+"""Free text with markers that begin constrained parts, as models write tool calls."""
 
 from .after_guide import AfterGuide, Thought
 from .either_guide import EitherGuide

@@ -1,4 +1,4 @@
-"""A guide behind free text: what a model thinks up to a marker, within a budget of its own, and then the constraint."""
+"""A guide behind free text: free text up to a marker, within a token budget, and then the constraint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS_PER_TOKEN = 20
 
 
 class Thought(NamedTuple):
-    """A text in its two parts: `free` before the marker, `said` behind it; is_cut: whether the budget ended `free`."""
+    """The parts of a text: `free` before the marker, `said` behind it; is_cut: whether the budget ended `free`."""
 
     free: str
     said: str
@@ -33,7 +33,10 @@ class Thought(NamedTuple):
 
 
 class MarkerMoves(NamedTuple):
-    """Token transitions from a place in the marker: places int32 [V], DEAD for none; the child's states of others."""
+    """Token transitions from an offset in the marker.
+
+    places: offset after each token, int32 [V], DEAD for none; beyond: the child's state after tokens that complete it
+    """
 
     places: NDArray[np.int32]
     beyond: dict[int, int]
@@ -42,11 +45,12 @@ class MarkerMoves(NamedTuple):
 class AfterGuide(StateTableGuide, Drawable):
     """Free text up to a marker, then a text of a guide. See `guides.protocol.Guide` for the methods.
 
-    child: any guide; marker: a text, whatever tokens spell it, or the id of a token, special or not
-    most: how many tokens the free text may have; then the marker follows, and the child's text
-    limits: what a call may take, see `Limits`
-    The marker is where the text has it for the first time; what follows is the child's, also where that has it again.
-    A state says how many tokens there were, so that it depends on them and not on bytes alone: there is no `read`.
+    child: any guide; marker: a text, in any tokens, or a token id, special or not
+    most: token budget of the free text; after it only the marker and the child's text follow
+    limits: bounds of each call, see `Limits`
+
+    The first occurrence of the marker counts; the child's text may contain it again. States count tokens, so that
+    they depend on the tokenization and there is no `read`.
     Raises OptionError, VocabularyError, and LanguageError where no tokens spell the marker.
     """
 
@@ -82,7 +86,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return f"AfterGuide({self.child!r}, {self.marker!r}, most={self.free_tokens})"
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
-        """The free text, and behind the marker the picture of the child."""
+        """Draw the free text, and behind the marker the picture of the child."""
         refuse_tokens(tokens, "a guide behind free text")
         drawn = Joined(states_of(max_states))
         free = drawn.box("free text", f"tokens: at most {self.free_tokens:,}")
@@ -91,16 +95,16 @@ class AfterGuide(StateTableGuide, Drawable):
 
     @property
     def is_worn(self) -> bool:
-        """As that of the child, if it says so."""
+        """True if the child is worn; False for a child without `is_worn`."""
         return bool(getattr(self.child, "is_worn", False))
 
     def renewed(self) -> AfterGuide:
-        """Another guide of the same."""
+        """Return a guide of the same marker and budget with a renewed child."""
         child: Any = self.child
         return AfterGuide(child.renewed(), self.marker, most=self.free_tokens, limits=self._meter.limits)
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         state, token = self._check(state), token_of(token, self._vocabulary.size)
         if state == DEAD or token < 0:
             return DEAD
@@ -116,12 +120,12 @@ class AfterGuide(StateTableGuide, Drawable):
         return DEAD if after == DEAD else min(used + 1, self.free_tokens) * len(self._text) + after
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete: never before the marker."""
+        """Test whether the text so far is complete; False before the marker."""
         state = self._check(state)
         return state >= self._first_of_child and self.child.is_accepting(state - self._first_of_child)
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state: the marker's, and those of a text of the child."""
+        """Return the fewest tokens to an accepting state: those of the marker, and those of a text of the child."""
         state = self._check(state)
         if state >= self._first_of_child:
             return self.child.distance(state - self._first_of_child)
@@ -130,7 +134,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return min(NEVER, int(self._closing[state % len(self._text)]) + self.child.distance(self.child.start))
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`."""
+        """Test whether `distance(state) <= left`."""
         state, left = self._check(state), left_of(left)
         quick: Any = getattr(self.child, "fits", None)
         if state >= self._first_of_child and quick is not None:
@@ -138,7 +142,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return self.distance(state) <= left
 
     def row(self, state: int) -> int:
-        """The number of the row of `table` that holds `mask(state)`; most states before the marker share theirs."""
+        """Return the row of `table` that holds `mask(state)`; most states before the marker share rows."""
         state = self._check(state)
         if 0 <= state < self._first_of_child:
             used, place = divmod(state, len(self._text))
@@ -146,11 +150,11 @@ class AfterGuide(StateTableGuide, Drawable):
         return super().row(state)
 
     def rows(self, states: list[int]) -> NDArray[np.int32]:
-        """`row` of several states: int32 [n]."""
+        """Return `row` of several states: int32 [n]."""
         return np.array([self.row(state) for state in states], np.int32)
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         state, left = self._check(state), left_of(left)
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
@@ -159,7 +163,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return self._free_mask(state, left - 1)
 
     def describe(self, state: int) -> str:
-        """A description of what may follow."""
+        """Describe what may follow."""
         state = self._check(state)
         if state == DEAD:
             return NOTHING
@@ -169,7 +173,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return f"{'free text up to ' if used < self.free_tokens else ''}the marker {self.marker!r}"
 
     def split(self, tokens: list[int]) -> Thought:
-        """The parts of a text, given by its tokens."""
+        """Split a text, given by its tokens, at the marker."""
         state = self.start
         is_cut = False
         for token in tokens:
@@ -182,7 +186,7 @@ class AfterGuide(StateTableGuide, Drawable):
         return Thought(free.decode(errors="replace"), text, is_cut)
 
     def behind(self, tokens: list[int]) -> bytes:
-        """The bytes behind the marker of a text given by its tokens, with those that stand for special tokens."""
+        """Return the bytes behind the marker of a text given by its tokens, with the marker bytes of special tokens."""
         return self._vocabulary.decode(tokens).partition(self._text)[2]
 
     def _check(self, state: int) -> int:
@@ -202,12 +206,12 @@ class AfterGuide(StateTableGuide, Drawable):
         return DEAD if state == DEAD else state + self._first_of_child
 
     def _goes_along(self, place: int, token: int) -> bool:
-        """Tell whether a token spells the rest of the marker, a beginning of it, or the rest and more."""
+        """Test whether a token spells a prefix of the rest of the marker, or the rest and more."""
         text, rest = self._vocabulary.tokens[token] or b"", self._text[place:]
         return text.startswith(rest) or (bool(text) and rest.startswith(text))
 
     def _free_mask(self, state: int, left: int) -> Mask:
-        """The tokens of a state before the marker after which `left` tokens complete the text."""
+        """Return the tokens of a state before the marker after which `left` tokens complete the text."""
         used, place = divmod(state, len(self._text))
         moves = self._moves_from(place)
         needed = np.append(np.minimum(self._closing + self.child.distance(self.child.start), NEVER), NEVER)
@@ -228,7 +232,10 @@ class AfterGuide(StateTableGuide, Drawable):
         return known
 
     def _worked_out(self, place: int) -> MarkerMoves:
-        """Only tokens are read that touch the marker: those that have its first byte, or go on where it stands."""
+        """Compute the transitions from an offset; only tokens that touch the marker are read.
+
+        These contain its first byte, or continue it from the offset or one of its borders.
+        """
         tokens, size = self._vocabulary.tokens, self._vocabulary.size
         begun = place
         going_on: set[int] = set()
@@ -254,13 +261,13 @@ class AfterGuide(StateTableGuide, Drawable):
         return MarkerMoves(places, beyond)
 
     def _child_after(self, rest: bytes) -> int:
-        """The child's state after what a token has beyond the marker; DEAD where a child cannot say."""
+        """Return the child's state after a token's bytes beyond the marker; DEAD if the child cannot read bytes."""
         if not rest:
             return self.child.start
         return self.child.read(self.child.start, rest) if isinstance(self.child, ByteGuide) else DEAD
 
     def _read(self, place: int, text: bytes) -> tuple[int, int]:
-        """The place after a text, and where in it the marker ends, -1 if it does not."""
+        """Return the offset in the marker after a text, and where in the text the marker ends, -1 if it does not."""
         for at, byte in enumerate(text):
             while place and self._text[place] != byte:
                 place = self._back[place]
@@ -271,7 +278,7 @@ class AfterGuide(StateTableGuide, Drawable):
 
 
 def _borders(text: bytes) -> list[int]:
-    """For each place the next shorter beginning of the text that ends there: D. Knuth, J. Morris, V. Pratt (1977)."""
+    """Return the length of the longest border of each prefix: D. Knuth, J. Morris, V. Pratt (1977)."""
     back = [0] * (len(text) + 1)
     length = 0
     for place in range(1, len(text)):

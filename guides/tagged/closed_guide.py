@@ -1,4 +1,4 @@
-"""A guide before a closing mark, by which a text ends where EOS would else have to end it."""
+"""A guide before a closing mark, which ends a text where otherwise only EOS would."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_BYTES = 64
 MAX_MARKS = 64
 STEPS_PER_TOKEN = 20
 OFFSET = 1 << 16
-"""States below are met within a mark. One text may meet so many, and a guide whose texts met half of them is worn."""
+"""States below OFFSET are those inside a mark: the capacity per guide. A guide with half as many is worn."""
 
 
 _NOWHERE = frozenset[int]()
@@ -32,8 +32,8 @@ _NOWHERE = frozenset[int]()
 class Crossing(NamedTuple):
     """Tokens that end a child's text and begin the mark.
 
-    text: what they spell of the child's text; token: the one that spells just that, -1 if there is none
-    ways: the tokens, each with the place in the mark behind it
+    text: their part of the child's text; token: the token that spells exactly this part, -1 if there is none
+    ways: the tokens, each with the offset in the mark after it
     """
 
     text: bytes
@@ -42,11 +42,11 @@ class Crossing(NamedTuple):
 
 
 class MarkTokens:
-    """The tokens of a vocabulary that spell a closing mark, or parts of it; fetch them with `MarkTokens.of`.
+    """The tokens of a vocabulary that spell a closing mark, or parts of it; cached by `MarkTokens.of`.
 
-    closing: the fewest tokens that spell the rest of the mark from each place, NEVER where none do
-    within: for each place the tokens that spell more of the mark, each with the place behind it
-    crossings: the tokens that end with a beginning of the mark, by what stands before that
+    closing: fewest tokens that spell the rest of the mark from each offset, NEVER where none do
+    within: for each offset the tokens that spell more of the mark, each with the offset after it
+    crossings: the tokens that end with a prefix of the mark, grouped by their bytes before it
     """
 
     def __init__(self, vocabulary: Vocabulary, mark: bytes) -> None:
@@ -68,7 +68,7 @@ class MarkTokens:
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, mark: bytes) -> MarkTokens:
-        """Those of a mark; the last ones of a vocabulary are kept."""
+        """Return the tokens of a mark, from the vocabulary's bounded cache."""
         known = VocabularyTables.of(vocabulary).closing_marks
         found = known.get(mark)
         if found is None:
@@ -86,14 +86,14 @@ class MarkTokens:
 class ClosedGuide(StateTableGuide):
     """A text of a guide, then a mark, in any tokens. See `guides.protocol.Guide` for the methods.
 
-    child: a guide that reads bytes; mark: the text that closes it, of at most 64 bytes
-    limits: what a call may take, see `Limits`
-    The texts are those of the child with the mark behind them. Where a text of the child contains the mark behind
-    another one, both readings are followed, and EOS ends the shorter one.
-    A state is the child's, DEAD where that is over, with the places in the mark that may be reached: each is a
-    beginning of the mark that the text ends with. Without any it is the child's, moved up by `OFFSET`; others are
-    numbered as they are met.
-    Raises OptionError for what is no such guide or mark, LanguageError where no tokens spell the mark.
+    child: a guide that reads bytes; mark: the closing text, of at most 64 bytes
+    limits: bounds of each call, see `Limits`
+
+    Where a text of the child contains the mark after another text of the child, both readings are followed; EOS ends
+    the shorter one. A state is the child's state (DEAD if the child's text must have ended) with a set of offsets in
+    the mark, for each prefix of the mark that the text may end with. Without offsets it is the child's state plus
+    `OFFSET`; others are numbered in order of occurrence.
+    Raises OptionError for an unsuitable guide or mark, LanguageError where no tokens spell the mark.
     """
 
     def __init__(self, child: ByteGuide, mark: str, *, limits: Limits | None = None) -> None:
@@ -126,11 +126,11 @@ class ClosedGuide(StateTableGuide):
 
     @property
     def is_worn(self) -> bool:
-        """Tell whether too many states were met within marks, or the child says so of itself."""
+        """True if too many states inside marks were met, or the child is worn."""
         return len(self._met) > OFFSET // 2 or bool(getattr(self.child, "is_worn", False))
 
     def renewed(self) -> ClosedGuide:
-        """Another guide of the same."""
+        """Return a guide of the same mark, with a renewed child if that is worn."""
         child: Any = self.child
         child = child.renewed() if getattr(child, "is_worn", False) else child
         return ClosedGuide(child, self.mark, limits=self._meter.limits)
@@ -141,7 +141,7 @@ class ClosedGuide(StateTableGuide):
         return self._after(child, places, data, DEAD if child == DEAD else self.child.advance(child, token))
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         state, data = self._check(state), bytes_of(data)
         if state == DEAD or not data:
             return state
@@ -149,12 +149,12 @@ class ClosedGuide(StateTableGuide):
         return self._after(child, places, data, DEAD if child == DEAD else self.child.read(child, data))
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far ends with a text of the child and the mark."""
+        """Test whether the text so far ends with a text of the child and the mark."""
         state = self._check(state)
         return state != DEAD and len(self._text) in self._parts(state)[1]
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state: those of the mark behind those of the child's text."""
+        """Return the fewest tokens to an accepting state: those of the mark behind those of the child's text."""
         state = self._check(state)
         if state == DEAD:
             return NEVER
@@ -163,7 +163,7 @@ class ClosedGuide(StateTableGuide):
         return fewest if child == DEAD else min(fewest, self._closing[0] + self.child.distance(child), NEVER)
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`."""
+        """Test whether `distance(state) <= left`."""
         state, left = self._check(state), left_of(left)
         if state == DEAD:
             return left >= NEVER
@@ -176,11 +176,11 @@ class ClosedGuide(StateTableGuide):
         return left >= NEVER or (left >= self._closing[0] and quick(child, left - self._closing[0]))
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         return self._mask(self._check(state), left_of(left))
 
     def describe(self, state: int) -> str:
-        """A description of what may follow."""
+        """Describe what may follow."""
         state = self._check(state)
         if state == DEAD:
             return NOTHING
@@ -193,7 +193,7 @@ class ClosedGuide(StateTableGuide):
         return ", or ".join(said) or "the end of the text"
 
     def ahead(self, state: int) -> bytes:
-        """The bytes that follow in the document that the child quotes from, where it says so; else nothing."""
+        """Return the bytes that follow in the document that the child quotes, if it knows them; else no bytes."""
         state = self._check(state)
         if state == DEAD or self._quoting is None:
             return b""
@@ -201,23 +201,23 @@ class ClosedGuide(StateTableGuide):
         return b"" if places or child == DEAD else self._quoting.ahead(child)
 
     def without_mark(self, text: str) -> str:
-        """The child's part of a text, which has the mark at its end unless it was cut short."""
+        """Remove the mark from the end of a text, if it is not truncated."""
         return text.removesuffix(self.mark)
 
     def _check(self, state: int) -> int:
         state = state_of(state, MOST_LEFT)
         if state >= OFFSET:
-            self.child.is_accepting(state - OFFSET)  # raises StateError for what is no state of the child's
+            self.child.is_accepting(state - OFFSET)  # raises StateError for an unknown state
         elif state >= len(self._met):
             raise no_state(state)
         return state
 
     def _parts(self, state: int) -> tuple[int, frozenset[int]]:
-        """The child's state, and the places in the mark."""
+        """Return the child's state, and the offsets in the mark."""
         return (state - OFFSET, _NOWHERE) if state >= OFFSET else self._met[state]
 
     def _state(self, child: int, places: frozenset[int]) -> int:
-        """The state of a child's state and places in the mark. Raises LimitError."""
+        """Return the number of a child's state with offsets in the mark. Raises LimitError."""
         if not places:
             return DEAD if child == DEAD else child + OFFSET
         state = self._numbers.get((child, places))
@@ -227,12 +227,12 @@ class ClosedGuide(StateTableGuide):
                 if state == OFFSET:
                     raise LimitError(f"a text of the guide has too many beginnings of the closing mark {self.mark!r}")
                 if state == len(self._met):
-                    self._met.append((child, places))  # before anybody can come to its number
+                    self._met.append((child, places))  # before the number is published
                     self._numbers[child, places] = state
         return state
 
     def _after(self, child: int, places: frozenset[int], data: bytes, after: int) -> int:
-        """The state after some bytes. after: the child's"""
+        """Return the state after some bytes. after: the child's state after them"""
         mark = self._text
         found = {place + len(data) for place in places if mark.startswith(data, place)}
         if child != DEAD:
@@ -247,7 +247,7 @@ class ClosedGuide(StateTableGuide):
         return self._mask(state, None)
 
     def _mask(self, state: int, left: int | None) -> Mask:
-        """The tokens that may follow; with `left`, those after which `left - 1` complete the text."""
+        """Return the tokens that may follow; with `left`, those after which `left - 1` tokens complete the text."""
         if state == DEAD:
             return np.zeros(self._tables.words, np.uint32)
         child, places = self._parts(state)
@@ -266,17 +266,17 @@ class ClosedGuide(StateTableGuide):
         return mask
 
     def _child_mask(self, child: int, left: int) -> Mask:
-        """The child's tokens after which `left - 1` complete its text and the mark."""
+        """Return the child's tokens after which `left - 1` tokens complete its text and the mark."""
         rest = left - self._closing[0]
         return mask_within(self.child, child, rest) if rest > 0 else np.zeros(self._tables.words, np.uint32)
 
     def _crossed(self, child: int, least: int) -> Mask:
-        """The tokens from a child's state into the mark, after which less than `least` complete it."""
+        """Return the tokens from a child's state into the mark, after which less than `least` tokens complete it."""
         flags = np.zeros(32 * self._tables.words, np.bool_)
         allowed = self.child.mask(child).copy()
         for text, spelt, ways in self._marks.crossings:
             if spelt >= 0 and not allowed[spelt >> 5] >> np.uint32(spelt & 31) & 1:
-                continue  # what is no beginning of a text ends none
+                continue  # not allowed, so it ends no text
             ended = self.child.read(child, text) if text else child
             if ended != DEAD and self.child.is_accepting(ended):
                 for token, place in ways:

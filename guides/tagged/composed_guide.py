@@ -42,12 +42,12 @@ STEPS_PER_PIECE = 100
 
 
 class ComposedGuide(LiftedGuide):
-    """Texts that are composed as a piece says, see `pieces`.
+    """Texts composed as a piece defines, see `pieces`.
 
-    Inner guides are worked out when a text first comes to them. Where one may go on with what may also follow it, both
-    readings are followed.
-    limits: what a call may take, see `Limits`
-    Raises OptionError for guides that cannot be a part of others and for markers within one another, LanguageError,
+    Inner guides are lowered when a text first reaches them. Where an inner text may continue with what may also follow
+    it, both readings are followed.
+    limits: bounds of each call, see `Limits`
+    Raises OptionError for guides that cannot be nested and for markers that contain each other, LanguageError,
     LimitError.
     """
 
@@ -59,7 +59,7 @@ class ComposedGuide(LiftedGuide):
             marked = with_markers(given, marker_ids(piece))
             super().__init__(ChartAutomaton(self._graph, horizon=horizon_of(marked)), marked)
             for free in pieces_within(piece):
-                if isinstance(free, Free):  # once for a vocabulary, rather than in the middle of the first text
+                if isinstance(free, Free):  # once per vocabulary, before the first text
                     self._tables.loop_slice(_markers_of(free).loop(), at_once=True)
         self._made_of = {"piece": piece, "vocabulary": without_markers(given), "limits": limits}
 
@@ -67,7 +67,7 @@ class ComposedGuide(LiftedGuide):
         return f"ComposedGuide({brief(self.piece)})"
 
     def lower_into(self, graph: Graph) -> int:
-        """Add the texts to a graph; the start node of their rule."""
+        """Add the texts to a graph and return the start node of their rule."""
         return Composition(graph).rule(self.piece)
 
     def _graph(self) -> tuple[Graph, int]:
@@ -76,7 +76,7 @@ class ComposedGuide(LiftedGuide):
 
 
 class Composition:
-    """Adds pieces to a graph."""
+    """Lowering of pieces into a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -85,13 +85,13 @@ class Composition:
         self._needs: dict[int, tuple[Piece, int]] = {}
 
     def rule(self, piece: Piece) -> int:
-        """A new rule with this body; its start node."""
+        """Make a rule with this body; return its start node."""
         with self._graph.new_rule() as start:
             self._graph.define(start, links=((EPSILON, self._lower(piece, self._graph.final()), 0),))
         return start
 
     def _lower(self, piece: Piece, target: int) -> int:
-        """The entry of what reads a piece and goes on at a node of the current rule."""
+        """Lower a piece that goes on at a node of the current rule; return its entry."""
         spend(STEPS_PER_PIECE)
         graph = self._graph
         match piece:
@@ -117,7 +117,7 @@ class Composition:
     def _several(self, several: Several, target: int) -> int:
         graph, item, between = self._graph, several.item, several.between
         least, most = several.least, several.most
-        if not self._needed(item) + len(between.data):  # a turn may be empty, and so there are as few as one likes
+        if not self._needed(item) + len(between.data):  # an iteration may be empty, so that the lower bound is void
             if most is not None:
                 return self._lower(InOrder((item,) * most), target)
             least = 1
@@ -132,7 +132,7 @@ class Composition:
         return graph.node(links=((CALL, rule, graph.node(links=((CALL, more, target),))),))
 
     def _repeated(self, rule: int, between: Fixed, least: int, most: int) -> int:
-        """The rule of texts of a rule, each behind a text, so often."""
+        """Make a rule of `least` to `most` texts of a rule, each behind `between`."""
         graph = self._graph
         with graph.new_rule() as start:
             end, head = graph.final(), graph.reserve()
@@ -145,7 +145,7 @@ class Composition:
         return start
 
     def _any_order(self, order: AnyOrder) -> int:
-        """The rule of pieces in any order: what is there is a set, in which those that must be have the first bits."""
+        """Make a rule of pieces in any order. A set holds the pieces seen; required ones have the first bits."""
         graph, needed = self._graph, sum(order.required)
         items = [each for each, is_required in zip(order.items, order.required, strict=True) if is_required]
         items += [each for each, is_required in zip(order.items, order.required, strict=True) if not is_required]
@@ -162,7 +162,7 @@ class Composition:
                 graph.define(node, links=links)
 
             graph.counter = graph.new_large_set(needed, lambda: list(map(self._needed, items[:needed])))
-            # Behind all that must be there nothing is needed, and before that no more than these weigh.
+            # `again` promises 0 bytes with all required bits set; before that, the missing bits' weights are added.
             again = graph.lazy_node(define, lambda: 0, end, 0)
             graph.counter = 0
             graph.define(start, links=((EPSILON, again, 0),))
@@ -184,7 +184,7 @@ class Composition:
         return text.start()
 
     def _child(self, guide: Lowerable) -> int:
-        """The rule of a guide, which is worked out when a text comes to it."""
+        """Return the lazy rule of a guide."""
 
         def expand(start: int) -> None:
             self._graph.define(start, links=((CALL, guide.lower_into(self._graph), self._graph.final()),))
@@ -194,7 +194,7 @@ class Composition:
         return self._children[id(guide)]
 
     def _needed(self, piece: Piece) -> int:
-        """The fewest bytes of a piece, along a way that there is."""
+        """Return the fewest bytes of a text of a piece."""
         key = id(piece.guide) if isinstance(piece, Inner) else id(piece)
         if key not in self._needs:
             spend(STEPS_PER_PIECE)
@@ -227,7 +227,7 @@ def _markers_of(free: Free) -> Markers:
 
 
 def _check(piece: Piece, vocabulary: Vocabulary) -> None:
-    """Raise OptionError for what cannot be composed."""
+    """Raise OptionError for pieces that cannot be composed."""
     base = without_markers(vocabulary)
     checks: dict[type[Piece], Callable[[Any], None]] = {Free: _check_free, Named: _check_named}
     for each in pieces_within(piece):
@@ -242,7 +242,7 @@ def _check(piece: Piece, vocabulary: Vocabulary) -> None:
 
 
 def check_guide(guide: Any, what: str = "") -> None:
-    """Raise OptionError for a guide that cannot be a part of other text. what: said before it"""
+    """Raise OptionError for a guide that cannot be nested in other text. what: prefix of the message"""
     refusal: str = getattr(guide, "refuses_lowering", "")
     if isinstance(guide, type) or not callable(getattr(guide, "lower_into", None)):
         refusal = "guides of patterns, choices, machines, grammars and JSON can, and those of tags"
@@ -251,7 +251,7 @@ def check_guide(guide: Any, what: str = "") -> None:
 
 
 def _check_free(free: Free) -> None:
-    """Raise OptionError for free text without an end, and for markers that get into one another's way."""
+    """Raise OptionError for free text that cannot end, and for conflicting markers."""
     if not free.exits and not free.may_end:
         raise OptionError("free text with neither a marker that ends it nor leave to end")
     exits = [marker_data(marker) for marker, _ in free.exits]

@@ -1,4 +1,4 @@
-"""A text of one of several guides, which need not be such that one graph can hold them all."""
+"""A text of one of several guides that need not fit into one graph."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ..locks import new_lock
 from ..protocol import DEAD, NEVER, ByteGuide, Guide, Mask, mask_within
 
 MOST_STATES = 1 << 18
-"""Beyond so many states the next text is begun by another guide."""
+"""States above which a renewed guide should begin the next text."""
 
 
 class EitherGuide(StateTableGuide):
     """Texts of any of several guides. See `guides.protocol.Guide` for the methods.
 
-    guides: one or more, of the same vocabulary but for markers; all that may still be meant are followed
-    Guides that read bytes make one that does, an `EitherByteGuide`. Work is counted by the guides themselves.
+    guides: one or more, of the same vocabulary except for markers; all that still match are followed
+    If all guides read bytes, the result is an `EitherByteGuide`. The guides count work themselves.
     Raises OptionError.
     """
 
     start = 0
 
     def __new__(cls, guides: Sequence[Guide]) -> EitherGuide:
-        """The guide, one that reads bytes where all of them do."""
+        """Create an EitherByteGuide if all guides read bytes."""
         reads = all(isinstance(each, ByteGuide) for each in items_of(guides) or ())
         kind: Any = EitherByteGuide if reads else EitherGuide
         return super().__new__(kind)
@@ -66,11 +66,11 @@ class EitherGuide(StateTableGuide):
 
     @property
     def is_worn(self) -> bool:
-        """Tell whether there are too many states, here or in one of the guides that says so."""
+        """True if there are too many states, or one of the guides is worn."""
         return len(self._members) > MOST_STATES or any(getattr(guide, "is_worn", False) for guide in self.guides)
 
     def renewed(self) -> EitherGuide:
-        """Another guide of the same."""
+        """Return a guide of the same guides, with worn ones renewed."""
         guides: list[Any] = list(self.guides)
         return EitherGuide([each.renewed() if getattr(each, "is_worn", False) else each for each in guides])
 
@@ -79,15 +79,15 @@ class EitherGuide(StateTableGuide):
         return self._number(tuple(DEAD if at == DEAD else guide.advance(at, token) for guide, at in members))
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether the text so far is complete, for one of the guides."""
+        """Test whether the text so far is complete for one of the guides."""
         return any(guide.is_accepting(at) for guide, at in self._open(state))
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state, those of the guide that needs the fewest."""
+        """Return the fewest tokens to an accepting state, over all guides."""
         return min((guide.distance(at) for guide, at in self._open(state)), default=NEVER)
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`."""
+        """Test whether `distance(state) <= left`."""
         left = left_of(left)
         members: list[tuple[Any, int]] = [*self._open(state)]
         if not members:
@@ -97,14 +97,14 @@ class EitherGuide(StateTableGuide):
         )
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         mask = np.zeros(self._tables.words, np.uint32)
         for guide, at in self._open(state):
             mask |= mask_within(guide, at, left)
         return mask & self._every
 
     def describe(self, state: int) -> str:
-        """A description of what may follow: what each guide says that is still meant."""
+        """Describe what may follow, for each guide that still matches."""
         return ", or ".join(expected(guide, at) for guide, at in self._open(state)) or NOTHING
 
     def _check(self, state: int) -> int:
@@ -117,14 +117,14 @@ class EitherGuide(StateTableGuide):
         return mask & self._every
 
     def _open(self, state: int) -> list[tuple[Guide, int]]:
-        """The guides that are still meant, with their states."""
+        """Return the guides that still match, with their states."""
         state = self._check(state)
         if state == DEAD:
             return []
         return [each for each in zip(self.guides, self._members[state], strict=True) if each[1] != DEAD]
 
     def _number(self, members: tuple[int, ...]) -> int:
-        """The state of a state of each guide."""
+        """Return the number of a tuple of states, one for each guide."""
         if not any(at != DEAD for at in members):
             return DEAD
         known = self._numbers.get(members)
@@ -132,16 +132,16 @@ class EitherGuide(StateTableGuide):
             with self._lock:
                 known = self._numbers.get(members)
                 if known is None:
-                    self._members.append(members)  # before anybody can come to its number
+                    self._members.append(members)  # before the number is published
                     known = self._numbers[members] = len(self._members) - 1
         return known
 
 
 class EitherByteGuide(EitherGuide):
-    """One of guides that read bytes."""
+    """An EitherGuide whose guides all read bytes."""
 
     def read(self, state: int, data: bytes) -> int:
-        """The state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
+        """Return the state after `data`, which may end anywhere; DEAD if no tokens can complete a text from there."""
         state, data = self._check(state), bytes_of(data)
         if state == DEAD:
             return DEAD

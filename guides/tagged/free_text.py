@@ -1,4 +1,4 @@
-"""Free text up to a marker, or without any, as nodes of a graph that are defined when they are reached."""
+"""Free text up to a marker, or without a marker, as lazy nodes of a graph."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ STEPS_PER_EDGE = 30
 class FreeState(NamedTuple):
     """A state of free text.
 
-    begun: the longest beginning of a marker that the text ends with; place: where in a character it is
-    head: the text so far, while it may yet become one of those that it must not begin with; else None
+    begun: the longest prefix of a marker that the text ends with; place: position inside a character, 0 between
+    characters
+    head: the whole text so far, while it is a prefix of a text in `unlike`, else None
     """
 
     begun: bytes = b""
@@ -28,12 +29,13 @@ class FreeState(NamedTuple):
 
 
 class FreeText:
-    """Free text of a rule, UTF-8, as far as the automaton walks into it.
+    """Free text of a rule, in UTF-8; nodes are defined on demand.
 
-    matched: the node behind a marker; needed: the fewest bytes behind one up to `target`, the end of the rule
-    refused: those of the markers that may not be there
+    matched: returns the node behind a marker; needed: returns the fewest bytes from there to `target`, the end of the
+    rule
+    refused: markers that must not occur
     may_end: whether the text may end between characters, without a marker
-    unlike: texts of ASCII that it does not begin with
+    unlike: ASCII texts that it must not begin with
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class FreeText:
         self._nodes: dict[FreeState, int] = {}
 
     def start(self) -> int:
-        """The node before the text."""
+        """Return the node before the text."""
         return self._node(FreeState(head=b"" if self._heads else None))
 
     def _node(self, key: FreeState) -> int:
@@ -96,7 +98,7 @@ class FreeText:
         return self._may_end and key.place == 0 and key.begun[:1] != bytes((MARK,))
 
     def _edges(self, place: int, targets: dict[int, bytes]) -> list[Edge]:
-        """The bytes of characters, and MARK between these: to longer beginnings of markers, or to none."""
+        """Return the edges of character bytes, and of MARK between characters, to states of free text."""
         edges: list[Edge] = []
         for first, last, after in ways(place):
             begin = first
@@ -113,7 +115,7 @@ class FreeText:
         return edges
 
     def _edges_of_head(self, head: bytes, edges: list[Edge], targets: dict[int, bytes]) -> list[Edge]:
-        """The edges, but those along a text that it must not begin with, which lead on along that or nowhere."""
+        """Redirect the edges along a text of `unlike` to its longer prefix, and drop those that would complete it."""
         along = self._heads[head]
         found: list[Edge] = []
         for first, last, node in edges:
@@ -138,11 +140,11 @@ class FreeText:
         return self._node(FreeState(text, 0 if text[0] == MARK else place_of(text)))
 
     def _exits_below(self, begun: bytes) -> list[bytes]:
-        """The markers that begin so and may be there."""
+        """Return the markers with this prefix that may occur."""
         return [text for text in self._markers.below(begun) if text not in self._refused]
 
     def _promise(self, key: FreeState) -> int:
-        """The fewest bytes to the end of the rule along a way that there is."""
+        """Return the fewest bytes to the end of the rule."""
         if self._can_end(key._replace(place=0)):
             return bytes_left(key.place)
         ahead = self._exits_below(key.begun) if key.begun else []

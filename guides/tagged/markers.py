@@ -1,7 +1,7 @@
-"""Beginnings of markers in free text: their automaton, by A. Aho and M. Corasick (1975).
+"""Prefixes of markers in free text: the automaton of A. Aho and M. Corasick (1975).
 
-Its states are the beginnings themselves: a state is the longest one that the text so far ends with. Only what is asked
-for is worked out, since of hundreds of markers a text meets a few.
+A state is the longest prefix of a marker that the text so far ends with. Transitions are computed on demand, since
+a text meets few of hundreds of markers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORMS: list[list[int]] = FORMS.tolist()
 
 
 class Markers:
-    """Markers by number, each bytes that are not empty. Raises OptionError where one contains another."""
+    """Nonempty markers by number. Raises OptionError where one contains another."""
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         self.texts = texts
@@ -51,9 +51,9 @@ class Markers:
             self._check_alone(text)
 
     def targets(self, begun: bytes) -> dict[int, bytes]:
-        """The bytes after which a text that ends with `begun` ends with a longer beginning than none, and with which.
+        """Return the bytes after which a text that ends with `begun` ends with a prefix of a marker, with the prefix.
 
-        Whole markers are among these.
+        Whole markers are included.
         """
         spend(STEPS_PER_BYTE * (1 + len(begun)))
         found: dict[int, bytes] = {}
@@ -64,7 +64,7 @@ class Markers:
         return found
 
     def loop(self) -> Span:
-        """The ASCII bytes and lead bytes that no marker begins with."""
+        """Return the span of ASCII bytes and lead bytes that no marker begins with."""
         low, high, leads = span_of(((0, LAST_CHARACTER),))
         for byte in self._next[b""]:
             if byte < 64:
@@ -76,7 +76,7 @@ class Markers:
         return low, high, leads
 
     def below(self, begun: bytes) -> list[bytes]:
-        """The markers that begin so."""
+        """Return the markers with this prefix."""
         first = bisect_left(self._ordered, begun)
         last = first
         while last < len(self._ordered) and self._ordered[last].startswith(begun):
@@ -84,7 +84,7 @@ class Markers:
         return self._ordered[first:last]
 
     def _check_alone(self, text: bytes) -> None:
-        """Raise OptionError for a marker within another, behind its beginning."""
+        """Raise OptionError for a marker inside another, not at its start."""
         first = self._next[b""]
         for start in range(1, len(text)):
             if text[start] not in first:
@@ -98,9 +98,9 @@ class Markers:
 
 
 def fewest_tokens(text: bytes, spelt: Iterable[bytes]) -> NDArray[np.int64]:
-    """The fewest tokens that spell the rest of a text from each place: int64 [len(text) + 1], NEVER where none do.
+    """Return the fewest tokens that spell the rest of a text from each offset: int64 [len(text) + 1], or NEVER.
 
-    spelt: what tokens spell, of which the pieces of the text count
+    spelt: the bytes of tokens
     """
     pieces = [each for each in spelt if each and each in text]
     fewest = np.full(len(text) + 1, NEVER, np.int64)
@@ -113,7 +113,7 @@ def fewest_tokens(text: bytes, spelt: Iterable[bytes]) -> NDArray[np.int64]:
 
 
 def _within(text: bytes, longer: bytes) -> OptionError:
-    """The error for a marker within another, which would begin its part before that is there."""
+    """Return the error for a marker inside another: the inner one would match first."""
     return OptionError(
         f"the marker {_shown(longer)} contains the marker {_shown(text)}, which would begin its part first; let the "
         "constraint read what they do not have in common"
@@ -121,7 +121,7 @@ def _within(text: bytes, longer: bytes) -> OptionError:
 
 
 def place_of(begun: bytes) -> int:
-    """The place in a character behind the beginning of a marker, as `utf8_step` counts; -1 for none."""
+    """Return the position inside a character after a prefix of a marker, as in `utf8_step`; -1 for invalid UTF-8."""
     place = 0
     for byte in begun:
         place = next((after for first, last, after in ways(place) if first <= byte <= last), -1)
@@ -131,7 +131,7 @@ def place_of(begun: bytes) -> int:
 
 
 def ways(place: int) -> list[tuple[int, int, int]]:
-    """The bytes that may follow within or between characters: first byte, last byte, and the place behind it."""
+    """Return the bytes that may follow at a position in a character: (first byte, last byte, position after)."""
     if place == 0:
         return [(0, FIRST_NEXT - 1, 0), *((form[LEAD], form[LAST_LEAD], 1 + at) for at, form in enumerate(_FORMS))]
     if place <= len(_FORMS):
@@ -141,7 +141,7 @@ def ways(place: int) -> list[tuple[int, int, int]]:
 
 
 def bytes_left(place: int) -> int:
-    """The number of bytes that a character has from a place on."""
+    """Return the number of bytes left in a character from a position on."""
     if place == 0:
         return 0
     return _FORMS[place - 1][MORE] + 1 if place <= len(_FORMS) else place - len(_FORMS)

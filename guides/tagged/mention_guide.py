@@ -1,4 +1,4 @@
-"""A guide of free text that names a text of another guide: sentences, and reasoning, that come to an answer."""
+"""A guide of free text that mentions a text of another guide, such as sentences or reasoning with an answer."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ MOST_STATES = 10_000
 MOST_OF_CHILD = 2_000
 STEPS_PER_MOVE = 50
 FIRST_UNSPACED = 0x0E00
-"""From Thai on, scripts put no spaces between words, or particles right behind them."""
+"""Scripts from Thai on put no spaces between words, or attach particles to them."""
 SPACED = tuple((low, min(high, FIRST_UNSPACED - 1)) for low, high in unicode_class("w") if low < FIRST_UNSPACED)
-"""Characters of words that have an end that can be seen."""
+"""Word characters of scripts with visible word ends."""
 NO_TEXT = b"\xff"
 ALL = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 LINE = ((0, 9), (11, 12), (14, 0xD7FF), (0xE000, 0x10FFFF))
 
 
 class MentionThread(NamedTuple):
-    """A reading of the end of a text as a beginning of one of the child's.
+    """A reading of the end of a text as a prefix of one of the child's texts.
 
-    state: the child's, DEAD where it cannot go on
-    is_named: whether a text of the child was read, and its end behind it
-    is_open: whether a text of the child ends with the last whole character, so that it is named if no word goes on
+    state: the child's state, DEAD where it cannot go on
+    is_named: a text of the child was read, and its end seen
+    is_open: a text of the child ends with the last whole character; it is named unless a word character follows
     """
 
     state: int
@@ -53,17 +53,17 @@ NAMED = MentionThread(DEAD, is_named=True)
 
 
 class MentionGuide(StateTableGuide):
-    """A line of free text up to where it names a text of a guide. See `guides.protocol.Guide` for the methods.
+    """A line of free text up to a mention of a guide's text. See `guides.protocol.Guide` for the methods.
 
     child: a guide of a regular language without the empty text
-    is_last: free text of any lines that names one somewhere, and goes on as it likes: the last one counts
-    limits: what a call may take, see `Limits`
-    A text is named where no letter, digit or underscore stands right before or behind it; for scripts without spaces
-    between words this asks nothing. The first one counts, and of those that begin together the longest. The text is
-    over with the token that shows this, which has the first character behind the name, or a later one where a longer
-    name had begun. What else is in that token is free, so that states depend on tokens and not on bytes alone: there is
-    no `read`.
-    Raises OptionError for what is no such guide, LimitError where the automaton has too many states.
+    is_last: free text of several lines with one or more mentions, of which the last counts
+    limits: bounds of each call, see `Limits`
+
+    A text is mentioned where no letter, digit or underscore is adjacent to it; characters of scripts without spaces
+    between words are ignored in this test. The first mention counts, and of those with one start the longest. The text
+    ends with the token that shows this: it contains the first character behind the mention, or a later one if a longer
+    mention had begun. The rest of that token is free, so that states depend on the tokenization and there is no `read`.
+    Raises OptionError for an unsuitable guide, LimitError where the automaton has too many states.
     """
 
     def __init__(self, child: RegularGuide, *, is_last: bool = False, limits: Limits | None = None) -> None:
@@ -91,29 +91,29 @@ class MentionGuide(StateTableGuide):
         return self._line.start
 
     def advance(self, state: int, token: int) -> int:
-        """The state after `token`, or DEAD; EOS leaves an accepting state as it is."""
+        """Return the state after `token`, or DEAD; EOS leaves an accepting state as it is."""
         after = self._line.advance(state, token)
         return DEAD if after != DEAD and self._is_over(state) and token not in self._eos else after
 
     def is_accepting(self, state: int) -> bool:
-        """Tell whether a text of the child was named."""
+        """Test whether a text of the child was mentioned."""
         return self._line.is_accepting(state)
 
     def distance(self, state: int) -> int:
-        """Fewest tokens to an accepting state."""
+        """Return the fewest tokens to an accepting state."""
         return self._line.distance(state)
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `distance(state) <= left`."""
+        """Test whether `distance(state) <= left`."""
         return self._line.fits(state, left)
 
     def mask_within(self, state: int, left: int) -> Mask:
-        """The allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
+        """Return the allowed tokens after which `left - 1` tokens can complete the text, and EOS iff accepting."""
         mask = self._line.mask_within(state, left)
         return mask & self._tables.eos_words if self._is_over(state) else mask
 
     def describe(self, state: int) -> str:
-        """A description of what may follow."""
+        """Describe what may follow."""
         if self._check(state) == DEAD:
             return NOTHING
         if self._is_over(state):
@@ -122,7 +122,7 @@ class MentionGuide(StateTableGuide):
         return f"free text, or {what}{', or the end of the text' if self.is_accepting(state) else ''}"
 
     def _check(self, state: int) -> int:
-        self._line.is_accepting(state)  # raises StateError for what is no state
+        self._line.is_accepting(state)  # raises StateError for an unknown state
         return int(state)
 
     def _made(self, state: int) -> Mask:
@@ -130,14 +130,14 @@ class MentionGuide(StateTableGuide):
         return mask & self._tables.eos_words if self._is_over(state) else mask
 
     def _is_over(self, state: int) -> bool:
-        """Tell whether a text was named and its end seen: the only state with bytes behind it that are in no text."""
+        """Test whether a mention and its end were seen. Only this state accepts bytes that are in no text."""
         known = self._over.get(state)
         if known is None:
             known = self._over[state] = state != DEAD and self._line.read(state, NO_TEXT) != DEAD
         return known
 
     def named(self, text: bytes) -> tuple[int, int] | None:
-        """The start and the end of the text that is named, in bytes; None in what names none."""
+        """Return the start and end of the mention, in bytes; None in a text without one."""
         words, last = last_character(SPACED), OUTSIDE
         lasts = [last := words.item(last, byte) for byte in text]
         named, begin = None, 0
@@ -147,7 +147,7 @@ class MentionGuide(StateTableGuide):
         return named
 
     def _named_at(self, text: bytes, begin: int, lasts: list[int]) -> tuple[int, int] | None:
-        """The longest name that begins at a place."""
+        """Return the longest mention that begins at an offset."""
         if begin and lasts[begin - 1] != OUTSIDE:
             return None
         state, found = self._child.start, None
@@ -161,13 +161,13 @@ class MentionGuide(StateTableGuide):
 
 
 def _ends(text: bytes, lasts: list[int], place: int) -> bool:
-    """Tell whether no character of a word stands at a place of a text."""
+    """Test whether no word character stands at an offset of a text."""
     following = next((last for last in lasts[place:] if last in (OUTSIDE, WORD)), OUTSIDE)
     return following == OUTSIDE
 
 
 def _table(child: Dfa, *, is_last: bool) -> Table:
-    """The language as a table. Raises LimitError."""
+    """Build the language as a table. Raises LimitError."""
     line, words, moves = _free_text(is_line=not is_last), last_character(SPACED), _Moves(child)
     numbers: Numbers[tuple[int, int, Threads]] = Numbers()
     over = (DEAD, OUTSIDE, (NAMED,))
@@ -205,14 +205,14 @@ def _too_large(most: int) -> LimitError:
 
 
 class _Moves:
-    """Byte transitions of threads, the earlier begun ones first."""
+    """Byte transitions of threads, in order of their start."""
 
     def __init__(self, child: Dfa) -> None:
         self._child = child
         self._known: dict[tuple[Threads, int, int], Threads] = {}
 
     def after(self, threads: Threads, byte: int, last: int) -> Threads:
-        """The threads after a byte; last: the state of `last_character` then."""
+        """Return the threads after a byte; last: the state of `last_character` after it"""
         key = threads, byte, last
         found = self._known.get(key)
         if found is None:
@@ -232,23 +232,23 @@ class _Moves:
             if not any(_covers(other, thread) for other in moved):
                 moved.append(thread)
             if thread == NAMED:
-                return tuple(moved)  # later ones do not count any more
+                return tuple(moved)  # later threads do not matter
         return _begun(moved, child.start) if last == OUTSIDE else tuple(moved)
 
 
 def _covers(earlier: MentionThread, later: MentionThread) -> bool:
-    """Tell whether wherever the later thread comes to a name the earlier one does too."""
+    """Test whether every mention of the later thread is one of the earlier thread too."""
     return earlier.state == later.state and earlier.is_named >= later.is_named and earlier.is_open >= later.is_open
 
 
 def _begun(threads: list[MentionThread], start: int) -> Threads:
-    """The threads and the one that begins here."""
+    """Return the threads, and a new one that begins here unless an existing one covers it."""
     begun = MentionThread(start)
     return tuple(threads) if any(_covers(each, begun) for each in threads) else (*threads, begun)
 
 
 @lru_cache(maxsize=2)
 def _free_text(*, is_line: bool) -> Dfa:
-    """Any characters; of a line, all but those that end it."""
+    """Return the automaton of any characters; for a line, without line ends."""
     graph = Graph()
     return Dfa.of(ChartAutomaton(graph, Lowering(graph).rule(Repeat(Chars(LINE if is_line else ALL), 0, None))))

@@ -1,7 +1,7 @@
-"""Pieces that a text is composed of: fixed texts, texts of guides, and free text that ends where a marker begins.
+"""Pieces of a composed text: fixed texts, texts of guides, and free text up to a marker.
 
-Pieces are immutable values. A marker is a text, whatever tokens spell it, or the id of a token, which nothing else
-spells; `marker_data` says what it is in bytes.
+Pieces are immutable values. A marker is a text, in any tokens, or a token id, which no other token spells;
+`marker_data` converts it to bytes.
 """
 
 from __future__ import annotations
@@ -20,62 +20,62 @@ Marker = str | int
 
 
 class Lowerable(ByteGuide, Protocol):
-    """A guide that can be a part of another one's graph."""
+    """A guide that can be nested in another one's graph."""
 
     def lower_into(self, graph: Graph) -> int:
-        """Add what the guide is made of to a graph; the start node of its rule. Raises OptionError where it cannot."""
+        """Add the language to a graph and return its rule's start node. Raises OptionError where that is impossible."""
         ...
 
     def bytes_needed(self, states: Any) -> Any:
-        """As `LiftedGuide.bytes_needed`."""
+        """See `LiftedGuide.bytes_needed`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """These markers and texts, one after the other; none of them is the empty text."""
+    """These markers and texts in order; none of them is the empty text."""
 
     parts: tuple[Marker, ...] = ()
 
     @property
     def data(self) -> bytes:
-        """Its bytes."""
+        """The bytes of all parts."""
         return marker_data(*self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """A text of a guide, which must be one that can be a part of another, see `TaggedGuide`."""
+    """A text of a guide that can be nested, see `TaggedGuide`."""
 
     guide: Lowerable
 
 
 @dataclass(frozen=True, slots=True)
 class InOrder:
-    """All pieces, one after the other."""
+    """All pieces in order."""
 
     items: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Any one of the pieces."""
+    """One of the pieces."""
 
     items: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One of several fixed texts, and the piece that goes with it; however many there are."""
+    """One of several fixed texts, followed by its piece; there may be many."""
 
     branches: tuple[tuple[Fixed, Piece], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """A piece once or more often, with a text between each and the next.
+    """A piece one or more times, with a text between each two.
 
-    least: how often, 1 or more; most: None for any number
+    least: 1 or more; most: None for no bound
     """
 
     item: Piece
@@ -86,7 +86,7 @@ class Several:
 
 @dataclass(frozen=True, slots=True)
 class AnyOrder:
-    """Pieces in any order, each at most once; those with True at their place in `required` are there."""
+    """Pieces in any order, each at most once; those with True in `required` must occur."""
 
     items: tuple[Piece, ...]
     required: tuple[bool, ...]
@@ -94,11 +94,11 @@ class AnyOrder:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Free text, UTF-8, up to the first of some markers, and the piece that goes with that one.
+    """Free text, in UTF-8, up to the first of some markers, and the piece of that marker.
 
-    exits: the markers, and what follows each; refused: markers that it does not contain
+    exits: the markers, and what follows each; refused: markers that must not occur
     may_end: whether it may also end without a marker
-    unlike: texts of ASCII that it does not begin with
+    unlike: ASCII texts that it must not begin with
     """
 
     exits: tuple[tuple[Marker, Piece], ...] = ()
@@ -112,17 +112,17 @@ NOTHING = Fixed()
 
 
 def perhaps(piece: Piece) -> Piece:
-    """The piece, or nothing."""
+    """Return the piece, or nothing."""
     return OneOf((piece, NOTHING))
 
 
 def marker_data(*markers: Marker) -> bytes:
-    """The bytes of markers: texts in UTF-8, tokens as `marker_bytes` says."""
+    """Return the bytes of markers: UTF-8 of texts, `marker_bytes` of token ids."""
     return b"".join(each.encode() if isinstance(each, str) else marker_bytes(each) for each in markers)
 
 
 def pieces_within(piece: Piece) -> Iterator[Piece]:
-    """The piece, and all that it is made of."""
+    """Yield the piece and all pieces inside it."""
     open_ones = [piece]
     while open_ones:
         top = open_ones.pop()
@@ -141,12 +141,12 @@ def pieces_within(piece: Piece) -> Iterator[Piece]:
 
 
 def marker_label(marker: Marker) -> str:
-    """A marker for people; "" for none."""
+    """Format a marker for people; "" for none."""
     return f"token {marker}" if isinstance(marker, int) else shortened(quoted(marker)) if marker else ""
 
 
 def marker_ids(piece: Piece) -> set[int]:
-    """The tokens among all markers, those of inner guides too."""
+    """Return the token ids among all markers, including those of inner guides."""
     found: set[int] = set()
     for each in pieces_within(piece):
         if isinstance(each, Fixed):

@@ -1,4 +1,4 @@
-"""The guide of free text in which markers begin constrained parts."""
+"""The guide of free text with markers that begin constrained parts."""
 
 from __future__ import annotations
 
@@ -31,24 +31,25 @@ Tag = tuple[Marker, Lowerable, Marker]
 
 
 class Part(NamedTuple):
-    """A piece of a text: free if `tag` is None, else what the guide of that tag read, without its markers."""
+    """A piece of a text: free if `tag` is None, else the part of that tag without its markers."""
 
     tag: int | None
     text: str
 
 
 class TaggedGuide(LiftedGuide, Drawable):
-    """Free text in which markers begin constrained parts, in any order: `("<tool_call>", guide, "</tool_call>")`.
+    """Free text with markers that begin constrained parts, in any order: `("<tool_call>", guide, "</tool_call>")`.
 
-    tags: for each its first marker, the guide of what follows, and its last marker, "" for none. A marker is a text,
-        whatever tokens spell it, or the id of a token, special or not, which nothing else spells. Several tags may
-        begin alike; free text contains no first marker but where a tag begins.
-    least, most: how many parts a text has; behind the last one that it may have, markers are refused
-    limits: what a call may take, see `Limits`
-    The guides are those of patterns, choices, machines, grammars and JSON, and guides of this class. Where one may go
-    on with what is also its last marker, both readings are followed. Other parts are worked out when a text first comes
-    to them. `vocabulary` is the one given with the tokens among markers having bytes that no text has.
-    Raises OptionError for what is no tag, and for markers within one another; LanguageError, LimitError.
+    tags: tuples of first marker, guide, and last marker, "" for none. A marker is a text, in any tokens, or a token
+        id, special or not, which no other token spells. Several tags may begin alike. Free text contains no
+        first marker, except where a tag begins.
+    least, most: bounds of the number of parts; after the last possible one, markers are refused
+    limits: bounds of each call, see `Limits`
+
+    Guides of patterns, choices, machines, grammars, JSON and tags can be nested. Where a part may continue with its
+    last marker, both readings are followed. Parts are lowered when a text first reaches them. In `vocabulary`, the
+    tokens among the markers have bytes that occur in no text.
+    Raises OptionError for malformed tags, and for markers that contain each other; LanguageError, LimitError.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class TaggedGuide(LiftedGuide, Drawable):
             self._markers = Markers([marker_data(begin) for begin, _, _ in self.tags])
             self._ends = [marker_data(end) for _, _, end in self.tags]
             super().__init__(ChartAutomaton(self._graph, horizon=horizon_of(marked)), marked)
-            # Once for a vocabulary, rather than in the middle of the first text
+            # Once per vocabulary, before the first text
             self._tables.loop_slice(self._markers.loop(), at_once=True)
         self._made_of = {
             "tags": self.tags,
@@ -84,7 +85,7 @@ class TaggedGuide(LiftedGuide, Drawable):
         return f"TaggedGuide({brief([begin for begin, _, _ in self.tags[:5]])}, {len(self.tags):,} tags)"
 
     def picture(self, *, tokens: bool = False, max_states: int = MAX_PICTURED) -> Picture:
-        """The free text, from which markers lead to the pictures of the parts, and markers back."""
+        """Draw the free text, with arrows for markers to the pictures of the parts and back."""
         refuse_tokens(tokens, "tags")
         drawn = Joined(states_of(max_states))
         bounds = [f"at least {self.least:,}"] if self.least or self.most is None else []
@@ -98,17 +99,17 @@ class TaggedGuide(LiftedGuide, Drawable):
         return drawn.picture()
 
     def lower_into(self, graph: Graph) -> int:
-        """The texts of this guide as a rule of another one's graph."""
+        """Add the texts to another guide's graph and return the start node of their rule."""
         rules = {"part": self._part(graph), "rest": self._rest(graph)}
         lowering = Lowering(graph, rules.__getitem__, lambda name: name == "rest")
         parts = Repeat(Reference("part"), self.least, self.most)
         return lowering.rule(SyntaxSequence((parts, Reference("rest"))))
 
     def parts(self, tokens: Iterable[int], overlap: int = 0) -> list[Part]:
-        """The pieces of a text of this guide, given by its tokens; each tag's ends as early as it can.
+        """Split a text of this guide, given by its tokens; each part ends as early as possible.
 
-        overlap: how many bytes of the first token belong to a prompt, see `Generation`. What was cut short may end in
-        an unfinished part, which is free text here.
+        overlap: bytes of the first token that belong to the prompt, see `Generation`. An unfinished part at the end
+        of a truncated text becomes free text.
         """
         data = self.vocabulary.decode(tokens)[overlap:]
         found: list[Part] = []
@@ -131,7 +132,7 @@ class TaggedGuide(LiftedGuide, Drawable):
         return Part(tag, unmarked_text(self.vocabulary, data).decode(errors="replace"))
 
     def _read_part(self, data: bytes, begin: int, tags: Sequence[int]) -> tuple[int, int, int] | None:
-        """The tag whose part begins there and ends first, where it ends, and where its marker does."""
+        """Return the tag whose part begins at an offset and ends first, with the ends of the part and of its marker."""
         readings = {tag: self.tags[tag][1].start for tag in tags}
         for at in range(begin, len(data) + 1):
             for tag, state in readings.items():
@@ -149,7 +150,7 @@ class TaggedGuide(LiftedGuide, Drawable):
         return graph, self.lower_into(graph)
 
     def _part(self, graph: Graph) -> int:
-        """Free text, a marker, and what that begins."""
+        """Make the rule of free text, a marker, and its part."""
         children: dict[int, int] = {}
 
         def child(tag: int) -> int:
@@ -175,7 +176,7 @@ class TaggedGuide(LiftedGuide, Drawable):
         return start
 
     def _rest(self, graph: Graph) -> int:
-        """Free text without a marker."""
+        """Make the rule of free text without a marker."""
         with graph.new_rule() as start:
             markers = self._markers
             final = graph.final()
@@ -184,14 +185,14 @@ class TaggedGuide(LiftedGuide, Drawable):
         return start
 
     def _needed(self, tag: int) -> int:
-        """The fewest bytes of what a tag's guide reads."""
+        """Return the fewest bytes of a text of a tag's guide."""
         if tag not in self._needs:
             guide = self.tags[tag][1]
             self._needs[tag] = int(guide.bytes_needed(np.array([guide.start], np.int32))[0])
         return self._needs[tag]
 
     def _marker_ids(self, vocabulary: Vocabulary) -> set[int]:
-        """The tokens among the markers, those of inner guides too. Raises OptionError for guides of others."""
+        """Return all tokens among markers, also of inner guides. Raises OptionError for different vocabularies."""
         found: set[int] = set()
         base = without_markers(vocabulary)
         for number, (begin, guide, end) in enumerate(self.tags):
@@ -205,7 +206,7 @@ class TaggedGuide(LiftedGuide, Drawable):
 
 
 def _tags(tags: Any) -> tuple[Tag, ...]:
-    """The tags. Raises OptionError for anything else."""
+    """Return the tags as tuples. Raises OptionError for anything else."""
     several = items_of(tags)
     if several is None or not several:
         raise OptionError(f'tags={brief(tags)}: a list of tags such as ("<tool_call>", guide, "</tool_call>")')

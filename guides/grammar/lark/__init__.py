@@ -1,1 +1,1 @@
-"""The language of Lark: a text is read, names are told apart, and rules and terminals become a grammar."""
+"""Lark's grammar notation: parsing, name resolution, and conversion to a grammar."""

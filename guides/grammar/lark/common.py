@@ -1,8 +1,7 @@
 r"""The terminals of `%import common.NAME`, each as one regular expression.
 
-Where Lark's own definition picks the shortest match (`ESCAPED_STRING`, `C_COMMENT`), the expression here says
-directly what may stand before the end, so that it matches exactly those texts. Nothing is Unicode-aware
-about digits and letters: they are those of ASCII.
+Where Lark's definition uses a lazy match (`ESCAPED_STRING`, `C_COMMENT`), the expression here excludes the end
+explicitly, so that it matches exactly those texts. Digits and letters are those of ASCII.
 """
 
 _INT = "[0-9]+"

@@ -1,4 +1,4 @@
-"""The words of Lark's grammar language."""
+"""The lexer of Lark's grammar notation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ..special_tokens import WRITTEN
 
 
 class Token(NamedTuple):
-    """A word of the grammar text: its kind, its text and the offset of its first character.
+    """A word of the grammar: its kind, its text and the offset of its first character.
 
-    kind: a group name of the pattern below, `or_line` for a line that begins with `|`, or `end`; of JSON the directive
-    before it
+    kind: a group name of the pattern below, `or_line` for a line that begins with `|`, or `end`; JSON has the kind
+    of its directive
     """
 
     kind: str
@@ -42,14 +42,14 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# Of work; and of how many words it is counted at a time
+# Work per word, and the number of words counted at once
 STEPS_PER_WORD, BATCH = 90, 64
 _DROPPED = frozenset({"comment", "blank"})
 _JSON = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def tokenize(text: str) -> list[Token]:
-    """All words of a grammar text, closed by a `line` and an `end`; GrammarError for what is no word."""
+    """Split a grammar into words, followed by a `line` and an `end`. Raises GrammarError for an invalid character."""
     tokens: list[Token] = []
     offset = words = 0
     while offset < len(text):
@@ -73,7 +73,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def _end_of_json(text: str, begin: int) -> int:
-    """The end of the JSON value that begins there."""
+    """Return the end of the JSON value that begins at an offset."""
     try:
         end = _JSON.raw_decode(text, begin)[1]
     except json.JSONDecodeError as error:

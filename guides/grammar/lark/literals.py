@@ -1,4 +1,4 @@
-"""Strings and ranges of Lark's grammar language as nodes; the pieces of a text of which some are quoted."""
+"""Strings and ranges of Lark's grammar notation as nodes, and the pieces of substring constraints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", '"': '"', "\\": "\\"}
 
 
 def text_node(literal: LiteralText, grammar: str) -> Node:
-    """The node of a string literal; with the suffix `i` in any mixture of cases (`re.IGNORECASE`)."""
+    """Return the node of a string literal; with the suffix `i` in any mixture of cases (`re.IGNORECASE`)."""
     text = _unescape(literal, grammar)
     if literal.source.endswith("i"):
         return parse(re.escape(text), flags=re.IGNORECASE)
@@ -29,7 +29,7 @@ def text_node(literal: LiteralText, grammar: str) -> Node:
 
 
 def range_node(span: Range, grammar: str) -> Chars:
-    """The node of `"a".."z"`; without surrogates, which no text contains."""
+    """Return the node of `"a".."z"`, without surrogates."""
     low, high = _one_character(span.low, grammar), _one_character(span.high, grammar)
     if high < low:
         raise GrammarError(f"the range {span.low.source}..{span.high.source} is empty", grammar, span.low.offset)
@@ -37,7 +37,7 @@ def range_node(span: Range, grammar: str) -> Chars:
 
 
 def pieces_of(pattern: Inline, grammar: str) -> list[str]:
-    """The pieces, none of them empty, of the text that `%regex {...}` takes substrings of."""
+    """Return the nonempty pieces of the text whose substrings `%regex {...}` accepts."""
     given: Any = json.loads(pattern.text, parse_int=float)
     match given:
         case {"substring_words": str(text), **rest} if not rest:
@@ -54,7 +54,7 @@ def pieces_of(pattern: Inline, grammar: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """Runs of letters, digits and _, of white space, and of other characters, which are the words of llguidance."""
+    """Split a text into llguidance's words: runs of letters, digits and _, of white space, and of others."""
     import regex
 
     return regex.findall(r"[\p{Alphabetic}\p{N}_]+|\s+|[^\p{Alphabetic}\p{N}_\s]+", text)
@@ -68,7 +68,7 @@ def _one_character(literal: LiteralText, grammar: str) -> int:
 
 
 def _unescape(literal: LiteralText, grammar: str) -> str:
-    """The characters that a literal stands for; a backslash before an ordinary one stays, as in Lark."""
+    """Unescape a literal; a backslash before an ordinary character stays, as in Lark."""
     body = literal.source[1 : literal.source.rindex('"')]
     if "\\" not in body:
         return body

@@ -1,4 +1,4 @@
-"""Lark's grammar language: definitions by name, with imports, overrides and extensions carried out."""
+"""Name resolution of Lark's grammar notation: imports, overrides and extensions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .syntax import Alternatives, Definition, Expression, Ignore, Import, Name, 
 
 
 class Names:
-    """The meaning of each name of a grammar, and what is ignored."""
+    """The definitions of a grammar by name, and the ignored terminals."""
 
     def __init__(self, text: str, statements: Iterable[Statement]) -> None:
-        """Imports come first, wherever they stand. GrammarError: names that clash or are missing."""
+        """Imports are processed first, wherever they stand. Raises GrammarError for conflicting or missing names."""
         self.text = text
         self.definitions: dict[str, Definition] = {}
         self.ignored: list[Ignore] = []
@@ -72,7 +72,7 @@ class Names:
         self._more.setdefault(known.name.name, []).append(more.body)
 
     def lookup(self, name: Name) -> Definition:
-        """The definition of a name; GrammarError where there is none."""
+        """Return the definition of a name. Raises GrammarError if there is none."""
         known = self.definitions.get(name.name)
         if known is None:
             kind = "terminal" if name.is_terminal else "rule"

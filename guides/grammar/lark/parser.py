@@ -1,4 +1,4 @@
-"""Lark's grammar language: from words to statements."""
+"""The parser of Lark's grammar notation: from words to statements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .syntax import (
 
 _MARKS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 _DIGITS = 9
-# Of work, for a value and the words around it
+# Work per value with the words around it
 STEPS_PER_VALUE = 120
 _AFTER_OWN = frozenset(":.{},")
 _VALUES = frozenset({"rule", "terminal", "string", "regex", "special", "%json", "%regex"})
@@ -47,7 +47,7 @@ _KINDS = {
     **{directive: repr(directive) for directive in ("%json", "%regex", "%llguidance")},
 }
 _ATTRIBUTES = ("lazy", "suffix", "stop", "capture", "stop_capture")
-# Options of llguidance, and the value under which they leave the language as it is; None: any
+# Options of llguidance, with the value that does not change the language; None for any value
 _OPTIONS: dict[str, Any] = {
     "no_forcing": None,
     "allow_initial_skip": True,
@@ -56,7 +56,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def parse_statements(text: str, max_depth: int) -> list[Statement]:
-    """The statements of a grammar. GrammarError: the place and what was expected. LimitError: too deep."""
+    """Parse the statements of a grammar. Raises GrammarError with the place and what was expected, LimitError."""
     parser = _Parser(text, max_depth)
     statements: list[Statement] = []
     while parser.skip_lines().kind != "end":
@@ -65,9 +65,9 @@ def parse_statements(text: str, max_depth: int) -> list[Statement]:
 
 
 class _Group:
-    """An open bracket of an expansion: the alternatives so far, and the items of the one being read.
+    """An open bracket of an expansion: its finished alternatives, and the items of the current one.
 
-    both: what stands before each `&` of that one; joined: the last `&`; inverting: the `~` before what comes next
+    both: the operands before each `&` of that one; joined: the last `&`; inverting: a pending `~`
     """
 
     def __init__(self, opening: Token | None) -> None:
@@ -79,7 +79,7 @@ class _Group:
         self.inverting: Token | None = None
 
     def taken(self, item: Expression) -> Expression:
-        """The item, inverted if a `~` stands before it."""
+        """Apply a pending `~` to the item."""
         item = item if self.inverting is None else Without(item, self.inverting.offset)
         self.inverting = None
         return item
@@ -105,7 +105,7 @@ class _Parser:
         self.max_depth = max_depth
         self.tokens = tokenize(text)
         self.at = 0
-        # A grammar may have a rule or a parameter of that name, followed by a group; then nothing is quoted.
+        # A grammar may define a rule or a parameter `quote`, followed by a group; quotations are then disabled.
         words = zip(self.tokens, self.tokens[1:], strict=False)
         self.quotes = not any(word.text == "quote" and after.text in _AFTER_OWN for word, after in words)
 
@@ -128,7 +128,7 @@ class _Parser:
         return self.next()
 
     def mark(self, *marks: str) -> bool:
-        """Tell whether the next word is one of these marks."""
+        """Test whether the next word is one of these marks."""
         token = self.tokens[self.at]
         return token.kind == "mark" and token.text in marks
 
@@ -172,7 +172,7 @@ class _Parser:
         raise GrammarError(reason, self.text, self.token.offset)
 
     def options(self) -> None:
-        """Raise GrammarError for options of llguidance under which the grammar has another language than without."""
+        """Raise GrammarError for options of llguidance that would change the language."""
         token = self.next()
         options: Any = json.loads(token.text, parse_int=float)
         if not isinstance(options, dict):
@@ -207,7 +207,7 @@ class _Parser:
         return Definition(name, tuple(parameters), body, how, ending, **captures)
 
     def attributes(self, name: Name) -> tuple[Ending | None, dict[str, str]]:
-        """The text in brackets behind the name of a rule: where it ends, and names of captures, by attribute."""
+        """Parse the attributes in brackets after a rule's name: its ending, and names of captures by attribute."""
         found: Ending | None = None
         captures: dict[str, str] = {}
         while not self.mark("]"):
@@ -237,7 +237,7 @@ class _Parser:
         return found, captures
 
     def capture_name(self) -> str:
-        """The name of a capture, behind `=`."""
+        """Parse `=` and the name of a capture."""
         self.skip("=", "'=' and the name of the capture")
         text = self.take("string", "the name of the capture in double quotes").text
         if text.endswith("i") or "\\" in text or text == '""':
@@ -249,7 +249,7 @@ class _Parser:
         return Name(token.text, token.offset)
 
     def names(self, kind: str, expected: str, closing: str) -> list[Name]:
-        """Names with commas between them, up to a closing bracket."""
+        """Parse comma-separated names, up to a closing bracket."""
         found: list[Name] = []
         while True:
             if self.token.kind != kind:
@@ -288,7 +288,7 @@ class _Parser:
     # Expansions
 
     def expansions(self, owner: str, *, terminal: bool) -> Expression:
-        """The right side of a definition, to the end of its line; brackets on a stack, not on Python's."""
+        """Parse the right side of a definition, to the end of its line, with an explicit stack of brackets."""
         groups = [_Group(None)]
         while True:
             token, group = self.token, groups[-1]
@@ -324,7 +324,7 @@ class _Parser:
         return f"a literal, a name, a bracket, '|' or the end of the line in {owner}"
 
     def operator(self, terminal: bool, group: _Group) -> None:
-        """`&` between what a text must be, `~` before what it must not be."""
+        """Parse `&` (intersection) or `~` (complement)."""
         token = self.next()
         if not terminal:
             reason = "'&' is for terminals, which are regular; let upper case names stand for what it joins"
@@ -346,7 +346,7 @@ class _Parser:
             self.fail("'|' or the end of the line after an alias")
 
     def repeated(self, item: Expression, terminal: bool) -> Expression:
-        """The item with the operator that follows it, if one does; in terminals `~` may begin another item."""
+        """Apply the operator that follows an item, if any; in terminals `~` may begin another item instead."""
         if self.mark("?", "*", "+"):
             low, high = _MARKS[self.next().text]
             return Many(item, low, high)
@@ -365,12 +365,12 @@ class _Parser:
         return Many(item, low, high)
 
     def counts_follow(self) -> bool:
-        """Tell whether `{m}`, `{m,n}`, `{m,}` or `{,n}` comes next, and not the arguments of a template."""
+        """Test whether `{m}`, `{m,n}`, `{m,}` or `{,n}` comes next, rather than the arguments of a template."""
         after = self.tokens[self.at + 1] if self.mark("{") else self.token
         return after.kind == "number" or (after.text == "," and self.mark("{"))
 
     def counted(self, item: Expression) -> Expression:
-        """The item with the counts in braces that follow it."""
+        """Apply the counts in braces that follow an item."""
         begin = self.next()
         low = 0 if self.mark(",") else self.count("{")
         high: int | None = low

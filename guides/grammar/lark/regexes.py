@@ -1,8 +1,8 @@
-r"""Regular expressions of Lark's grammar language as nodes.
+r"""Regular expressions of Lark's grammar notation as nodes.
 
-In a grammar a regular expression is the set of texts that it matches from end to end, each taken on its own.
-What can only ask for something else is refused: a lazy repeat asks for the shortest match; an anchor, a
-boundary, a lookbehind at the beginning or a lookahead at the end ask for what stands around the text.
+In a grammar a regular expression is the set of texts that it matches as a whole. Constructs without meaning for
+a set of texts are refused: a lazy repeat, which prefers the shortest match, and what depends on the surrounding text:
+an anchor, a boundary, a lookbehind at the beginning or a lookahead at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SPACED = re.compile(rf"(?P<space> \s+ | \#[^\n]* ) | {_PARTS}", re.VERBOSE | re
 
 
 def regex_node(regex: Regex, grammar: str) -> Node:
-    """The node of `/pattern/flags`. GrammarError: it is malformed, or asks for more than a set of texts."""
+    """Parse `/pattern/flags` to a node. Raises GrammarError if it is malformed or denotes no set of texts."""
     body, _, letters = regex.source[1:].rpartition("/")
     begin = regex.offset + 1
     flags = 0
@@ -70,7 +70,7 @@ class _Group:
 
 
 class _Scan:
-    """Walks over a pattern once, as far as brackets, repeats and what looks around are concerned.
+    """A single pass over a pattern that tracks brackets, repeats and lookarounds.
 
     ahead: the offset of a lookahead after which nothing has been matched so far
     """
@@ -83,12 +83,12 @@ class _Scan:
         self.ahead: int | None = None
 
     def fault(self) -> tuple[str, int] | None:
-        """A condition that a grammar cannot have, and its offset in the pattern."""
+        """Return the first unsupported construct as (reason, offset), None if there is none."""
         for part in self.parts:
             spend(STEPS_PER_PART)
             kind = str(part.lastgroup)
             if kind == "unclosed":
-                return None  # which the pattern's own reader says better
+                return None  # the regex parser has a better message
             if kind == "lazy":
                 return _lazy(part.group()), part.start()
             if kind == "anchor" and not self.looking:

@@ -1,4 +1,4 @@
-"""Statements of a grammar in Lark's language, before names are looked up."""
+"""Syntax tree of a grammar in Lark's notation, before name resolution."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Name:
 
     @property
     def is_terminal(self) -> bool:
-        """Upper case names are terminals, lower case names are rules."""
+        """True for names in upper case, which are terminals."""
         return self.name.isupper()
 
 
 @dataclass(frozen=True, slots=True)
 class LiteralText:
-    """A string literal as written, quotes and suffix included."""
+    """A string literal as written, with quotes and suffix."""
 
     source: str
     offset: int
@@ -33,7 +33,7 @@ class LiteralText:
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """A regular expression as written, slashes and flags included."""
+    """A regular expression as written, with slashes and flags."""
 
     source: str
     offset: int
@@ -41,7 +41,7 @@ class Regex:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """One character between two others."""
+    """A character between two others, inclusive."""
 
     low: LiteralText
     high: LiteralText
@@ -49,18 +49,18 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Quotation:
-    """`quote(name)`: a piece of the context of that name."""
+    """`quote(name)`: a quotation from the context of that name."""
 
     name: Name
 
     @property
     def source(self) -> str:
-        """As written; also the name of the rule that it becomes."""
+        """The source text, which is also the name of the quotation's rule."""
         return f"quote({self.name.name})"
 
     @property
     def offset(self) -> int:
-        """The place of the context's name."""
+        """The offset of the context's name."""
         return self.name.offset
 
 
@@ -74,7 +74,7 @@ class Inline:
 
     @property
     def source(self) -> str:
-        """As written, but for white space before the JSON."""
+        """The source text without white space before the JSON."""
         return f"{self.directive} {self.text}"
 
 
@@ -88,7 +88,7 @@ class Special:
 
 @dataclass(frozen=True, slots=True)
 class Both:
-    """The texts of all items: `A & B`; in terminals only."""
+    """Intersection of all items: `A & B`; in terminals only."""
 
     items: tuple[Expression, ...]
     offset: int
@@ -96,7 +96,7 @@ class Both:
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """The texts that are none of the item's: `~A`; in terminals only."""
+    """Complement of the item: `~A`; in terminals only."""
 
     item: Expression
     offset: int
@@ -112,28 +112,28 @@ class TemplateCall:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Items one after the other."""
+    """Items in sequence."""
 
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """Any one of the items."""
+    """One of the items."""
 
     items: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """An item `min` to `max` times; `max=None` is without bound."""
+    """`min` to `max` repetitions of an item; `max=None` is unbounded."""
 
     item: Expression
     min: int
     max: int | None
 
 
-# Of work, to make a node of it
+# Work per node
 STEPS_PER_PART = 60
 
 Pattern = LiteralText | Regex | Range | Quotation | Inline | Special
@@ -143,9 +143,9 @@ Expression = Value | Series | Alternatives | Many
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The marks of a rule of terminals that ends as soon as it can: `[lazy]`, `[suffix=mark]`, `[stop=mark]`.
+    """The ending of a rule of terminals with the shortest match: `[lazy]`, `[suffix=mark]`, `[stop=mark]`.
 
-    how: which of these; the mark of a suffix is the rule's last part, that of a stop follows the rule
+    how: one of these; the mark of a suffix is the rule's last part, that of a stop follows the rule
     """
 
     how: str
@@ -155,9 +155,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """`name{parameters}[ending, capture]: body`; how says whether it defines, overrides or extends.
+    """`name{parameters}[ending, capture]: body`; how: whether it defines, overrides or extends.
 
-    stop_capture: the name under which the mark of the ending is reported
+    stop_capture: the name under which the ending's mark is captured
     """
 
     name: Name
@@ -189,7 +189,7 @@ Statement = Definition | Import | Ignore
 
 
 def leaves(expression: Expression) -> Iterator[Value]:
-    """The names, patterns and calls inside an expression, from left to right."""
+    """Yield the names, patterns and calls inside an expression, from left to right."""
     todo = [expression]
     while todo:
         item = todo.pop()
@@ -202,7 +202,7 @@ def leaves(expression: Expression) -> Iterator[Value]:
 
 
 def fold(expression: Expression, leaf: Callable[[Value], Node]) -> Node:
-    """The expression as a node, with `leaf` for its values; deep expressions do not recurse."""
+    """Convert an expression to a node, with `leaf` for its values; not recursive."""
     done: list[Node] = []
     todo: list[tuple[Expression, bool]] = [(expression, False)]
     while todo:

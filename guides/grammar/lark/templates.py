@@ -1,4 +1,4 @@
-"""Templates of Lark's grammar language: `name{parameter, ...}`, written out once per list of arguments."""
+"""Templates of Lark's grammar notation, `name{parameter, ...}`, instantiated once per list of arguments."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LONG_NAME = 100
 
 
 class Templates:
-    """Finds out which rule or terminal a value stands for, given the arguments of the template it is in.
+    """Resolution of values to rules, terminals or patterns, and instantiation of templates.
 
-    pending: the rules that have been asked for and are not yet written out
+    pending: instances that are requested and not yet converted
     """
 
     def __init__(self, text: str, names: Names) -> None:
@@ -31,7 +31,7 @@ class Templates:
             self._check_parameters(definition)
 
     def resolve(self, value: Value, arguments: Arguments) -> Argument:
-        """The pattern or the name of the rule or terminal that `value` is; GrammarError if it is none."""
+        """Resolve a value to a pattern, or a rule's or terminal's name. Raises GrammarError."""
         if isinstance(value, TemplateCall):
             return self._instance(value, arguments)
         if not isinstance(value, Name):
@@ -61,7 +61,7 @@ class Templates:
         return known
 
     def _argument(self, value: Value, arguments: Arguments) -> Argument:
-        """As `resolve`, but a template may be handed on by its bare name."""
+        """Resolve an argument, which may also be the bare name of a template."""
         if isinstance(value, Name):
             found = arguments.get(value.name, value)
             if isinstance(found, Name) and found.name in self.names.definitions:

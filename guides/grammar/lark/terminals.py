@@ -1,4 +1,4 @@
-"""Terminals of Lark's grammar language as nodes: no recursion."""
+"""Terminals of Lark's grammar notation as nodes."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from .syntax import (
 
 
 class Terminals:
-    """All defined terminals by name, in `nodes`; one that contains itself is refused.
+    """All defined terminals by name, in `nodes`; recursive ones are refused.
 
-    contexts: what may be quoted, by name; parts: quotations, JSON values and tokens, by the names of their rules
+    contexts: quotable contexts by name; parts: quotations, JSON values and tokens, by the names of their rules
     """
 
     def __init__(self, text: str, names: Names, contexts: Mapping[str, Quote]) -> None:
@@ -56,11 +56,11 @@ class Terminals:
             self.nodes[name] = self.node(names.definitions[name].body)
 
     def node(self, body: Expression) -> Node:
-        """The node of an expression inside a terminal."""
+        """Convert an expression inside a terminal to a node."""
         return fold(body, self._leaf)
 
     def pattern(self, pattern: Pattern) -> Node:
-        """The node of a string, a range, a regular expression, a quotation, a special token, or what JSON describes."""
+        """Convert a string, range, regular expression, quotation, special token or JSON directive to a node."""
         match pattern:
             case LiteralText():
                 return text_node(pattern, self.text)
@@ -100,27 +100,27 @@ class Terminals:
         return Alternation((EMPTY, quote))
 
     def _part(self, pattern: Inline, make: Callable[[], Part]) -> Node:
-        """The rule of what JSON describes; one for all places where the same is written."""
+        """Return the rule of a JSON directive, shared by equal directives."""
         known = self._embedded.get(pattern.source)
         if known is None:
-            # No name that can be written has a space
+            # Names in a grammar have no spaces
             known = self._embedded[pattern.source] = f"{pattern.directive} {len(self._embedded) + 1}"
             self.parts[known] = make()
         return Reference(known)
 
     def used(self, terminal: Name | Pattern) -> Node:
-        """The node of a terminal in a rule. GrammarError: it is not defined."""
+        """Return the node of a terminal used in a rule. Raises GrammarError if it is undefined."""
         if not isinstance(terminal, Name):
             return self.pattern(terminal)
         self.names.lookup(terminal)
         return Reference(terminal.name)
 
     def ignored(self, statement: Ignore) -> Node:
-        """The node of what `%ignore` names."""
+        """Return the node of an `%ignore` statement."""
         return self.node(statement.body)
 
     def ended(self, body: Expression, ending: Ending) -> Node:
-        """The node of a rule of terminals that ends as soon as it can."""
+        """Return the node of a rule of terminals with the shortest match."""
         whole = self.node(body)
         if ending.mark is None:
             return shortest(self._regular(whole, ending.offset))
@@ -162,7 +162,7 @@ class Terminals:
         return common(wanted, unwanted)
 
     def _regular(self, node: Node, offset: int) -> Node:
-        """The node with all terminals that it refers to in their places. GrammarError: it quotes."""
+        """Inline all terminals that a node refers to. Raises GrammarError for quotations and other parts."""
         return substituted(node, {name: self._expanded(name, offset) for name in references(node)})
 
     def _expanded(self, name: str, offset: int) -> Node:
@@ -174,7 +174,7 @@ class Terminals:
         return self._whole[name]
 
     def _terminal(self, leaf: Name | TemplateCall) -> Name:
-        """The name of a terminal that is used in another. GrammarError: it is none, or is not defined."""
+        """Return the name of a terminal used in another one. Raises GrammarError if it is a rule or undefined."""
         name = leaf.name if isinstance(leaf, TemplateCall) else leaf
         if not name.is_terminal or isinstance(leaf, TemplateCall):
             reason = f"the rule {name.name!r} cannot be used inside a terminal, nor in a rule that ends by an attribute"
@@ -183,7 +183,7 @@ class Terminals:
         return name
 
     def _innermost_first(self) -> list[str]:
-        """The terminals, those before that others refer to. Depth first along the references, the path in a dict."""
+        """Return the terminals in depth-first postorder, so that those referred to come first."""
         finished: dict[str, None] = {}
         for root, definition in self.names.definitions.items():
             path = {root: self._inner(root)} if definition.name.is_terminal else {}
