@@ -37,21 +37,18 @@ class Engine:
     """Owner of a model's memory. It runs the requests of all callers in one batch; see docs/engine.md.
 
     model: the model of `generate.regex(model, ...)` and the others. They use the model's engine, so that calls from
-        several
-        threads share its steps. It is created on first use; create it with `Engine(model, ...)` to set its sizes.
+        several threads share its steps. It is created on first use; create it with `Engine(model, ...)` to set its
+        sizes.
     memory: bytes of the KV cache and states; by default half of the free memory. A CPU allocates it on use.
     texts: greatest number of running sequences. tokens: greatest number of prompt tokens in a step that delays no
-        decode of
-        another call.
+        decode of another call.
     max_gap_ms: bound of the time between two tokens of a sequence, which limits prompt tokens beside decode by measured
         step times; at least 16 are read, and more if decode takes most of the gap itself. chunk: a fixed limit instead.
         By default 100 ms on the CPU, else a chunk of 512.
     step_seconds: duration of the last step of the engine's own thread
     By default no thread is started. A thread that waits for a result runs steps for all callers, one thread at a time,
-    and
-    other waiting threads prepare constraints. After `start()` the engine has two threads for both. Use it in a `with`
-    block
-    to close it.
+    and other waiting threads prepare constraints. After `start()` the engine has two threads for both. Use it in a
+    `with` block to close it.
     Raises OptionError.
     """
 

@@ -167,8 +167,7 @@ def chances(model: Model, place: Place) -> tuple[dict[bytes, float], float]:
     """Return the probability of each value, summed over its tokenizations, and the missing probability.
 
     At each token the allowed ones are renormalised, as in masked sampling, without those that would put white space
-    before
-    the value or end its array.
+    before the value or end its array.
     """
     start: Any = _Beginning(place.guide, place.state)
     guide: Any = AlignedGuide(start, place.lead) if place.lead else start

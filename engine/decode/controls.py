@@ -162,8 +162,7 @@ class Controls:
     """Repetition and length controls of `Options`.
 
     The first three have the meaning of transformers and count the prompt too. The penalties that are subtracted have
-    the
-    meaning of OpenAI's API and count only the output.
+    the meaning of OpenAI's API and count only the output.
     """
 
     no_repeat_ngram_size: int = 0

@@ -51,8 +51,7 @@ IN_FREE_TEXT = ("sentence", "reasoning")
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Text around an answer. `before` is read by the model as the start of its answer. `behind` is the closing mark,
-    which
-    the model writes in place of EOS. One of them may be empty. Raises OptionError.
+    which the model writes in place of EOS. One of them may be empty. Raises OptionError.
     """
 
     before: str
@@ -173,8 +172,7 @@ def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame
         right
     behind a fragment, and ends reliably behind a closing mark. Choices, one-word patterns with a digit, and formats as
     natural text stand in a sentence. Other one-line patterns stand in quotation marks, unless they match the beginning
-    of
-    the sentence and have long texts. JSON objects and arrays stand in a code block, as chat models write them.
+    of the sentence and have long texts. JSON objects and arrays stand in a code block, as chat models write them.
     Models that are trained to give bare answers, and encoder-decoders, have no frame.
     """
     if getattr(model, "answers_bare", False) or conforms(model, SourceModel):

@@ -136,12 +136,9 @@ class GuideCache:
         """Return this constraint for a budget of tokens, a part of which is reserved to end the text.
 
         The distance counts one token for a string that may be empty. A list that a model would continue for ever
-        therefore
-        leaves one token for each member behind it. With a reserve of r, a token is only chosen if r times the distance
-        is
-        left. The reserve is at most RESERVE, and at the start at most half of the budget. One step of the distance
-        frees r
-        tokens and takes one, so a text that fits its budget at the start always fits.
+        therefore leaves one token for each member behind it. With a reserve of r, a token is only chosen if r times the
+        distance is left. The reserve is at most RESERVE, and at the start at most half of the budget. One step of the
+        distance frees r tokens and takes one, so a text that fits its budget at the start always fits.
         """
         return self.with_reserve(max(min(RESERVE, budget // (2 * max(self.distance, 1))), 1))
 
@@ -261,8 +258,7 @@ class GuideCache:
         """Test whether `left` tokens are enough to complete the text, reserve included.
 
         A guide with `enough` gives the number. Otherwise half of `left` is tried first, so that a state that is met
-        again with
-        less left costs few queries.
+        again with less left costs few queries.
         """
         cache, state = self.beyond(state)
         entry = cache.states.of(state)
@@ -484,8 +480,7 @@ def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int 
     """Return the prompt without the tokens that an output token may merge with; None if there are none.
 
     A prompt that is cut completely is replaced by BOS, as an empty one is. Without BOS its first token stays. Token
-    healing
-    does not apply to guides that do not read bytes, nor to encoder-decoders.
+    healing does not apply to guides that do not read bytes, nor to encoder-decoders.
     most: greatest number of bytes to cut; None for no bound
     """
     behind = _free(model) if guide_cache is None else guide_cache

@@ -90,8 +90,7 @@ class DeviceBatch:
         are sent.
 
         Return True if all planned tokens were read. Only a sequence's error prevents this. The pool then has blocks
-        registered
-        whose contents were not written.
+        registered whose contents were not written.
         """
         if self._records.is_crowded:
             self._records.forget()

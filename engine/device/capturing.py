@@ -27,8 +27,7 @@ class WithoutWaiting(TorchDispatchMode):
 
     A capture stopped this way can still be ended in order. After an error of CUDA itself it cannot.
     Source: torch's notes on CUDA semantics, for the limits of graphs, and its operator tags. The mode does not see
-    kernels
-    outside torch, nor tensors made from host numbers.
+    kernels outside torch, nor tensors made from host numbers.
     """
 
     def __init__(self, device: torch.device) -> None:

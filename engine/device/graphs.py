@@ -70,8 +70,7 @@ class GraphBackend:
 
     All work goes through one stream in order. Data for a launch is there when it runs, and released blocks are only
     overwritten later. A launch that cannot be captured runs eagerly each time, such as one of experts that read data of
-    the
-    device on the host. On a CPU, with Triton's interpreter, all launches run eagerly.
+    the device on the host. On a CPU, with Triton's interpreter, all launches run eagerly.
     """
 
     def __init__(
@@ -222,8 +221,7 @@ class GraphBackend:
         graph = torch.cuda.CUDAGraph()
         capture = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
         # One capture at a time: all use one stream of torch, and each begins with a device-wide synchronisation, which
-        # is
-        # not allowed during another capture.
+        # is not allowed during another capture.
         with _capturing, capture, WithoutWaiting(self._device):
             answer = self._run(rows, choices, shape)
         self._pool = graph.pool()

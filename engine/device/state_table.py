@@ -201,8 +201,7 @@ class DeviceStateTable:
         """Compute the dense row of one record with frequent single transitions.
 
         This takes about as long as a mask, so it runs while the device is busy. States with too many successors have no
-        dense
-        row, and neither have other states of their guide.
+        dense row, and neither have other states of their guide.
         """
         while self._wanted and len(self._classes) < DENSE:
             record = self._wanted.pop()

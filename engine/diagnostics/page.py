@@ -67,8 +67,8 @@ def probability(value: float) -> str:
 DARKEST = 1e-6
 
 # A tooltip is the attribute data-tip, shown by the style sheet: text of a model never becomes markup or script.
-# # It stands below its line, as wide as the text, so that no edge cuts it off.
-# # A notebook may be dark on a light system. Elements that cover others set both Canvas and CanvasText, all others
+# It stands below its line, as wide as the text, so that no edge cuts it off.
+# A notebook may be dark on a light system. Elements that cover others set both Canvas and CanvasText, all others
 # neither.
 STYLE = """\
 .trellm { font: 14px/1.5 system-ui, sans-serif; }

@@ -56,8 +56,7 @@ class Step:
     ends, leading_ends: True for EOS
     left: tokens left of `max_tokens`; state: state of the guide before the token
     log_weight: log_feasible_mass at the temperature of `Sample`; None with filters, penalties and biases, and with
-        other
-        searches, where no weight corrects for the masks
+        other searches, where no weight corrects for the masks
     """
 
     position: int
@@ -190,8 +189,8 @@ class Bias:
         """Estimate the bias from log-weights of texts, each the sum of the logarithms of its masks' masses.
 
         The weight of a text x is P(x) / Q(x), with Q masked sampling. Its mean under Q is Z, and the distance between P
-        / Z and
-        Q is the mean of max(0, 1 - weight / Z). The error comes from the delta method, since Z is estimated too.
+        / Z and Q is the mean of max(0, 1 - weight / Z). The error comes from the delta method, since Z is estimated
+        too.
         """
         log_z, ess, count = log_mean(log_weights), effective(log_weights), len(log_weights)
         if log_z == -math.inf:
@@ -236,8 +235,7 @@ def late(steps: Sequence[Step], share: float = 0.99) -> tuple[float, tuple[int, 
     unknown.
 
     Up to the first real choice, a constraint takes the same mass from all texts and causes no bias. Texts count as not
-    yet
-    diverged while the prefix has this share of masked sampling.
+    yet diverged while the prefix has this share of masked sampling.
     """
     together, found = 0.0, 0.0
     places: list[int] = []

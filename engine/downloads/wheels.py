@@ -31,8 +31,7 @@ def pull(model: RegisteredModel, *, force: bool, bars: bool, told: Callable[[str
     """Return the file of a model, and True if it was downloaded. `force` downloads it again.
 
     A second process that pulls the same model waits for the first one. Partial files of a failed download are removed
-    at
-    its end, or by the next download if the process was killed.
+    at its end, or by the next download if the process was killed.
     bars: pip shows progress on standard error
     told: called with messages before long waits
     Raises ModelError, with advice, if the file cannot be downloaded or stored.

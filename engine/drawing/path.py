@@ -38,8 +38,7 @@ class Walk:
     """Continuation of the texts of a request.
 
     A text ends with EOS, which the model has to choose even if nothing else is allowed. A text that is free but for
-    goals
-    also ends with its budget, if it meets the goals.
+    goals also ends with its budget, if it meets the goals.
     """
 
     def __init__(self, request: Request, vocabulary: Vocabulary) -> None:
@@ -148,8 +147,7 @@ class PathTrie:
     """The known nodes of a prompt: the model's distributions, and bounds of the constraint's probability.
 
     A node's bound is at least the probability that the model ends in a text of the constraint from there. It is 1
-    before
-    the model was queried, then the mass of the mask, and falls with the bounds of the children.
+    before the model was queried, then the mass of the mask, and falls with the bounds of the children.
     size: size of the nodes, in probabilities
     """
 

@@ -144,8 +144,7 @@ class Audio:
 
     def at(self, rate: int) -> Samples:
         """Return the samples at another rate, by a polyphase filter. It is a sinc with 20 zero crossings, scaled for
-        decimation,
-        in a Kaiser window of beta 5, as in `scipy.signal.resample_poly`.
+        decimation, in a Kaiser window of beta 5, as in `scipy.signal.resample_poly`.
         """
         return self.samples if rate == self.rate else _resampled(self.samples, self.rate, rate)
 

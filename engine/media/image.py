@@ -103,8 +103,7 @@ class Image:
         what: its name at the start of error messages. Animations give their first frame. The EXIF orientation is
             applied.
         Pillow's conversion to RGB drops transparency; of 16 bits the upper 8 are kept. Raises ImageError for a file
-        that cannot
-        be decoded or is too large, OptionError for other types and if Pillow is missing.
+        that cannot be decoded or is too large, OptionError for other types and if Pillow is missing.
         """
         chosen = ImageLimits.of(limits)
         if isinstance(source, Image):

@@ -122,9 +122,8 @@ class BlockPool:
 
     count: number of blocks; window: attention span of all layers, behind which blocks are freed
     A block is *held* by tables, *kept* for its content so that another text may reuse it, or free. Kept blocks are
-    evicted
-    least recently used first. A full block is registered by content when a step is planned that fills it, so that texts
-    admitted in the same step read a common prefix once.
+    evicted least recently used first. A full block is registered by content when a step is planned that fills it, so
+    that texts admitted in the same step read a common prefix once.
     copies: pairs (from, to) of blocks to copy before the next step
     slots: state slots of models that keep a state besides the KV cache; None for others. A state cannot be cut back to
         a

@@ -33,8 +33,8 @@ def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:
     """Return the tokens of a prompt. number: position of the prompt in the call
 
     Token ids are returned unchanged. A text gets the tokenizer's BOS, unless it begins with it already, as the output
-    of a
-    template does. A chat gets the tokens of its template. Raises OptionError, also for invalid output of the tokenizer.
+    of a template does. A chat gets the tokens of its template. Raises OptionError, also for invalid output of the
+    tokenizer.
     """
     return read(model, prompt, number, extras).ids
 

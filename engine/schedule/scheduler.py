@@ -285,8 +285,7 @@ class Scheduler:
         """Plan the next reads of a group, within its limit.
 
         Beams read their last tokens in the same step, since they are advanced together. A prompt with scored tokens
-        reads all
-        of them itself.
+        reads all of them itself.
         """
         work = group.work
         scores = work.request.prompt_best if isinstance(work, SequenceState) and work.scores_prompt else None
