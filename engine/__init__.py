@@ -1,1 +1,1 @@
-"""The decode loop: rows, KV cache, batching, search, models, results."""
+"""The engine: models, KV cache, scheduling, decoding, searches and results."""

@@ -1,10 +1,9 @@
-"""Drafts: guesses of how texts go on, read in one pass with what is known of them, and kept as far as they are right.
+"""Drafts: guesses of the next tokens, verified in one forward pass with the known ones.
 
-Guesses come of what stands in a text, of what its constraint says, and of a smaller model. They are watched before they
-are read: each token that is chosen says whether the guess of it was right, so that a text whose guesses are wrong costs
-no more than looking. They are read where that is measured to pay, see `ForwardCosts`. A token is chosen as ever, by the
-logits at its own place and the sequence's own random number; the guess is only compared with it. So what comes out is
-what would come out without.
+Sources are repetitions in the text, the constraint, and a draft model. Acceptance rates are measured even if drafts are
+not read: each chosen token shows whether its draft was right. Drafts are read if the measured costs make this faster,
+see `ForwardCosts`. A token is always chosen from the logits at its place with the sequence's own random number, and the
+draft is only compared with it. Drafts therefore do not change the output.
 """
 
 from __future__ import annotations
@@ -32,22 +31,21 @@ from .scores import stack_masks
 from .search import UNUSABLE, Greedy, Sample
 
 _LONGEST = 256
-"""Bytes of what follows that are looked at."""
+"""Greatest number of foreseen bytes that are tokenized."""
 _REMEMBERED = 4096
 
 
 class ForcedDrafts:
-    """Tells the trails of a model's texts what their constraints say."""
+    """Passes quoted and forced text of constraints to draft histories, as tokens."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._known: dict[bytes, list[int]] = {}
 
     def tell(self, trail: DraftHistory, guide_cache: GuideCache, state: int, is_of_use: Callable[[int], bool]) -> None:
-        """Look up how a text goes on that is in a state.
+        """Look up the text that follows a state.
 
-        is_of_use: whether guesses of a kind are; else nothing is looked up, which may take as long as a small model's
-            pass
+        is_of_use: tests whether drafts of a kind are worth a lookup, which may take as long as a pass of a small model
         """
         ahead = trail.ahead
         if not ahead[QUOTED] and not trail.is_sure and is_of_use(QUOTED):
@@ -56,9 +54,9 @@ class ForcedDrafts:
             ahead[SPELT] = self._tokens(guide_cache.certain(state))
 
     def _tokens(self, data: bytes) -> list[int]:
-        """The tokens that the model's tokenizer makes of a text, but for its last where that may be cut off in it.
+        """Return the tokens of a text, without the last one if the text may be cut inside it.
 
-        Nothing where it writes other bytes, such as a space in front, or cannot write them.
+        Return nothing if the tokenizer cannot encode exactly these bytes, for example if it adds a space.
         """
         found = self._known.get(data)
         if found is None:
@@ -68,14 +66,14 @@ class ForcedDrafts:
         return found
 
     def _spell(self, data: bytes) -> list[int]:
-        # A character that is cut off at the end is left out.
+        # drop a character that is cut off at the end
         text = data[:_LONGEST].decode(errors="ignore")
         if not text:
             return []
         try:
             encoded: Any = self._model.tokenizer.encode(text)
             ids: list[int] = list(getattr(encoded, "ids", encoded))
-        except Exception:  # nobody asked for these tokens
+        except Exception:  # drafts are optional
             return []
         spelling = self._model.vocabulary.tokens
         tokens = [token for token in ids if spelling[token]]
@@ -84,7 +82,7 @@ class ForcedDrafts:
 
 
 def state_after_guess(sequence: SequenceState, state: int, token: int) -> int:
-    """The state after a guess; DEAD where the constraint refuses it, or where it would end the text."""
+    """Return the state after a drafted token; DEAD if the constraint rejects it or it ends the text."""
     request = sequence.request
     if request.stops(state, token):
         return DEAD
@@ -98,12 +96,12 @@ def state_after_guess(sequence: SequenceState, state: int, token: int) -> int:
         return state - own + known.state.state
     try:
         return guide_cache.guide.advance(state, token)
-    except Exception:  # the sequence itself asks again, should it come to that
+    except Exception:  # the sequence itself repeats the query if it gets there
         return DEAD
 
 
 def mask_of_guess(guide_cache: GuideCache, state: int, stop_ids: frozenset[int]) -> Mask | None:
-    """Mask of a state; None where that cannot be told."""
+    """Return the mask of a state; None if that fails."""
     try:
         return guide_cache.mask(state, stop_ids)
     except Exception:  # as above
@@ -112,25 +110,24 @@ def mask_of_guess(guide_cache: GuideCache, state: int, stop_ids: frozenset[int])
 
 _FORGET = 0.97
 _RIDGE = 2.0
-"""A slope that was measured before counts as much as steps whose sizes vary by so much."""
+"""Weight of the former slope, as the variance of batch sizes that counterbalances it."""
 _OUTLIER = 2.0
 _STALE = 3.0
-"""A step that is so many times as quick as expected says that what was measured before is true no more."""
+"""A step this many times faster than expected resets the estimate."""
 _MARGIN = 1.1
 _DOUBT = 0.004
 _SURE = 0.8
-"""A slope by which not even guesses that are so likely to be right would pay shrinks by that share with each step:
-where no guess is read nothing else would correct it."""
+"""A slope too steep for drafts of acceptance rate `_SURE` decays by `_DOUBT` each step, since without drafts nothing
+would correct it."""
 FREE_TOKENS = 15
-"""Until it is measured, so many more tokens are taken to cost as much as a step of one."""
+"""Initial estimate of the number of extra tokens that cost as much as a step of one."""
 
 
 class ForwardCosts:
-    """The time in which a step reads tokens as `begin + each * tokens`, by steps so far, those long ago counting less.
+    """An estimate of the time of a forward pass as `begin + each * tokens`, which forgets old steps.
 
-    What it takes to choose tokens is not in it: that is spent on each of them, whether it was guessed or not.
-
-    Source: least squares with exponential forgetting, the slope drawn to what it was before.
+    The choice of tokens is excluded, since it costs the same with and without drafts.
+    Source: least squares with exponential forgetting, the slope regularised towards its former value.
     """
 
     def __init__(self) -> None:
@@ -147,17 +144,17 @@ class ForwardCosts:
         return self._each
 
     def time(self, tokens: float) -> float:
-        """Seconds for a step of so many tokens."""
+        """Return the seconds of a step with so many tokens."""
         return max(self._seconds + self.each * (tokens - self._tokens), self.each * tokens)
 
     def note(self, tokens: int, seconds: float) -> None:
-        """Take down a step. One that took much longer than others counts for less: the machine did something else."""
+        """Update the estimate with a step. An outlier counts less, since the machine may have been busy otherwise."""
         if not self._steps:
             self._begin(tokens, seconds)
             return
         self._steps += 1
         if _STALE * seconds < self.time(tokens):
-            self._begin(tokens, seconds)  # kernels were compiled or read before, or the machine was busy
+            self._begin(tokens, seconds)  # kernels were compiled or loaded before, or the machine was busy
             return
         if self._steps > FREE_TOKENS:
             seconds = min(seconds, _OUTLIER * self.time(tokens))
@@ -175,30 +172,29 @@ class ForwardCosts:
             self._each = min(max(slope, 0.0), self._seconds / self._tokens)
 
     def _begin(self, tokens: int, seconds: float) -> None:
-        """Go by this step, and by none before, but for a slope that may still be true."""
+        """Restart the estimate from this step, but keep a slope that is still plausible."""
         self._steps, self._tokens, self._seconds = 1, tokens, seconds
         self._variance = self._covariance = 0.0
         if self._each is not None and self._each * tokens > seconds:
             self._each = None
 
     def pays(self, probability: float, tokens: float, useful: float, besides: float = 0.0) -> bool:
-        """True if one more token pays in a step of so many, of which so many are expected to be of use.
+        """Test whether one more token pays in a step of `tokens`, of which `useful` are expected to be kept.
 
-        That is where it brings more for its time than the step does as a whole. besides: seconds that it takes beside
-        the step, to be guessed
+        It pays if it brings more per time than the whole step. besides: seconds to draft it
         """
         return probability * self.time(tokens) > _MARGIN * (self.each + besides) * useful
 
 
 CATCH_UP = 256
-"""Tokens of prompts, and of what was written meanwhile, that it reads in a step."""
+"""Number of tokens that a draft model reads in a step to catch up."""
 
 
 class DraftModel:
-    """A smaller model, and what it has read of each sequence, in memory of its own.
+    """A draft model with its own KV cache.
 
-    blocks: of that memory; a sequence for which there is none left gets no guesses
-    seconds: about how long it takes to guess a token
+    blocks: size of that cache; a sequence without free blocks gets no drafts
+    seconds: average time to draft a token
     """
 
     def __init__(self, model: Model, blocks: int) -> None:
@@ -210,14 +206,14 @@ class DraftModel:
         self._eos = frozenset(model.vocabulary.eos_ids)
 
     def keep(self, rows: AbstractSet[SequenceState]) -> None:
-        """Free what was read of all sequences but these."""
+        """Release the blocks of all sequences but these."""
         for row in self._tables.keys() - rows:
             self._pool.release(self._tables.pop(row))
 
     def guess(self, rows: Sequence[SequenceState], most: Sequence[int]) -> list[list[int]]:
-        """Up to so many tokens for each of the sequences, as their constraints allow and by their own random numbers.
+        """Draft up to `most` tokens for each sequence, under its constraint and with its own random numbers.
 
-        What the model raises becomes the error of the sequences.
+        An exception of the model becomes the error of the sequences.
         """
         begin = perf_counter()
         found: list[list[int]] = [[] for _ in rows]
@@ -236,7 +232,7 @@ class DraftModel:
         return found
 
     def _caught_up(self, rows: Sequence[SequenceState]) -> list[int]:
-        """Let it read what the sequences have; the numbers of those of which all but the last token was read."""
+        """Read the sequences' tokens. Return the numbers of those with only the last token unread."""
         left = CATCH_UP
         chunks: list[Chunk] = []
         alive: list[int] = []
@@ -261,7 +257,7 @@ class DraftModel:
         return alive
 
     def _has_room(self, table: BlockTable, end: int) -> bool:
-        """True if there are blocks for a text up to `end`, and no others."""
+        """Test whether blocks are available for a text up to `end`, and take exactly these."""
         pool = self._pool
         if isinstance(pool, TokenPool):
             return True
@@ -274,7 +270,7 @@ class DraftModel:
     def _one_more(
         self, rows: Sequence[SequenceState], alive: Sequence[int], states: list[int], found: list[list[int]]
     ) -> list[int]:
-        """A further token for some sequences; those that may get another one."""
+        """Draft one more token for some sequences. Return the numbers of those that may get another."""
         alive = [n for n in alive if self._has_room(table := self._tables[rows[n]], len(table.tokens) + 1)]
         if not alive:
             return []
@@ -294,7 +290,7 @@ class DraftModel:
         return goes_on
 
     def _pick(self, row: SequenceState, state: int, ahead: int, logits: Tensor) -> int:
-        """The sequence's own choice, if these were its logits [1, V]; UNUSABLE if there is none."""
+        """Return the sequence's own choice from draft logits [1, V]; UNUSABLE if there is none."""
         request = row.request
         guide_cache = request.guide_cache(state)
         mask = None if guide_cache is None else mask_of_guess(guide_cache, state, request.stop_ids)
@@ -310,39 +306,39 @@ _NEWS = 0.2
 
 
 WIDEST = 16
-"""So many tokens of a sequence are read at once, guesses and others; attention is quick for up to as many."""
+"""Greatest number of tokens of a sequence in one pass, drafts included. Attention is fast up to this number."""
 SELDOM = 32
-"""Guesses that do not pay are made once in so many times, to see whether they have become better."""
+"""Drafts that do not pay are tried once in this many times, to measure them again."""
 SHARE = 0.25
-"""Of free memory, what a smaller model may take."""
+"""Share of free memory that a draft model may take."""
 Asking = tuple[SequenceState, DraftHistory, Model]
-"""A sequence that has no guesses of its own, and the smaller model that it may ask."""
+"""A sequence without drafts of its own, and the draft model to query."""
 
 
 @dataclass(slots=True)
 class Drafted:
-    """The guesses of a step, by their sequences, and which of their places will want the logits of all tokens."""
+    """The drafts of a step by sequence, and the positions among them that need logits of all tokens."""
 
     tokens: dict[SequenceState, list[int]] = field(default_factory=dict[SequenceState, list[int]])
     wide: dict[SequenceState, list[int]] = field(default_factory=dict[SequenceState, list[int]])
 
     @property
     def count(self) -> int:
-        """Number of guesses."""
+        """The number of drafted tokens."""
         return sum(map(len, self.tokens.values()))
 
     def read(self, model: Any, readers: Sequence[Any], chunks: Sequence[Chunk], memory: Memory) -> Hidden:
-        """Read the chunks of a step with the guesses behind them."""
+        """Run the forward pass of a step with the drafts appended."""
         both = zip(readers, chunks, strict=True)
         wider = [Chunk(table, [*tokens, *self.tokens.get(reader, ())]) for reader, (table, tokens) in both]
         return model.forward_ends(wider, self.ends(readers), memory)
 
     def ends(self, readers: Sequence[Any]) -> list[int]:
-        """Number of last tokens that are wanted of each reader."""
+        """Return the number of last tokens of each reader whose hidden states are needed."""
         return [1 + len(self.tokens.get(reader, ())) for reader in readers]
 
     def places(self, sequences: Sequence[SequenceState], first: Sequence[int]) -> dict[int, list[int]]:
-        """By the numbers of the sequences, each of which has its first place given, those that will want all logits."""
+        """Return the rows that need logits of all tokens by sequence number. first: row of each sequence's first one"""
         return {
             number: [at + shift for shift in self.wide[sequence]]
             for number, (sequence, at) in enumerate(zip(sequences, first, strict=True))
@@ -351,7 +347,7 @@ class Drafted:
 
 
 class Drafter:
-    """Guesses for the sequences of one model, whose blocks are in a pool. costs: of its steps, where these are known"""
+    """Drafting for the sequences of one model. costs: of its forward passes, if measured before"""
 
     def __init__(self, model: Model, sequences: Sampler, pool: BlockPool, costs: ForwardCosts | None = None) -> None:
         self.costs = costs or ForwardCosts()
@@ -366,13 +362,13 @@ class Drafter:
 
     @staticmethod
     def suits(model: Model, pool: BlockPool) -> bool:
-        """True if a model can say what follows several of the last tokens, and forget some of them."""
+        """Test whether a model can return hidden states of several last tokens, and drop some of them."""
         return pool.slots is None and isinstance(model, DraftedModel) and model.reads_drafts
 
     def guess(self, sequences: Sequence[SequenceState], tokens: int) -> Drafted | None:
-        """Guesses that some of the sequences, all of which read to their ends, read besides; None without any.
+        """Return drafts for sequences that read all their pending tokens; None without any.
 
-        tokens: how many the step has without
+        tokens: number of tokens in the step without drafts
         """
         found = Drafted()
         useful = float(len(sequences))
@@ -380,7 +376,7 @@ class Drafter:
         for sequence in sequences:
             made, draft = len(sequence.tokens), sequence.request.options.draft
             if sequence.request.scores and draft is True:
-                continue  # log-probabilities are the same numbers again, however wide steps were measured to pay
+                continue  # keeps log-probabilities reproducible: they would depend on the measured width of steps
             if (
                 not draft
                 or not made
@@ -405,7 +401,7 @@ class Drafter:
         return found if found.tokens else None
 
     def advance(self, reading: ForwardOutput[SequenceState], found: Drafted) -> None:
-        """Choose tokens for sequences that have read, one after the other as long as guesses are right."""
+        """Choose tokens for sequences, one after the other as long as drafts match."""
         at = dict.fromkeys(found.tokens, 0)
         self._sampler.advance(reading)
         while reading.texts:
@@ -437,13 +433,13 @@ class Drafter:
             self._pool.shrink(sequence.table)
 
     def keep(self, sequences: Sequence[SequenceState]) -> None:
-        """Forget what smaller models have read of other sequences."""
+        """Release what draft models have read of other sequences."""
         if self._seconds:
             for second in self._seconds.values():
                 second.keep(set(sequences))
 
     def _trail(self, sequence: SequenceState) -> DraftHistory:
-        """The history of a sequence's text, brought up to date."""
+        """Return the draft history of a sequence, up to date."""
         if sequence.trail is None:
             sequence.trail = DraftHistory([*sequence.request.start.prompt, *sequence.tokens], self._odds)
         else:
@@ -451,7 +447,7 @@ class Drafter:
         return sequence.trail
 
     def _learn(self, sequence: SequenceState) -> None:
-        """Let a sequence's trail have the tokens that are new: the first was chosen, the others followed from it."""
+        """Append new tokens to a sequence's history. The first was chosen, the others were forced."""
         trail: DraftHistory | None = sequence.trail
         if trail is None:
             return
@@ -461,7 +457,7 @@ class Drafter:
             trail.take(sequence.tokens[place], place == known and not slept)
 
     def _draft(self, sequence: SequenceState, trail: DraftHistory, tokens: int, useful: float, found: Drafted) -> float:
-        """Put guesses of a sequence's next tokens into `found`, as many as pay; how many are expected to be right."""
+        """Add as many drafts as pay for one sequence to `found`. Return the expected number of accepted ones."""
         request, state = sequence.request, sequence.state
         most = min(WIDEST - len(sequence.pending), sequence.left - 1)
         guesses = trail.guesses(most)
@@ -495,7 +491,7 @@ class Drafter:
         return brings
 
     def _ask(self, asking: Sequence[Asking], tokens: int, useful: float, found: Drafted) -> None:
-        """Let smaller models guess for sequences that have nothing else; now and then even where that does not pay."""
+        """Query draft models for sequences without other drafts, sometimes even if it does not pay."""
         asked: dict[int, list[tuple[SequenceState, DraftHistory, int]]] = {}
         for sequence, trail, draft in asking:
             second = self._second(draft)
@@ -520,7 +516,7 @@ class Drafter:
                 tokens += len(found.tokens.get(sequence, ()))
 
     def _second(self, model: Model) -> DraftModel:
-        """The smaller model, with what it has read."""
+        """Return the state of a draft model."""
         found = self._seconds.get(id(model))
         if found is None:
             size, free = model.block_bytes, free_bytes(getattr(model, "device", None))
@@ -529,13 +525,13 @@ class Drafter:
         return found
 
     def _is_of_use(self, sequence: SequenceState) -> Callable[[int], bool]:
-        """True if guesses of a kind pay for a sequence, or it is time to see whether they would."""
+        """Return a test whether drafts of a kind pay for a sequence, or are due to be measured."""
         trail, is_due = sequence.trail, len(sequence.tokens) % SELDOM == 0
         assert trail is not None
         return lambda kind: is_due or self.costs.pays(trail.odds.of(kind), 1, 1)
 
     def _make_room(self, sequence: SequenceState, found: Drafted) -> None:
-        """Take blocks for a sequence's guesses, or leave out those for which there are none."""
+        """Take blocks for a sequence's drafts, or drop drafts without blocks."""
         table, drafted = sequence.table, found.tokens[sequence]
         known = len(table.tokens) + len(sequence.pending)
         if not self._pool.extend(table, known + len(drafted)):

@@ -1,4 +1,4 @@
-"""The engine: one model, its memory, and all that runs on it, whoever asked for it."""
+"""The engine: one model, its memory, and all requests that run on it."""
 
 from __future__ import annotations
 
@@ -30,26 +30,25 @@ from .schedule.scheduler import LEAST, LONGEST, SchedulerConfig, chunk_or_gap
 from .search import Target
 
 AHEAD, AHEAD_STARTED = 32, 8
-"""So many tokens sequences may get in a step where they go on by themselves: with one caller; with a thread for all."""
+"""The most tokens of a sequence in a step of a device batch: with a caller's thread, and with the engine's own."""
 
 
 class Engine:
-    """Owns a model's memory, and runs the requests of all callers in one batch; see docs/engine.md.
+    """Owner of a model's memory. It runs the requests of all callers in one batch; see docs/engine.md.
 
-    model: what `generate.regex(model, ...)` and the others take. They run on the model's engine, so that calls from
-        several threads share its steps; it is made when it is first needed, by `Engine(model, ...)` with other sizes.
-    memory: bytes for keys, values and states; by default half of what is free. On the CPU only what is used is really
-        taken.
-    texts: how many may be read at once. tokens: how many tokens of prompts a step reads where it holds up no text of
-        another call that is being written.
-    max_gap_ms: where it does, as many as let no more time pass between two tokens of such a text, by what steps have
-        taken so far; 16 at least, and more where the sequences take most of that time themselves. chunk: so many
-        instead. By default 100 ms on the CPU, else a chunk of 512.
-    step_seconds: of the last step that the engine's own thread took
-
-    No thread is started: whoever waits for a result takes the engine's steps, one caller at a time, for all; the others
-    find out meanwhile what their constraints have to. After `start()` two threads of its own do. Usable in a `with`
-    block, which closes it.
+    model: the model of `generate.regex(model, ...)` and the others. They use the model's engine, so that calls from
+        several threads share its steps. It is created on first use; create it with `Engine(model, ...)` to set its
+        sizes.
+    memory: bytes of the KV cache and states; by default half of the free memory. A CPU allocates it on use.
+    texts: greatest number of running sequences. tokens: greatest number of prompt tokens in a step that delays no
+        decode of another call.
+    max_gap_ms: bound of the time between two tokens of a sequence, which limits prompt tokens beside decode by measured
+        step times; at least 16 are read, and more if decode takes most of the gap itself. chunk: a fixed limit instead.
+        By default 100 ms on the CPU, else a chunk of 512.
+    step_seconds: duration of the last step of the engine's own thread
+    By default no thread is started. A thread that waits for a result runs steps for all callers, one thread at a time,
+    and other waiting threads prepare constraints. After `start()` the engine has two threads for both. Use it in a
+    `with` block to close it.
     Raises OptionError.
     """
 
@@ -90,18 +89,18 @@ class Engine:
 
     @classmethod
     def of(cls, model: Model) -> Engine:
-        """The engine of a model: the one that was made last, as long as it is open, or else a new one.
+        """Return the open engine of a model made last, or else a new one.
 
-        A model whose own code calls a generator with it, in the midst of a step, gets one of its own.
+        A model that calls a generator with itself within a step gets a separate engine.
         """
         with _MAKING:
             found = _engine_of(model)
             return cls(model) if found is None or found._is_closed or found._is_stepping else found
 
     def submit(self, generator: Any, prompts: AnyPrompts, **options: Any) -> Handle:
-        """Enter prompts for a generator of this model, with the options of its `run`; returns at once.
+        """Submit prompts for a generator of this model, with the options of its `run`. Return at once.
 
-        Raises as the generator's `run` does for what cannot be run.
+        Raises the errors of the generator's `run` for invalid requests.
         """
         if isinstance(generator, type) or not (hasattr(generator, "job") and hasattr(generator, "result")):
             raise OptionError(f"submit takes a generator such as generate.text(model), not {shown(generator)}")
@@ -112,7 +111,7 @@ class Engine:
         return Handle(self, [(generator, prompt) for prompt in several], chosen, is_single=is_single)
 
     def step(self) -> bool:
-        """One step for all that runs; whether there is more to do. Another thread's step is waited for."""
+        """Run one step for all requests, after a step of another thread. Return True if there is more to do."""
         self._check_not_stepping()
         with self._held():
             self._step()
@@ -120,31 +119,31 @@ class Engine:
 
     @property
     def is_busy(self) -> bool:
-        """True if anything is running."""
+        """True if any request is running or waiting."""
         if any(not call.is_cancelled for call in list(self._entering)):
             return True
         return any(call.groups or call.is_waiting for call in list(self._loop.calls))
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that the sequences running hold, what several share counted once."""
+        """Bytes that running sequences hold. Shared blocks count once."""
         return self._loop.held_blocks * self.model.block_bytes + self._loop.held_slots * self.model.state_bytes
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of what no text running has, and a text to come may begin with, and of images, audio and features."""
+        """Bytes kept for reuse: blocks without holder, images, audio and features."""
         media = media_of(self.model)
         return self._loop.kept_blocks * self.model.block_bytes + (0 if media is None else media.bytes)
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes for keys, values and states."""
+        """Bytes of the KV cache and states."""
         return self._blocks * self.model.block_bytes + self._slots * self.model.state_bytes
 
     def start(self) -> Engine:
-        """Let a thread of the engine's own take the steps, until it is closed.
+        """Start the engine's own thread, which runs all steps until `close`.
 
-        Another finds out what takes long of constraints, so that only their own texts wait for it.
+        A second thread prepares constraints, so that only their own sequences wait for them.
         """
         with self._news:
             self._check_open()
@@ -157,15 +156,15 @@ class Engine:
         return self
 
     def watch(self, told: Callable[[], None]) -> None:
-        """Let a function be called in the engine's own thread after each of its steps, which wait for it."""
+        """Register a function to be called in the engine's own thread after each step. Steps wait for it."""
         self._watchers = [*self._watchers, told]
 
     def unwatch(self, told: Callable[[], None]) -> None:
-        """Let it be called no more."""
+        """Unregister a function of `watch`."""
         self._watchers = [each for each in self._watchers if each != told]
 
     def close(self) -> None:
-        """Cancel all that runs, and give the memory back. What was submitted and not finished raises Cancelled."""
+        """Cancel all requests, and release the memory. Unfinished handles raise Cancelled."""
         self._is_closed = True
         self.tell()
         for thread in (self._thread, self._preparer):
@@ -182,7 +181,7 @@ class Engine:
             _forget(self.model)
 
     def enter(self, requests: Sequence[Request], limit: int) -> Call:
-        """Let requests run, at most `limit` texts of them at once. Raises OptionError for what can never fit."""
+        """Submit requests with at most `limit` sequences at once. Raises OptionError if one can never fit."""
         for request in requests:
             check_fits(self.model, request, self._blocks, self._slots)
         call = Call(requests, limit)
@@ -190,14 +189,14 @@ class Engine:
         return call
 
     def again(self, call: Call, request: Request) -> None:
-        """A further request of a call."""
+        """Add a request to a call."""
         call.again(request)
         self._enter(call)
 
     def cancel(self, call: Call) -> None:
-        """Let nothing more come of a call; its memory is free after the step that is under way."""
+        """Cancel a call. Its memory is released after the current step."""
         call.is_cancelled = True
-        # A handle may be given up in the midst of a step of this thread, by Python's garbage collector.
+        # The garbage collector may drop a handle within a step of this thread.
         if not self._is_stepping and self._lock.acquire(blocking=False):
             try:
                 self._take_up()
@@ -207,9 +206,9 @@ class Engine:
         self.tell()
 
     def wait(self, call: Call, *, every_step: bool = False) -> None:
-        """Take a step, or let others take some, until there may be an outcome of a call. Raises Cancelled.
+        """Run steps, or wait for those of others, until a call may have an outcome. Raises Cancelled.
 
-        every_step: return after each step, for what has become certain in it
+        every_step: return after each step, to look for committed text
         """
         self._check_not_stepping()
         call.waiting += 1
@@ -221,38 +220,38 @@ class Engine:
             else:
                 self._help_step(call, seen if every_step else None)
         finally:
-            call.waiting = max(0, call.waiting - 1)  # a fork has nobody waiting
+            call.waiting = max(0, call.waiting - 1)  # a forked process has no waiting threads
         if self._is_closed and not call.outcomes:
             raise Cancelled("the engine was closed before this was finished")
 
     def outcomes(self, call: Call) -> Iterator[tuple[int, RequestOutput]]:
-        """The requests of a call by number, with what has come of them so far; each once."""
+        """Yield new outcomes of a call by request number, each once."""
         for number, outcome in list(call.outcomes.items()):
             yield number, outcome
             call.take(number)
 
     def certain(self, call: Call) -> dict[int, CommittedPrefix]:
-        """Certain beginnings of the texts of running requests, by number."""
-        # The engine's own thread takes no step meanwhile.
+        """Return the committed prefixes of running requests by number."""
+        # the engine's own thread runs no step meanwhile
         with nullcontext() if threading.current_thread() is self._thread else self._held():
             groups = list(call.groups.items())
             return {number: self._loop.certain(group) for number, group in groups if group.work.error is None}
 
     @property
     def is_started(self) -> bool:
-        """True if a thread of its own takes the steps."""
+        """True if the engine's own thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def tell(self) -> None:
-        """Let those look who wait for a step, or for an outcome; the thread of constraints where it has work."""
+        """Notify threads that wait for a step or an outcome, and the preparation thread if it has work."""
         with self._news:
             self._news.notify_all()
-            # It is not woken for nothing: after each step that would take the interpreter from the engine's thread.
+            # A needless wake-up after each step would take the GIL from the engine's thread.
             if self._preparer is not None and (self._is_closed or self._loop.to_prepare() is not None):
                 self._work.notify()
 
     def after_fork(self) -> None:
-        """Begin anew in a process that has none of the threads: what others waited for is nobody's here."""
+        """Reset threads and conditions in a forked process, which has none of the threads."""
         self._thread = self._preparer = None
         self._news, self._work = _conditions()
         self._loop.after_fork()
@@ -268,12 +267,12 @@ class Engine:
         return f"<Engine of {self.model!r}, {state}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy of a model has no engine yet."""
+        """Pickle as None: a copy of a model has no engine."""
         return type(None), ()
 
     @property
     def _is_stepping(self) -> bool:
-        """True if this thread is in the midst of a step, or one of the engine's own, which cannot wait for itself."""
+        """True if this thread is within a step, or is one of the engine's own. It must not wait for the engine."""
         return is_held(self._lock) or threading.current_thread() in (self._thread, self._preparer)
 
     def _check_open(self) -> None:
@@ -296,12 +295,12 @@ class Engine:
             self.tell()
 
     def _step(self, most: int = 1) -> None:
-        """One step; the lock is held. most: tokens that a sequence may get in it."""
+        """Run one step with the lock held. most: the most tokens of a sequence"""
         self._take_up()
         self._loop.step(most, self._is_wanted)
 
     def _take_up(self) -> None:
-        """Let the loop have the calls that entered; the lock is held."""
+        """Pass new calls to the loop, with the lock held."""
         while self._entering:
             if self._entering[0] not in self._loop.calls:
                 self._loop.calls.append(self._entering[0])
@@ -309,7 +308,7 @@ class Engine:
 
     @contextmanager
     def _held(self) -> Generator[None]:
-        """A block in which no step is taken; then those who wait for one look whether it is theirs."""
+        """Hold the lock of steps in a block, then notify waiting threads."""
         try:
             with self._lock:
                 yield
@@ -317,13 +316,13 @@ class Engine:
             self.tell()
 
     def _is_over(self, call: Call) -> bool:
-        """True if who waits for a call has something to look at."""
+        """Test whether a thread that waits for a call has to look at it."""
         return bool(call.outcomes) or call.done or self._is_closed
 
     def _help_step(self, call: Call, seen: int | None) -> None:
-        """Take a step; or, where another thread does, find out what a text of the call waits for, if one does.
+        """Run a step; if another thread does, run a preparation of the call.
 
-        seen: after how many steps the caller looked, for one that wants to look after each
+        seen: step count at the caller's last look, if it wants to look after each step
         """
 
         def has_news() -> bool:
@@ -338,20 +337,20 @@ class Engine:
             finally:
                 self._release_step()
         except BaseException:
-            self._release_step()  # once more, since Ctrl-C may have come in the midst of it
+            self._release_step()  # again, since Ctrl-C may have interrupted the first one
             raise
         preparation = call.to_prepare()
         if preparation is not None:
             preparation.run()
 
     def _release_step(self) -> None:
-        """Give the lock of steps back, if this thread has it, and let others look."""
+        """Release the lock of steps if this thread holds it, and notify others."""
         if is_held(self._lock):
             self._lock.release()
             self.tell()
 
     def _prepare_all(self) -> None:
-        """Loop of the engine's other thread: it finds out what texts wait for, the first of them first."""
+        """Run preparations in order, in the engine's second thread."""
         while True:
             with self._work:
                 self._work.wait_for(lambda: self._is_closed or self._loop.to_prepare())
@@ -362,11 +361,11 @@ class Engine:
                 preparation.run()
 
     def _is_wanted(self) -> bool:
-        """True if there is something to do that the step under way does not know of."""
+        """Test whether the current step should end for new or cancelled calls."""
         return self._is_closed or bool(self._entering) or any(call.is_cancelled for call in self._loop.calls)
 
     def _serve(self) -> None:
-        """Loop of the engine's own thread."""
+        """Run steps in the engine's own thread."""
         while True:
             with self._news:
                 self._news.wait_for(lambda: self._is_closed or self.is_busy)
@@ -386,7 +385,7 @@ class Engine:
             self.step_seconds = perf_counter() - begin
 
     def _fail_all(self, error: BaseException) -> None:
-        """Let an error that ended a step of the engine's thread, and is nobody's in particular, be everybody's."""
+        """Store an error of the engine's thread that belongs to no single request in all requests."""
         with self._lock:
             for call in self._loop.calls:
                 cause = error if isinstance(error, Exception) else ModelError(f"{type(error).__name__}: {error}")
@@ -396,7 +395,7 @@ class Engine:
 
 
 def _conditions() -> tuple[threading.Condition, threading.Condition]:
-    """Conditions of callers and the engine's thread, and of the thread of constraints, under one lock."""
+    """Return the conditions of callers with the engine's thread, and of the preparation thread, under one lock."""
     lock = new_lock()
     return threading.Condition(lock), threading.Condition(lock)
 
@@ -412,7 +411,7 @@ def _engine_of(model: Model) -> Engine | None:
 
 
 def _remember(model: Any, engine: Engine) -> None:
-    """Keep an engine as long as its model, where that takes attributes."""
+    """Store an engine in its model, if that accepts attributes."""
     if hasattr(model, "__dict__"):
         setattr(model, _NAME, engine)
 
@@ -423,42 +422,42 @@ def _forget(model: Any) -> None:
 
 
 def _tell_all() -> None:
-    """Let those look again who found the lock of steps taken by the thread that forked, and wait to be told."""
+    """Notify threads that found the step lock held by a forking thread."""
     for engine in list(_ENGINES):
         engine.tell()
 
 
 def _forget_threads() -> None:
-    """Begin anew in a forked process, whose engines' threads have stayed behind: whoever waits takes the steps."""
+    """Reset engines in a forked process. Their threads do not exist there."""
     for engine in list(_ENGINES):
         engine.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    # These run after those of `guides.locks`, which are registered before, and so find all locks free.
+    # Runs after the handlers of `guides.locks`, which were registered before, so all locks are free.
     os.register_at_fork(after_in_parent=_tell_all, after_in_child=_forget_threads)
 
 
 @atexit.register
 def _end_threads() -> None:
-    """Close engines whose threads Python cannot end in the midst of a model's native code, which aborts the process."""
+    """Close started engines at exit. Python cannot end a thread inside native code, and the process would abort."""
     for engine in list(_ENGINES):
         if engine.is_started:
             engine.close()
 
 
 SHARE = 0.5
-"""Of what is free, what an engine takes where it is not told; on the CPU only what is used is really taken."""
+"""Default share of free memory. A CPU allocates it on use."""
 MOST = 1 << 22
 MOST_SLOTS = 1024
-"""Sequences that keep a state and are read at once; their slots are made when they are first used."""
+"""Greatest number of state slots. They are allocated on first use."""
 LARGE = 1 << 28
 
 
 def blocks_for(model: Model, memory: int | None) -> int:
-    """Number of an engine's blocks: of so many bytes, by default a share of what is free; 0 for a model without.
+    """Return the number of an engine's blocks, by default from a share of free memory; 0 for models without KV cache.
 
-    Raises OptionError where there is no room for one.
+    Raises OptionError if there is no room for one.
     """
     size = model.block_bytes
     if size == 0:
@@ -478,9 +477,9 @@ def blocks_for(model: Model, memory: int | None) -> int:
 
 
 def slots_for(model: Model, memory: int | None) -> int:
-    """Number of sequences with a slot: half of the memory is theirs, all where there are no keys and values.
+    """Return the number of state slots. They get half of the memory, or all of it without a KV cache.
 
-    0 for a model that keeps no states. Raises OptionError where there is no room for one.
+    0 for models without states. Raises OptionError if there is no room for one.
     """
     size = model.state_bytes
     if size == 0:
@@ -499,7 +498,7 @@ def slots_for(model: Model, memory: int | None) -> int:
 
 
 def check_fits(model: Model, request: Request, blocks: int, slots: int = 0) -> None:
-    """Raise OptionError for a request that could not run even if nothing else did."""
+    """Raise OptionError for a request that does not fit even alone."""
     width, source = request.width, request.start.source
     kind = "texts" if isinstance(request.search, Target) else "beams"
     logits = width * model.vocabulary.size * 4
@@ -535,14 +534,13 @@ def check_fits(model: Model, request: Request, blocks: int, slots: int = 0) -> N
 
 
 Told = Callable[[int, int, Generation[Any]], None]
-"""A listener to every text that is finished: the number of its prompt, that of the sample, and the result."""
+"""A listener to finished texts: number of the prompt, number of the sample, and the result."""
 
 
 def run_together(pairs: Pairs, options: Options, told: Told | None = None) -> list[Any]:
-    """Run generators of one model in one batch: for each pair a Generation, or a list if `search.n > 1`.
+    """Run generators of one model in one batch. Return a Generation for each pair, or a list if `search.n > 1`.
 
-    Ctrl-C raises Interrupted. What else goes wrong midway is raised as it is, and its `finished` holds the results so
-    far, as that of Interrupted does.
+    Ctrl-C raises Interrupted. Other exceptions are raised unchanged. `finished` of both holds the results so far.
     """
     if not pairs:
         return []

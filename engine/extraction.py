@@ -1,4 +1,4 @@
-"""Extraction: answers that are pieces of a context, with their places."""
+"""Extraction: answers that are substrings of a context, with their positions."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ Order = Literal["document", "score"]
 
 NEARBY = 120
 WITHIN_CHATS = Beam(3, length_penalty=0.0)
-"""The search for quotations in answers to chats. Greedily, one begins with whatever the document has of what the
-model would rather say, and goes on from there; by benchmarks/answers.py."""
+"""The search for quotations in answers to chats; best by benchmarks/answers.py. Greedy search commits to any quotation
+that begins like the model's own preferred words."""
 _WORD = re.compile(r"\w+")
 
 
 class Extractor(Generator[Any]):
     """Generates quotations; the value is a Span, or None for the guide's `none_text`.
 
-    Where the quoted text stands several times, the span is the place around which the most words of the prompt stand:
-    words within 120 characters, those that are rare in the documents counting for more (each 1 / how often it is
-    there), the documents themselves being taken out of the prompt first. Of equals it is the first.
+    If the quoted text occurs several times, the span is the occurrence with the most words of the prompt around it:
+        within
+    120 characters, weighted by 1 / frequency in the documents, after the documents are removed from the prompt. Of
+    equal occurrences it is the first.
     """
 
     def __init__(
@@ -54,9 +55,9 @@ class Extractor(Generator[Any]):
         after: After | None = None,
         frame: Frame | FrameOption | None = None,
     ) -> None:
-        """spans: up to how many spans each prompt gets; above 1 the value is a list. order: of that list.
+        """spans: greatest number of spans for each prompt; above 1 the value is a list. order: of that list
 
-        after, frame: as of `Generator`
+        after, frame: see `Generator`
         """
         super().__init__(model, guide, None, limits, after, frame)
         self._most = whole(spans, "spans", 1, MOST)
@@ -65,15 +66,15 @@ class Extractor(Generator[Any]):
         self._order: Order = order
 
     def __call__(self, prompts: AnyPrompts, **options: Unpack[CallOptions]) -> Any:
-        """The span; a list of them for a list of prompts, and for each prompt where there may be several."""
+        """Return the span; a list for a list of prompts, and for each prompt if `spans` is above 1."""
         return super().__call__(prompts, **options)
 
     def run(self, prompts: AnyPrompts, **options: Unpack[RunOptions]) -> Any:
-        """Like a call, with a `Generation` in place of each span."""
+        """Return a `Generation` in place of each span."""
         return super().run(prompts, **options)
 
     def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
-        """The prompt with this generator's constraint, and goals besides."""
+        """Return the prompt with this generator's constraint and further goals."""
         if self._most > 1:
             raise OptionError(f"spans={self._most} takes several runs; call the generator itself, or its run()")
         job = super().job(prompt, include, continues=continues)
@@ -85,7 +86,7 @@ class Extractor(Generator[Any]):
         return Description.of(type(self), self.model, self._quotations, options)
 
     def value_of(self, text: str, sequence: SequenceState) -> Any:
-        """The span of a text."""
+        """Return the span of a text."""
         guide = self._quotations
         places = [] if text == guide.source.refusal else guide.places(text)
         if not places:
@@ -96,9 +97,9 @@ class Extractor(Generator[Any]):
         return guide.source.span(places, chosen)
 
     def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
-        """As for every generator, with distinct spans for each prompt."""
+        """Run as every generator does, but with distinct spans for each prompt."""
         if options.fields:
-            self.field_scorer(options)  # which says that quotations have none
+            self.field_scorer(options)  # raises an error: quotations have no fields
         several = options.search.n
         if self._most > 1 and several > 1:
             raise OptionError(f"spans={self._most} and {options.search!r} both ask for several texts; use n=1")
@@ -122,12 +123,12 @@ class Extractor(Generator[Any]):
         return list[Any](run.found)
 
     def _prompt_of(self, sequence: SequenceState) -> bytes:
-        """The prompt: what the model read, and what of it was generated again."""
+        """Return the prompt's bytes, including the healed tail."""
         decode, start = self.model.vocabulary.decode, sequence.request.start
         return decode(start.prompt) + decode(sequence.tokens)[: start.tail]
 
     def _likeliest(self, places: list[Occurrence], prompt: str) -> int:
-        """Which place the prompt's words stand around."""
+        """Return the index of the occurrence with the most words of the prompt around it."""
         documents = self._quotations.source.documents
         for document in sorted(documents, key=len, reverse=True):
             prompt = prompt.replace(document, " ")
@@ -140,17 +141,16 @@ class Extractor(Generator[Any]):
 
     @cached_property
     def _frequencies(self) -> Counter[str]:
-        """Number of times that each word is in the documents."""
+        """Frequencies of words in the documents."""
         return Counter(word for document in self._quotations.source.documents for word in _words_of(document))
 
 
 class _Several:
-    """Distinct spans for each prompt, by one run after the other: in each but the first, nothing can be quoted that
-    overlaps with what was quoted before.
+    """Distinct spans for each prompt, by successive runs. Each run excludes overlaps with earlier spans.
 
-    make: the extractor of one span for a guide
-    order: of the spans of a prompt; None for samples, which may overlap, and of which None is one
-    found: of each prompt; open: what is left to quote from, of the prompts that may get more
+    make: creates the extractor of one span for a guide
+    order: order of a prompt's spans; None for samples, which may overlap, and may include one None
+    found: results by prompt; open: remaining text to quote from, for prompts that may get more
     """
 
     def __init__(
@@ -194,14 +194,14 @@ class _Several:
             self._turn += 1
 
     def saved(self) -> list[Any]:
-        """Results so far: as `Interrupted` says, a prompt that might have got more ending in None."""
+        """Return the results so far, as in `Interrupted`. Unfinished prompts end in None."""
         return [
             (None if not results else [*self._ordered(results), None]) if number in self.open else results
             for number, results in enumerate(self.found)
         ]
 
     def _options_now(self) -> Options:
-        """For the runs after the first: further seeds, and one sample at a time."""
+        """Return the options of the next run: new seeds, and one sample each after the first run."""
         seeds = [self._seeds[i] if self._turn == 0 else row_key(self._seeds[i], -self._turn) for i in self.open]
         now = replace(self._options, seed=seeds)
         if self._turn and isinstance(now.search, Sample):
@@ -209,7 +209,7 @@ class _Several:
         return now
 
     def _take(self, numbers: Sequence[int], entries: Sequence[Any]) -> None:
-        """Enter what a run came to for these prompts; None where it did not get there."""
+        """Store the results of a run; None for prompts without."""
         for number, entry in zip(numbers, entries, strict=False):
             results = [result for result in listed(entry) if result is not None]
             if not results:
@@ -225,7 +225,7 @@ class _Several:
                     self._told(number, place, result)
 
     def _after(self, found: list[Generation[Any]], results: list[Generation[Any]]) -> SubstringGuide | None:
-        """Add the results that say something new; the guide for the next run, None if there is no need of one."""
+        """Add new results. Return the guide of the next run; None if none is needed."""
         if self._order is not None and results[0].value is None:
             return None
         before = len(found)

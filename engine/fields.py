@@ -1,4 +1,4 @@
-"""The probability of each value of an answer, for `fields=True`: where they stand, what else could, how likely."""
+"""Probabilities of the values in an answer, for `fields=True`: their positions, alternatives and probabilities."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _NUMBER_BYTES = b"0123456789.eE+-"
 
 
 def places_in(text: bytes) -> Iterator[tuple[str, int, int]]:
-    """The places in a text that is JSON up to where it may be cut; of a value that is cut there is none.
+    """Yield the scalar values of JSON text that may be cut off. A value that is cut off is skipped.
 
-    Each is a pointer as RFC 6901 has it, and where the value's bytes begin and end.
+    Each is a JSON pointer (RFC 6901) with the start and end of the value's bytes.
     """
-    open_: list[list[str | int]] = []  # the place in each container: [name or index]
+    open_: list[list[str | int]] = []  # current [name] or [index] of each open container
     place = 0
     while place < len(text):
         byte = text[place : place + 1]
@@ -70,16 +70,16 @@ def places_in(text: bytes) -> Iterator[tuple[str, int, int]]:
 
 
 def literal_at(text: bytes, place: int) -> int | None:
-    """End of the value that begins at a place of a text; None where it is not there in full.
+    """Return the end of the literal that begins at a position; None if it is incomplete.
 
-    A number is there in full where something follows that is not of one, or the text ends.
+    A number is complete if another byte follows, or at the end of the text.
     """
     found = LITERAL.match(text, place)
     return None if found is None else found.end()
 
 
 def is_decided(text: bytes) -> bool:
-    """True if a value is there in full, whatever follows the text."""
+    """Test whether a text begins with a value that no continuation extends."""
     end = literal_at(text, 0)
     return end is not None and (text[end - 1] not in _NUMBER_BYTES or end < len(text) or text[:1].isalpha())
 
@@ -89,23 +89,23 @@ def _name(literal: bytes) -> str:
 
 
 MOST_ALTERNATIVES = 128
-"""Beginnings of values that are followed side by side: beyond so many a value is none of a list."""
+"""Greatest number of values, or of prefixes followed at once, for listing a place's values."""
 MOST_TRIED = 1000
-"""Places at which all bytes are tried, to find the values."""
+"""Greatest number of states whose bytes are all tried while listing values."""
 LEAST = 1e-5
-"""Paths of tokens that are less likely are not followed; what they come to together is left out."""
+"""Least probability of token paths that are followed. The sum of dropped ones is reported as missing."""
 MOST_PATHS = 2000
 ROWS = 64
 
 
 _NO_VALUE = b" \t\n\r]"
-"""Bytes with which no value begins: white space, and the end of an array where an item could stand."""
+"""Bytes that begin no value: white space, and the end of an array in place of an item."""
 
 
 class Place(NamedTuple):
-    """The place of a value. prompt: the tokens before it that hold none of it; lead: bytes that come between
+    """The place of a value. prompt: tokens before the value; lead: bytes of the next token before the value
 
-    guide, state: what may follow the lead; is_json: whether the value is a part of a JSON text, else the whole text
+    guide, state: the constraint behind the lead; is_json: True for a part of JSON text, False for the whole text
     """
 
     prompt: tuple[int, ...]
@@ -115,20 +115,20 @@ class Place(NamedTuple):
     is_json: bool
 
     def is_full(self, text: bytes) -> bool:
-        """True if the value is there in full, whatever follows."""
+        """Test whether a text contains the complete value."""
         return self.is_json and is_decided(text)
 
     def begins(self, text: bytes) -> bool:
-        """True where a text may begin with the value, not with white space before one or the end of its array."""
+        """Test whether a text may begin the value, rather than white space or the end of its array."""
         return not (self.is_json and text[:1] in _NO_VALUE and text)
 
     def value(self, text: bytes) -> bytes:
-        """The value's own bytes of a text that has it in full."""
+        """Return the value's own bytes of a text with the complete value."""
         return text[: literal_at(text, 0)] if self.is_json else text
 
 
 def listed(place: Place) -> set[bytes] | None:
-    """All values that may stand there, where these are few; None for others."""
+    """Return all possible values of a place; None if there are too many."""
     guide, found, tried = place.guide, set[bytes](), 0
     left = [(b"", place.state)]
     while left:
@@ -155,7 +155,7 @@ def listed(place: Place) -> set[bytes] | None:
 
 
 class TokenPath(NamedTuple):
-    """Tokens behind a place's prompt, the state after them, their bytes, and how likely they are."""
+    """Tokens behind a place's prompt, the state after them, their bytes, and their probability."""
 
     tokens: tuple[int, ...]
     state: int
@@ -164,10 +164,10 @@ class TokenPath(NamedTuple):
 
 
 def chances(model: Model, place: Place) -> tuple[dict[bytes, float], float]:
-    """The probability of each value, summed over all ways to spell it, and what is missing to 1.
+    """Return the probability of each value, summed over its tokenizations, and the missing probability.
 
-    At each token the allowed ones share the probability, as in masked sampling, but for those that would put white
-    space before the value, or end its array.
+    At each token the allowed ones are renormalised, as in masked sampling, without those that would put white space
+    before the value or end its array.
     """
     start: Any = _Beginning(place.guide, place.state)
     guide: Any = AlignedGuide(start, place.lead) if place.lead else start
@@ -206,10 +206,10 @@ def chances(model: Model, place: Place) -> tuple[dict[bytes, float], float]:
 
 
 def _next(model: Model, prompts: Sequence[tuple[int, ...]], allowed: Sequence[Sequence[int]]) -> list[dict[int, float]]:
-    """For each prompt how tokens share the probability that are allowed behind it.
+    """Return the renormalised probabilities of the allowed tokens behind each prompt.
 
-    What ends a text is compared with the other tokens one by one, since of an end that was chosen only its own share
-    is told. Nothing is read where all tokens that are allowed end the text, or there is only one.
+    An ending token is compared separately with the others, since a chosen end reports only its own probability. Without
+    a choice between text tokens, the model is not queried for them.
     """
     eos = frozenset(model.vocabulary.eos_ids)
     asked: list[tuple[int, int | None, _Step]] = []
@@ -243,7 +243,7 @@ def _next(model: Model, prompts: Sequence[tuple[int, ...]], allowed: Sequence[Se
 
 
 class _Step:
-    """Tells how some tokens share the probability behind a prompt: a `Task`."""
+    """A `Task` that returns the renormalised probabilities of some tokens behind a prompt."""
 
     text_prefix = b""
 
@@ -252,11 +252,11 @@ class _Step:
         self._guide = _OneToken(model.vocabulary, allowed)
 
     def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
-        """The prompt, behind which one of the tokens comes."""
+        """Return the prompt with a constraint to one of the tokens."""
         return Job(prompt, GuideCache(self._guide, self.model.sparse_head_limit))
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[dict[int, float]]:
-        """The shares of the tokens, or that of the end alone where it was chosen."""
+        """Return the probabilities of the tokens, or only that of the end if it was chosen."""
         if sequence.tokens:
             shares = {token: math.exp(logprob) for token, logprob in sequence.best[0][0]}
         else:
@@ -265,7 +265,7 @@ class _Step:
 
 
 class _Beginning:
-    """A guide that begins in another state."""
+    """A guide with another start state."""
 
     def __init__(self, guide: ByteGuide, state: int) -> None:
         self.vocabulary, self.start = guide.vocabulary, state
@@ -274,7 +274,7 @@ class _Beginning:
 
 
 class _OneToken:
-    """One of some tokens, and then the end: asks the model for no more than a step."""
+    """A guide for one of some tokens and the end. It needs one step of the model."""
 
     start = 0
 
@@ -285,31 +285,31 @@ class _OneToken:
         self.ends = [token for token in allowed if token in vocabulary.eos_ids]
 
     def mask(self, state: int) -> Mask:
-        """The tokens, or what ends a text."""
+        """Return the allowed tokens, or those that end the text."""
         return self._masks[state] if state != DEAD else np.zeros_like(self._masks[0])
 
     def advance(self, state: int, token: int) -> int:
-        """The state after a token; what ends the text leaves it as it is."""
+        """Return the state after a token. Ending tokens keep the state."""
         if token in self.vocabulary.eos_ids:
             return state if self.is_accepting(state) else DEAD
         return 1 if state == 0 and token in self._allowed else DEAD
 
     def is_accepting(self, state: int) -> bool:
-        """True if the text may end."""
+        """Test whether the text may end."""
         return state == 1 or (state == 0 and bool(self.ends))
 
     def distance(self, state: int) -> int:
-        """Tokens to the end."""
+        """Return the fewest tokens to the end."""
         return 0 if self.is_accepting(state) else 1
 
 
 MOST_MISSING = 1e-4
-"""So much of the probability may be lost to paths that were not followed where a field calls itself exact."""
+"""Greatest missing probability of a field that is called exact."""
 MOST_CHOICES = 1000
 
 
 def check_fields(model: Model, guide: Any, frame: Any, options: Options) -> None:
-    """Raise OptionError where values have no probabilities of their own. guide: of the answer alone"""
+    """Raise OptionError if values have no probabilities of their own. guide: guide of the answer alone"""
     search: Any = options.search
     reason = None
     if not isinstance(guide, (JSONGuide, RegularGuide)):
@@ -327,10 +327,10 @@ def check_fields(model: Model, guide: Any, frame: Any, options: Options) -> None
 
 
 class FieldScorer:
-    """Adds to results the probabilities of their values.
+    """Adds probabilities of values to results.
 
-    task: what the results are of; guide: of all its text, with the mark behind an answer; frame: what has that
-    convert: from the text of a value that is all of the answer to the value
+    task: generates the results; guide: of the whole text, with the closing mark; frame: contains that mark
+    convert: converts the text of a value that is the whole answer
     """
 
     def __init__(self, task: Task, guide: Any, frame: Frame | None, convert: Any) -> None:
@@ -341,7 +341,7 @@ class FieldScorer:
         self._convert = convert
 
     def run(self, prompts: Sequence[Prompt], options: Options, told: Told | None) -> list[Any]:
-        """Results of `run` for a list of prompts, with fields."""
+        """Return results of `run` with fields for a list of prompts."""
         scored: dict[tuple[int, int], Generation[Any]] = {}
 
         def keep(number: int, sample: int, result: Generation[Any]) -> None:
@@ -355,7 +355,7 @@ class FieldScorer:
         return [[scored[number, sample] for sample in range(len(each))] for number, each in enumerate(found)]
 
     def scored(self, result: Generation[Any], options: Options) -> Generation[Any]:
-        """A result with its fields, and with log-probabilities only where they were asked for."""
+        """Return a result with fields. Log-probabilities that were not requested are removed."""
         fields = self._fields(result)
         shown: dict[str, Any] = {}
         if not options.logprobs:
@@ -388,7 +388,7 @@ class FieldScorer:
         return found
 
     def _of_list(self, place: Place, chosen: bytes) -> Field | None:
-        """The field of one of few values; None where there are many."""
+        """Return the field of a value with few alternatives; None if there are many."""
         child = getattr(self._guide, "child", self._guide)
         is_short_list = isinstance(child, ChoiceGuide) and len(child.choices) <= MOST_CHOICES
         mark = self._behind if not place.is_json else ""
@@ -406,11 +406,11 @@ class FieldScorer:
         return Field(self._value(text), shares.get(text, 0.0), alternatives, exact=missing <= MOST_MISSING)
 
     def _of_tokens(self, result: Generation[Any], numbers: range, chosen: bytes) -> Field:
-        """The field of a value of which there are many: how likely its tokens were, one after the other."""
+        """Return the field of a value with many alternatives, from the probabilities of its tokens."""
         assert result.logprobs is not None
         assert result.top_logprobs is not None
         total = sum(result.logprobs[number] for number in numbers)
-        if not self._is_json and result.score is not None:  # the end of the text too
+        if not self._is_json and result.score is not None:  # includes the end of the text
             total = result.score
         alternatives: tuple[Alternative, ...] = ()
         for number in numbers:

@@ -1,4 +1,5 @@
-"""Python types as patterns: the texts that stand for their values, the way back, and what JSON Schemas leave unsaid."""
+"""Python types as patterns of their text, conversions back, and patterns for formats that JSON Schema does not
+define."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ INTEGER = "-?(0|[1-9][0-9]*)"
 
 @dataclass(frozen=True)
 class Natural:
-    """Spellings of values within sentences, as people write them.
+    """Spellings of values in sentences, as people write them.
 
-    pattern: of such texts, each of which stands for a value; written: from one to how the format writes that value
+    pattern: of these texts, each for one value; written: converts one to the format's own spelling
     """
 
     pattern: str
@@ -39,7 +40,7 @@ class Natural:
 
 @dataclass(frozen=True)
 class TypeFormat:
-    """Either a regular expression or a list of choices, and the function from text to value."""
+    """A regular expression or a list of choices, and the conversion from text to value."""
 
     pattern: str | None
     choices: tuple[str, ...]
@@ -48,7 +49,7 @@ class TypeFormat:
 
 
 def _whole(text: str) -> int:
-    return int(Decimal(text))  # because int() refuses texts of more than 4,300 digits
+    return int(Decimal(text))  # int() refuses more than 4,300 digits
 
 
 _PATTERNS: dict[Any, tuple[str, Callable[[str], Any]]] = {
@@ -82,7 +83,7 @@ _PART_OF_DAY = " in the (morning|afternoon|evening)"
 
 
 def _dates(form: str, spelt: Callable[[int], str]) -> str:
-    """A pattern of the days that there are. form: with places for {month}, {day} and {year}; spelt: of each month"""
+    """Return a pattern of valid dates. form: has places for {month}, {day} and {year}; spelt: spells each month"""
     forms = [
         form.format(month=f"({'|'.join(map(spelt, months))})", day=_DAYS[last], year=_YEAR)
         for last, months in _LAST_DAYS.items()
@@ -91,19 +92,19 @@ def _dates(form: str, spelt: Callable[[int], str]) -> str:
 
 
 def _in_words(number: int) -> str:
-    """A month, its first three letters with or without a full stop, and the same in capitals."""
+    """Return a pattern of a month's name, its abbreviation with or without a full stop, and both in capitals."""
     name = _MONTHS[number - 1]
     both = [name, name[:3] + "\\.?"] + (["Sept\\.?"] if number == 9 else [])
     return "|".join([*both, *(each.upper() for each in both)])
 
 
 def _in_digits(number: int) -> str:
-    """A month by its number."""
+    """Return a pattern of a month's number."""
     return f"0?{number}" if number < 10 else str(number)
 
 
 def _number(text: str) -> str:
-    """Decimal digits of a number with a sign in front, groups of thousands, and a scale behind."""
+    """Return the decimal digits of a number with sign, digit groups and a scale word."""
     digits = "".join(re.findall(r"[0-9.]|[eE][+-]?(?=[0-9])", text.replace(",", "")))
     sign = "-" if re.match("[-\u2212MmNn]", text) else ""
     scale = next((power for name, power in _SCALES.items() if text.endswith(name)), 0)
@@ -118,7 +119,7 @@ def _truth(text: str) -> str:
 
 
 def _iso_date(text: str) -> str:
-    """ISO 8601 of a date in words, in digits with the day first, or in that already."""
+    """Return a date in ISO 8601, from words, digits with the day first, or ISO 8601."""
     numbers = re.findall("[0-9]+", text)
     if len(numbers) == 3:
         year, month, day = numbers if len(numbers[0]) == 4 else reversed(numbers)
@@ -129,7 +130,7 @@ def _iso_date(text: str) -> str:
 
 
 def _iso_time(text: str) -> str:
-    """ISO 8601 of a time of twelve hours, or of 24 with or without seconds."""
+    """Return a time in ISO 8601, from a 12-hour clock or a 24-hour clock with or without seconds."""
     if text.lower() in _NOON:
         return _NOON[text.lower()]
     hour, *others = re.findall("[0-9]+", text)
@@ -162,9 +163,9 @@ _NATURAL: dict[Any, Natural] = {
 
 
 def natural_of(schema: Any) -> Natural | None:
-    """Spellings, within sentences, of the values of a schema that asks for a number or a date, and nothing else.
+    """Return natural spellings for a schema of only an integer, a number or a date; None for others.
 
-    Truth values are right more often alone: see docs/answers.md.
+    Booleans are excluded, since they are more accurate without a sentence: see docs/answers.md.
     """
     if not isinstance(schema, Mapping):
         return None
@@ -187,7 +188,7 @@ def _spelt(written: Callable[[str], str], spelt: Callable[[str], str], text: str
 
 
 def format_of(kind: Any) -> TypeFormat:
-    """The format of a Python type. Raises OptionError for a type that has none here.
+    """Return the format of a Python type. Raises OptionError for unsupported types.
 
     int, float: decimal; bool: True or False; date, time, datetime: ISO 8601; UUID: lower case with hyphens;
     Enum: `str` of each member's value; Literal: `str` of each value.
@@ -207,9 +208,9 @@ def format_of(kind: Any) -> TypeFormat:
 
 
 def values_of_type(kind: Any) -> dict[str, Any] | None:
-    """The members of an Enum class, or the values of a Literal, by their texts; None for anything else.
+    """Return the members of an Enum class or the values of a Literal by text; None for other types.
 
-    Raises OptionError for one without values, or with two that are written alike.
+    Raises OptionError if there are no values, or if two have the same text.
     """
     if isinstance(kind, EnumMeta):
         return values_by_text(kind.__name__, [(member.value, member) for member in list[Any](kind)])
@@ -219,7 +220,7 @@ def values_of_type(kind: Any) -> dict[str, Any] | None:
 
 
 def values_by_text(name: str, values: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
-    """The results by the text of their values."""
+    """Return the results by the text of their values. Raises OptionError as `values_of_type` does."""
     texts: dict[str, Any] = {}
     if not values:
         raise OptionError(f"{name} has no values to choose from")
@@ -241,7 +242,7 @@ _IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
 _H16 = "[0-9a-f]{1,4}"
 _IPV6 = f"(?:(?:{_H16}:){{7}}{_H16}|(?:{_H16}:){{1,4}}(?::{_H16}){{1,3}}|::(?:{_H16})?)"
 _HEX = "[0-9a-fA-F]"
-# Of one address, or of those that a byte or two end in.
+# single addresses, and networks that end in whole bytes
 _NETWORK4 = (
     rf"(?:{_IPV4}(?:/32)?|{_OCTET}(?:\.{_OCTET}){{2}}\.0/24|{_OCTET}\.{_OCTET}\.0\.0/16|{_OCTET}\.0\.0\.0/8"
     r"|0\.0\.0\.0/0)"
@@ -252,7 +253,7 @@ _INTERFACE6 = f"{_IPV6}(?:/(?:12[0-8]|1[01][0-9]|[1-9]?[0-9]))?"
 
 
 def _base64(alphabet: str) -> str:
-    """Groups of three characters of ASCII, which both bytes and text may have, in so many letters."""
+    """Return a pattern of base64 groups of three ASCII characters, which decode to valid text."""
     first, third = alphabet[:32], "".join(letter for code, letter in enumerate(alphabet) if not code & 2)
     second = "".join(letter for code, letter in enumerate(alphabet) if not code & 8)
     groups = (letters.replace("-", r"\-") for letters in (first, second, third, alphabet))
@@ -290,10 +291,10 @@ OF_FORMATS = {
         "fraction": "-?[0-9]{1,15}(?:/[1-9][0-9]{0,14})?",
     }.items()
 }
-"""By format, what pydantic reads: of many ways to write a value those that people use."""
+"""Patterns by pydantic's format names. Of many accepted spellings they contain the common ones."""
 
 FLAT_JSON = rf"^(?:{_SCALAR}|\[(?:{_SCALAR}(?:, ?{_SCALAR})*)?\]|\{{(?:{_MEMBER}(?:, ?{_MEMBER})*)?\}})$"
-"""JSON without containers in containers."""
+"""JSON without nested containers."""
 
 COMPLEX = r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:[+-][0-9]{1,15}(?:\.[0-9]{1,15})?j)?$"
 BYTE_SIZE = r"^[0-9]{1,9}(?:\.[0-9]{1,3})? ?(?:[KMGTP]?B|[KMGTP]iB)?$"
@@ -306,21 +307,22 @@ KEYS = {
     "number": r"^-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,6})?$",
     "boolean": "^(?:true|false)$",
 }
-"""Numbers and truth values as names of members."""
+"""Patterns of numbers and booleans as member names."""
 
 
 def date_pattern() -> str:
-    """Dates that Python has."""
+    """Return the pattern of dates that Python supports."""
     return f"^{DATE}$"
 
 
 def moment_pattern(zone: bool | None) -> str:
-    """Dates with times; zone: whether one must be there, may not, or may (None)."""
+    """Return the pattern of dates with times. zone: True if a time zone is required, False if forbidden, None if
+    optional"""
     return f"^{DATE}[T ]{_zoned(zone)}$"
 
 
 def time_pattern(zone: bool | None) -> str:
-    """Times of a day."""
+    """Return the pattern of times of a day. zone: as for `moment_pattern`"""
     return f"^{_zoned(zone)}$"
 
 
@@ -329,7 +331,7 @@ def _zoned(zone: bool | None) -> str:
 
 
 def compared(bound: str, above: bool) -> str:
-    """Beginnings that are more or less than `bound`, digit by digit; equal ones are neither."""
+    """Return a pattern of prefixes greater or less than `bound`, digit by digit. Equal ones do not match."""
     return f"^(?:{'|'.join(_beginnings(bound, above))})"
 
 
@@ -341,7 +343,7 @@ def _beginnings(bound: str, above: bool) -> Iterator[str]:
 
 
 def written(moment: datetime.date | datetime.time) -> str:
-    """A bound as texts of its type begin, to the second."""
+    """Return a bound as the first characters of its type's texts, to the second."""
     if isinstance(moment, datetime.datetime):
         if moment.tzinfo is not None:
             moment = moment.astimezone(datetime.UTC)
@@ -358,7 +360,7 @@ _REST = rf"(?:/{_CHAR}*)*(?:\?(?:{_CHAR}|[/?])*)?(?:#(?:{_CHAR}|[/?])*)?"
 
 
 def url_pattern(schemes: list[str] | None, several: bool = False) -> str:
-    """URLs with one of the schemes, or any; several: with several hosts."""
+    """Return the pattern of URLs with one of the schemes, or with any. several: allows several hosts"""
     if schemes == ["file"]:
         return f"^file://(?:/{_CHAR}+)+$"
     scheme = (

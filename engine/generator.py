@@ -1,4 +1,4 @@
-"""Generators, the results of `generate.X(model, ...)`: call them with prompts."""
+"""Generators: results of `generate.X(model, ...)`, called with prompts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Convert = Callable[[str], T]
 
 
 class _Found(NamedTuple):
-    """Findings of a guide in a text, keywords that were not enforced, and what kept these from being found."""
+    """A guide's findings in a text, results of keywords that were not enforced, and an error that prevented them."""
 
     spans: Mapping[str, Span]
     captures: Mapping[str, tuple[Capture, ...]]
@@ -56,14 +56,14 @@ class _Found(NamedTuple):
 
 
 class Generator(Described, Generic[T]):
-    """Generates texts under one constraint; reusable, and safe to share between threads.
+    """Generates texts under one constraint; reusable and thread-safe.
 
-    Options are given by name: `Options` lists them, with their defaults. A stream does without those that are
-    about several texts, and only `run` has those that add to its results. To type checkers, `Generator[T]` gives values
-    of type T; what they cannot see is that `search.n > 1` gives a list for each prompt.
-    It can be pickled, as a description: what loaded the model, and what the constraint was made of. In another process
-    it is made anew when it is first used, and its model loaded, once. Pickling raises OptionError for a model that was
-    made of a loaded one, and for functions that cannot be sent.
+    Options are keyword arguments: `Options` lists them with their defaults. Streams do not take options about several
+    texts, and only `run` takes options that add to results. For type checkers, `Generator[T]` returns values of type T;
+    they cannot express that `search.n > 1` returns a list for each prompt.
+    Generators can be pickled, as a description of the model's origin and of the constraint. Another process rebuilds
+    them on first use, and loads the model once. Pickling raises OptionError for a model made from a loaded one, and for
+    functions that cannot be pickled.
     """
 
     @overload
@@ -101,13 +101,13 @@ class Generator(Described, Generic[T]):
         natural: Natural | None = None,
         description: str = "",
     ) -> None:
-        """guide: None for free text; convert: from a complete text to its value; limits: of what `include` adds.
+        """guide: None for free text; convert: from a complete text to its value; limits: for goals of `include`
 
-        after: free text that comes first, up to a marker; the guide's text is what follows, and the value is of that
-        frame: text before and behind the guide's; "sentence" for one that names it; "reasoning" for free text of
-            which the last name counts; "auto" for what answers to chats stand in by default, see `frame_for`
-        natural: how people write the guide's texts in sentences
-        description: what is put behind prompts, see `describe` of `prompts`
+        after: free text that comes first, up to a marker; guide and value apply to the text behind it
+        frame: text before and behind the guide's text; "sentence" for a sentence that names the answer; "reasoning" for
+            free text whose last mention counts; "auto" for the default frame of answers to chats, see `frame_for`
+        natural: natural spelling of the guide's texts in sentences
+        description: text that is appended to prompts, see `describe` of `prompts`
         Raises OptionError.
         """
         check_model(model, "Generator")
@@ -130,7 +130,7 @@ class Generator(Described, Generic[T]):
             guide = self._frame.closed(guide, self.limits)
         self._take(guide)
         self._convert = convert
-        # Under a constraint the lead lies before the constraint's text, as a prompt's end does.
+        # Under a constraint, the model's text prefix counts as a healed prompt tail.
         self.text_prefix = model.text_prefix if conforms(model, SourceModel) and guide is None else b""
         self._with_goals: dict[tuple[Goal, ...], GuideCache] = {}
         self._lock = new_lock()
@@ -147,36 +147,37 @@ class Generator(Described, Generic[T]):
         )
 
     def _around(self, guide: Guide | None) -> Frame | Sentence | None:
-        """The frame of all answers. Raises OptionError, LimitError."""
+        """Return the frame of all answers. Raises OptionError, LimitError."""
         if self.frame == "sentence" or self.frame == "reasoning":
             return Sentence(guide, self._natural, self.limits, is_last=self.frame == "reasoning")
         return None if self.frame == "auto" else self.frame
 
     @cached_property
     def _around_chats(self) -> Frame | FrameOption | None:
-        """The frame of answers to chats by default."""
+        """The default frame of answers to chats."""
         is_asked = self.frame == "auto" and self._behind is None
         return frame_for(self.model, self.guide, self._natural) if is_asked else None
 
     @property
     def _before_chats(self) -> Frame | None:
-        """That frame where it is only text before the answer, behind which the constraint is the same; else None."""
+        """The default frame if it has only text before the answer, so that the constraint is unchanged; None
+        otherwise."""
         frame = self._around_chats
         return frame if isinstance(frame, Frame) and not frame.behind else None
 
     @cached_property
     def _framed(self) -> Generator[Any] | None:
-        """The generator of answers to chats, where the constraint has to end what these stand in by default."""
+        """The generator of answers to chats if the default frame changes the constraint."""
         frame, limits = self._around_chats, self.limits
         if frame is None or self._before_chats is not None:
             return None
         try:
             return Generator(self.model, self.guide, None, limits, None, frame, self._natural)
-        except LimitError:  # of what is too large to be named in a sentence
+        except LimitError:  # the constraint is too large for a sentence
             return None
 
     def _bare(self, guide: Any) -> Any:
-        """The guide of the answer alone, without what stands before and behind it."""
+        """Return the guide of the answer without its frame."""
         bare: Any = guide.child if isinstance(guide, AfterGuide) else guide
         if self._frame is None or bare is None:
             return bare
@@ -195,16 +196,16 @@ class Generator(Described, Generic[T]):
     @overload
     def __call__(self, prompts: Sequence[Prompt | PromptParts], **options: Unpack[CallOptions]) -> list[T]: ...
     def __call__(self, prompts: AnyPrompts, **options: Unpack[CallOptions]) -> T | list[T]:
-        """The output's value; a list of them for a list of prompts, and for each prompt if `search.n > 1`.
+        """Return the output's value; a list for a list of prompts, and for each prompt if `search.n > 1`.
 
         A prompt is a text, a list of token ids, or a chat: a list of messages such as {"role": "user", "content":
-        "Hello"}, which the tokenizer's template writes. A list of any of these is several prompts. Ids and chats are
-        read as they are, without BOS or healing. A list of texts, images and audio is one prompt, a message of a
-        user, for models that read these: `Image`, images of PIL, `Audio`, pathlib.Path, the bytes of a file. In chats
-        they are {"type": "image", "image": ...} and {"type": "audio", "audio": ...}, beside
-        {"type": "text", "text": ...}.
-
-        Raises ConversionError, with all results, where a validator of the type asked for refuses an output.
+            "Hello"},
+        rendered by the tokenizer's template. A list of these is several prompts. Token ids and chats are read
+        unchanged, without BOS or token healing. A list of texts, images and audio is one prompt, a user's message, for
+        multimodal models:
+        `Image`, PIL images, `Audio`, pathlib.Path, the bytes of a file. In chats they are
+        {"type": "image", "image": ...} and {"type": "audio", "audio": ...}, beside {"type": "text", "text": ...}.
+        Raises ConversionError, with all results, if a validator of the requested type rejects an output.
         """
         chosen = Options.of(CallOptions, options)
         several, is_single = prompts_of(prompts)
@@ -220,10 +221,10 @@ class Generator(Described, Generic[T]):
     @overload
     def run(self, prompts: Sequence[Prompt | PromptParts], **options: Unpack[RunOptions]) -> list[Generation[T]]: ...
     def run(self, prompts: AnyPrompts, **options: Unpack[RunOptions]) -> Any:
-        """Like a call, with a `Generation` in place of each value; an output that is refused has its `error`.
+        """Return a `Generation` in place of each value. If an output is rejected, its `error` is set.
 
-        Ctrl-C raises Interrupted, a KeyboardInterrupt whose `finished` holds the results so far. So does that of any
-        exception of the model's.
+        Ctrl-C raises Interrupted, a KeyboardInterrupt whose `finished` holds the results so far. Exceptions of the
+        model also have `finished`.
         """
         chosen = Options.of(RunOptions, options)
         several, is_single = prompts_of(prompts)
@@ -239,10 +240,10 @@ class Generator(Described, Generic[T]):
     @overload
     def stream(self, prompts: Sequence[Prompt | PromptParts], **options: Unpack[StreamOptions]) -> Iterator[Piece]: ...
     def stream(self, prompts: AnyPrompts, **options: Unpack[StreamOptions]) -> Any:
-        """The output in pieces of whole characters, as soon as they are certain.
+        """Yield the output in pieces of whole characters, as soon as they are committed.
 
-        For a list of prompts each is a `Piece`, which says whose it is; the last one of a text has its `Generation`.
-        With `logprobs=` pieces have the log-probabilities of their tokens, too.
+        For a list of prompts each is a `Piece` with the prompt's number; the last one of a text has its `Generation`.
+        With `logprobs=`, pieces also have the log-probabilities of their tokens.
         """
         chosen = Options.of(StreamOptions, options)
         several, is_single = prompts_of(prompts)
@@ -259,7 +260,7 @@ class Generator(Described, Generic[T]):
     def iter(
         self, prompts: Sequence[Prompt | PromptParts], **options: Unpack[CallOptions]
     ) -> Iterator[tuple[int, Generation[T]]]:
-        """The results of a list of prompts as they are finished, each with the number of its prompt."""
+        """Yield the results of a list of prompts as they finish, each with the number of its prompt."""
         handle = self._handle(prompts_of(prompts).items, Options.of(CallOptions, options))
 
         def results() -> Iterator[tuple[int, Generation[T]]]:
@@ -273,20 +274,20 @@ class Generator(Described, Generic[T]):
         return Handle(Engine.of(self.model), [(self, prompt) for prompt in prompts], options)
 
     def run_texts(self, prompts: Sequence[Prompt], options: Options, told: Told | None = None) -> list[Any]:
-        """Results of `run` for a list of prompts. told: learns of every text as soon as it is finished."""
+        """Return results of `run` for a list of prompts. told: called with each finished text"""
         if options.fields:
             return self.field_scorer(options).run(prompts, options, told)
         return run_together([(self, prompt) for prompt in prompts], options, told)
 
     def field_scorer(self, options: Options) -> FieldScorer:
-        """The scorer that runs this generator with `fields=True`, its answers alone. Raises OptionError."""
+        """Return the scorer for `fields=True`. Answers then have no default frame. Raises OptionError."""
         frame = self._frame if self._behind is None else "sentence"
         check_fields(self.model, self._inner, frame, options)
         return FieldScorer(self.alone, self.guide, cast("Frame | None", frame), self._convert)
 
     @cached_property
     def alone(self) -> Generator[T]:
-        """The same generator without what answers to chats stand in by default and have to end."""
+        """This generator without a default frame that changes the constraint."""
         if self._before_chats is not None:
             return self
         made = copy.copy(self)
@@ -295,7 +296,7 @@ class Generator(Described, Generic[T]):
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """With a copy of the model. The guide, and what is remembered of it, are shared, as threads share them."""
+        """Copy with the model. The guide and its caches are shared, since they are thread-safe."""
         made = copy.copy(self)
         memo[id(self)] = made
         if self._unmade is None:
@@ -312,13 +313,14 @@ class Generator(Described, Generic[T]):
         return f"<Generator of {'free text' if self.guide is None else repr(self.guide)} with {self.model!r}>"
 
     def _repr_svg_(self) -> str | None:
-        """In a notebook, the picture of the constraint, if it has one that is not too large."""
+        """Return the picture of the constraint for notebooks; None if it has none or is too large."""
         return svg_of(self.guide)
 
     def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
-        """The prompt with this generator's constraint, and goals besides. Raises as `guides.GoalGuide`.
+        """Return the prompt with this generator's constraint and further goals. Raises the errors of
+        `guides.GoalGuide`.
 
-        continues: the text goes on with the last message of a chat, so that nothing stands before it by default
+        continues: the text continues the last message of a chat, so the default frame does not apply
         """
         goals = goals_of(include)
         if self.description:
@@ -340,8 +342,8 @@ class Generator(Described, Generic[T]):
         return Job(prompt, guide_cache, lead=frame.before, frame=frame)
 
     def knows(self, prompt: Prompt, ids: Ids, options: Options) -> bool:
-        """True where a prompt asks nothing of the constraint that was not asked before, so that to enter it waits for
-        nobody who is at the constraint. ids: its tokens"""
+        """Test whether entering a prompt needs no query of the constraint, and so cannot block. ids: the prompt's
+        tokens"""
         is_answer = is_chat(prompt) and not options.continues
         if options.include or self._frame is not None or (is_answer and self._framed is not None):
             return False
@@ -353,7 +355,7 @@ class Generator(Described, Generic[T]):
         return is_known(self.model, tuple(words_behind(ids)), self._guide_cache, heal=options.heal and heal)
 
     def _including(self, goals: tuple[Goal, ...]) -> GuideCache:
-        """The constraint with goals; the last few are kept, since what is found out about them takes time."""
+        """Return the constraint with goals. The last few are cached, since their states are expensive."""
         with self._lock:
             known = self._with_goals.pop(goals, None)
             if known is None:
@@ -366,7 +368,7 @@ class Generator(Described, Generic[T]):
             return known
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[T]:
-        """The result of a finished sequence."""
+        """Return the result of a finished sequence."""
         assert sequence.finish is not None
         logprobs = bool(options.logprobs) or options.fields
         scores = Scores.of(sequence, 0, len(sequence.tokens), self.model.vocabulary) if logprobs else None
@@ -416,19 +418,20 @@ class Generator(Described, Generic[T]):
         )
 
     def said(self, result: Generation[Any], text: str, sequence: SequenceState) -> Generation[T]:
-        """The result of another generator's sequence, with what this one says of a part of its text."""
+        """Return another generator's result, with value and findings by this generator's constraint of part of its
+        text."""
         value, error = self._converted(text, sequence)
         return replace(result, value=value, error=error, **self._looked_up(text, sequence)._asdict())
 
     def _converted(self, text: str, sequence: SequenceState) -> tuple[T, Exception | None]:
-        """The value, or what was raised in place of one: whatever a validator of the caller's raises."""
+        """Return the value, or the exception of the conversion."""
         try:
             return self.value_of(text, sequence), None
         except Exception as error:
             return cast(T, None), error
 
     def _looked_up(self, text: str, sequence: SequenceState) -> _Found:
-        """Findings of the guide in a finished text."""
+        """Return the guide's findings in a finished text."""
         found = _Found({}, {}, {}, None)
         try:
             found = found._replace(**Findings.of(self._inner, text, self._marked(sequence))._asdict())
@@ -439,7 +442,8 @@ class Generator(Described, Generic[T]):
         return found
 
     def _marked(self, sequence: SequenceState) -> bytes | None:
-        """The bytes of the answer, where the constraint names special tokens, which the text does not show."""
+        """Return the bytes of the answer if the constraint contains special tokens, which the text lacks; None
+        otherwise."""
         vocabulary = None if self._inner is None else self._inner.vocabulary
         if not isinstance(vocabulary, MarkedVocabulary):
             return None
@@ -454,7 +458,7 @@ class Generator(Described, Generic[T]):
         return data.removeprefix(before.encode()).removesuffix(self._frame.behind.encode())
 
     def value_of(self, text: str, sequence: SequenceState) -> T:
-        """The value of a finished sequence's text."""
+        """Return the value of a finished sequence's text."""
         return cast(T, text) if self._convert is None else self._convert(text)
 
     def _diagnostics(self, sequence: SequenceState) -> Diagnostics:
@@ -465,7 +469,7 @@ class Generator(Described, Generic[T]):
 
 
 def _unmet(sequence: SequenceState) -> tuple[str, ...]:
-    """The goals that the text, as it was cut, does not meet."""
+    """Return the goals that a text does not meet because it was cut."""
     guide_cache = sequence.request.start.guide_cache
     return () if guide_cache is None or guide_cache.goals is None else guide_cache.goals.missing(bytes(sequence.text))
 
@@ -478,14 +482,15 @@ Embedding = NDArray[np.float32]
 
 
 class Embedder(Generator[Any]):
-    """Embeds prompts; the value is float32 [dimensions], of length 1.
+    """Embeds prompts; the value is float32 [dimensions], normalised to length 1.
 
-    It is the final hidden state of the prompt's last token, behind the model's last norm, cut to its first
-    `dimensions` numbers and divided by its length: pooling of the last token, as servers do it for decoders.
+    It is the final hidden state of the prompt's last token after the final norm, cut to its first `dimensions`
+    components
+    and normalised: last-token pooling, as servers use it for decoders.
     """
 
     def __init__(self, model: Model, guide: None = None, dimensions: int | None = None) -> None:
-        """guide: there is none; dimensions: by default all. Raises OptionError."""
+        """guide: must be None; dimensions: number of components, by default all. Raises OptionError."""
         check_model(model, "Embedder")
         if not conforms(model, PoolingModel) or not model.embedding_size:
             raise OptionError(
@@ -499,11 +504,11 @@ class Embedder(Generator[Any]):
         )
 
     def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
-        """The prompt, of which the embedding is asked for."""
+        """Return the prompt as a job for an embedding."""
         return Job(prompt, None, pools=self.dimensions)
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[Embedding]:
-        """The result of a prompt that was read: a text without a token, whose value is the embedding."""
+        """Return the result of a prompt: an empty text whose value is the embedding."""
         assert sequence.finish is not None and sequence.embedding is not None
         return Generation(
             text="",

@@ -1,4 +1,4 @@
-"""Handles: what a caller holds of prompts that an engine works on."""
+"""Handles: a caller's access to prompts that an engine runs."""
 
 from __future__ import annotations
 
@@ -25,61 +25,62 @@ from .search import Beam, Target
 
 MOST_TEXTS = 1 << 20
 QUICK = 512
-"""Tokens of a text below which its result is made on the event loop: another thread costs more."""
+"""Number of tokens up to which a result is built on the event loop. A thread would cost more."""
 
 
 class Task(Protocol):
-    """A prompt's task: how its text begins, and what the text comes to. A Generator is one."""
+    """A source of jobs and results, such as a Generator."""
 
     @property
     def model(self) -> Model:
-        """All tasks of a batch have the same."""
+        """The model, the same for all tasks of a batch."""
         ...
 
     @property
     def text_prefix(self) -> bytes:
-        """The beginning of a free text that is no part of it."""
+        """The beginning of a free text that is not part of the output."""
         ...
 
     def job(self, prompt: Prompt, include: Any = (), *, continues: bool = False) -> Job:
-        """The prompt with its constraint, and goals besides. continues: the text goes on with a chat's last message"""
+        """Return the prompt with its constraint and further goals. continues: the text continues a chat's last
+        message"""
         ...
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[Any]:
-        """The result of a finished sequence."""
+        """Return the result of a finished sequence."""
         ...
 
 
 class RequestRunner(Protocol):
-    """The runner of requests: an `Engine`, which says what its methods do."""
+    """The interface of `Engine` that handles use. `Engine` documents the methods."""
 
     @property
     def model(self) -> Model:
-        """That of all its requests."""
+        """The model of all requests."""
         ...
 
     def enter(self, requests: Sequence[Request], limit: int) -> Call:
-        """Let requests run."""
+        """Submit requests."""
         ...
 
     def again(self, call: Call, request: Request) -> None:
-        """A further request of a call."""
+        """Add a request to a call."""
         ...
 
     def cancel(self, call: Call) -> None:
-        """Let nothing more come of a call."""
+        """Cancel a call."""
         ...
 
     def wait(self, call: Call, *, every_step: bool = False) -> None:
-        """Go on until there may be an outcome."""
+        """Run steps until there may be an outcome."""
         ...
 
     def outcomes(self, call: Call) -> Iterator[tuple[int, RequestOutput]]:
-        """Outcomes of requests so far."""
+        """Yield new outcomes of requests."""
         ...
 
     def certain(self, call: Call) -> dict[int, CommittedPrefix]:
-        """Certain beginnings of texts on their way."""
+        """Return the committed prefixes of running texts."""
         ...
 
 
@@ -88,16 +89,15 @@ Pairs = Sequence[tuple[Task, Prompt]]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text that has become certain.
+    """Newly committed text.
 
-    prompt, sample: which of those that were given, and which of its samples
-    text: whole characters that follow what came before
-    result: of the last piece of a text, which may be empty, all that has come of it; its `finish_reason` says why it
-        ends
-    scores: with `logprobs=`, the tokens that became certain with it, and what `Generation` says of them. Together they
-        are those of the result; those of a beam search come with the last piece. Else None
-    token_ids: the tokens that became certain with it; those of a beam search come with the last piece
-    overlap: how many bytes of the first of these are the end of the prompt, which was healed; 0 behind the first piece
+    prompt, sample: number of the prompt, and of its sample
+    text: whole characters that follow the pieces before
+    result: in the last piece of a text, whose `text` may be empty, its result; `finish_reason` says why it ended
+    scores: with `logprobs=`, scores of the newly committed tokens as in `Generation`. All pieces together have those of
+        the result. Beam search gives them in the last piece. None without `logprobs=`
+    token_ids: the newly committed tokens; beam search gives them in the last piece
+    overlap: number of bytes of the first token that belong to the healed prompt; 0 after the first piece
     """
 
     prompt: int
@@ -110,18 +110,19 @@ class Piece:
 
 
 News = tuple[int, CommittedPrefix | RequestOutput]
-"""The number of a request, and what has become of it; of the text that is certain, what is new."""
+"""The number of a request, with its outcome or newly committed text."""
 
 
 class Handle:
-    """Prompts on their way to results. Whoever waits for these takes the engine's steps, unless its own thread does.
+    """Prompts being processed. A thread that waits for results runs the engine's steps, unless the engine has its own
+    thread.
 
-    `result()` gives what the generator's `run` gives; `await handle` the same in asyncio; `finished()` the texts as
-    they are finished, `pieces()` also what is certain of those that are not. Each of them gives all, whatever another
-    took before. A handle that nobody holds is cancelled, and so is one whose waiting task in asyncio is cancelled.
-    Not to be used from two threads at once; several handles may be.
+    `result()` returns the same as the generator's `run`; `await handle` the same in asyncio. `finished()` yields texts
+    as they finish, `pieces()` also committed parts of unfinished ones. Each of them yields everything, whatever others
+    read. A handle is cancelled when nothing refers to it, and when its waiting task in asyncio is cancelled. One handle
+    is not thread-safe; several handles are.
 
-    call: what the engine knows it by
+    call: the engine's call
     """
 
     def __init__(
@@ -134,10 +135,10 @@ class Handle:
         requests: Sequence[Request] | None = None,
         keeps: bool = True,
     ) -> None:
-        """Raises OptionError and BudgetError for mistakes of the caller's.
+        """Raises OptionError and BudgetError for invalid input.
 
-        requests: what the engine runs for the pairs, where the caller has made it; keeps: whether results stay here
-        after they were given to the one who reads them, for others who do
+        requests: requests of the pairs, if the caller has created them; keeps: keep results after delivery, for other
+            readers
         """
         self.engine = engine
         self.pairs = pairs
@@ -147,7 +148,7 @@ class Handle:
         self._samples = options.search.n
         self._attempts: dict[tuple[int, int], int] = {}
         self._found: list[list[Generation[Any] | None]] = [[None] * self._samples for _ in pairs]
-        self._ended: list[Piece] = []  # those that no cursor may have read
+        self._ended: list[Piece] = []  # finished texts that some cursor may not have read
         if any(task.model is not engine.model for task, _ in pairs):
             raise OptionError("the generators of one batch must share one model object, that of the engine")
         if self._samples * len(pairs) > MOST_TEXTS:
@@ -163,18 +164,19 @@ class Handle:
 
     @property
     def done(self) -> bool:
-        """True if nothing more will come."""
+        """True if no more results will come."""
         return self.call.done
 
     def cancel(self) -> None:
-        """Let nothing more come; a second time, or when all is there, does nothing."""
+        """Cancel the prompts. Does nothing once all is finished."""
         _give_up(self.engine, self.call)
 
     def result(self) -> Any:
-        """A `Generation`, or a list of them for a list of prompts, and for each prompt if `search.n > 1`.
+        """Return a `Generation`; a list for a list of prompts, and for each prompt if `search.n > 1`.
 
-        Raises what went wrong, with the results so far as its `finished`; for Ctrl-C Interrupted, which has them too;
-        Cancelled for a handle that was cancelled.
+        Raises the error of a text, with the results so far as its `finished`; Interrupted, which has them too, for
+        Ctrl-C;
+        Cancelled for a cancelled handle.
         """
         with keeping(self.saved):
             for _ in self.finished():
@@ -183,9 +185,9 @@ class Handle:
         return results[0] if self._is_single else results
 
     def finished(self) -> Iterator[Piece]:
-        """The texts as they are finished, in any order, each in one piece with its result.
+        """Yield texts as they finish, in any order, each in one piece with its result.
 
-        Raises what goes wrong with one, and cancels the others.
+        Raises the error of a text, and cancels the others.
         """
         try:
             yield from chain.from_iterable(self.cursor(grows=False))
@@ -194,13 +196,13 @@ class Handle:
                 self.cancel()
 
     def pieces(self) -> Iterator[Piece]:
-        """Pieces of each text as they become certain, step by step, and at its end the result."""
+        """Yield pieces of each text as they are committed, step by step, and at its end the result."""
         return chain.from_iterable(self.cursor(grows=True))
 
     def cursor(self, *, grows: bool) -> Cursor:
-        """A reader of its own of all texts. Raises OptionError where they have no pieces.
+        """Return an independent reader of all texts. Raises OptionError if they have no pieces.
 
-        grows: whether there are pieces of texts that have not ended
+        grows: also yield pieces of unfinished texts
         """
         return Cursor(self, self._take, self._ended, keeps=self._keeps, grows=grows)
 
@@ -208,13 +210,14 @@ class Handle:
         return self._in_thread(self.result).__await__()
 
     async def stream(self) -> AsyncIterator[Piece]:
-        """`pieces`, for asyncio; the event loop is free meanwhile."""
+        """Yield `pieces` in asyncio without blocking the event loop."""
         pieces = self.pieces()
         while (piece := await self._in_thread(next, pieces, None)) is not None:
             yield piece
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The answer of a function that waits, in another thread; cancelled with the task, which could not end it."""
+        """Run a blocking function in another thread. Cancel the handle with the task, since the thread cannot be
+        stopped."""
         try:
             return await asyncio.to_thread(function, *arguments)
         except asyncio.CancelledError:
@@ -222,29 +225,29 @@ class Handle:
             raise
 
     def results(self) -> list[Any]:
-        """The results so far, for each prompt; None for what is not finished."""
+        """Return the results so far, for each prompt; None for unfinished ones."""
         if self.options.diagnostics and self._samples > 1:
             for prompt in range(len(self._found)):
                 self._compare(prompt)
         return [results[0] if self._samples == 1 else results for results in self._found]
 
     def saved(self) -> list[Any]:
-        """Results that are finished, also those that had not been looked at: for each prompt as `Interrupted` says."""
-        with suppress(KeyboardInterrupt):  # pressed once more: what has been entered has to do
+        """Return all finished results, also unread ones, by prompt as in `Interrupted`."""
+        with suppress(KeyboardInterrupt):  # a second Ctrl-C: keep what is stored so far
             for number, outcome in self.engine.outcomes(self.call):
                 self._enter(number, outcome)
         shaped = zip(self._found, self.results(), strict=True)
         return [None if all(result is None for result in results) else entry for results, entry in shaped]
 
     def _take(self, number: int, outcome: RequestOutput) -> None:
-        """Keep what has come of a request. Raises what went wrong with it."""
+        """Store the outcome of a request. Raises its error."""
         if outcome.error is not None:
             self.cancel()
             raise outcome.error
         self._enter(number, outcome)
 
     def _enter(self, number: int, outcome: RequestOutput) -> None:
-        """Keep the results of a request; those that are drawn again in their place are not among them."""
+        """Store the results of a request, except for texts that are drawn again."""
         request = self.call.requests[number]
         for sequence in outcome.sequences:
             prompt, sample = sequence.request.number, sequence.request.sample
@@ -263,7 +266,7 @@ class Handle:
                 self._ended.append(Piece(prompt, result.text, result, sample=sample))
 
     def _compare(self, prompt: int) -> None:
-        """Let the diagnostics of texts that were sampled for one prompt know of each other, when all are there."""
+        """Add the common bias to the diagnostics of a prompt's samples, once all are finished."""
         several = [result for result in self._found[prompt] if result is not None]
         known = [result.diagnostics for result in several if result.diagnostics is not None]
         if len(known) == self._samples > 1:
@@ -272,12 +275,12 @@ class Handle:
 
 
 class Cursor:
-    """One reader's place in what becomes of a handle's texts.
+    """One reader's position in a handle's texts.
 
-    `news` collects between two steps of the engine, `read` makes pieces of that where there is time. Iteration, and
-    `updates` in asyncio, do both, and give what came together as a list.
-    take: keeps an outcome, and adds the texts that end with it to `ended`, in which they stay if it `keeps` them for
-        other readers; grows: see `Handle.cursor`
+    `news` collects between two steps of the engine, `read` builds pieces later. Iteration, and `updates` in asyncio, do
+    both, and yield lists of simultaneous pieces.
+    take: stores an outcome, and appends texts that it finishes to `ended`; keeps: `ended` keeps them for other readers
+    grows: see `Handle.cursor`
     """
 
     def __init__(
@@ -306,7 +309,7 @@ class Cursor:
         self._given = 0
 
     def __iter__(self) -> Iterator[list[Piece]]:
-        """Pieces after each step, or with each text that ends. Raises what goes wrong with one, and Cancelled."""
+        """Yield pieces after each step, or with each finished text. Raises the error of a text, and Cancelled."""
         handle = self.handle
         while True:
             found = self.read(self.news())
@@ -314,14 +317,14 @@ class Cursor:
             yield found
             if is_over:
                 break
-            if not handle.done:  # as another reader may have found meanwhile
+            if not handle.done:  # another reader may have finished it meanwhile
                 handle.engine.wait(handle.call, every_step=self.grows)
         self._check_all()
 
     async def updates(self, arrivals: AsyncIterable[Sequence[News]], *, is_quick: bool) -> AsyncIterator[list[Piece]]:
-        """The same of news that another thread has collected. Raises what goes wrong with a text, and Cancelled.
+        """Yield pieces of news that another thread collected. Raises the error of a text, and Cancelled.
 
-        is_quick: whether results of short texts take no longer than another thread would
+        is_quick: results of short texts are cheap enough for the event loop
         """
         loop = asyncio.get_running_loop()
         async for news in arrivals:
@@ -334,9 +337,9 @@ class Cursor:
         self._check_all()
 
     def news(self) -> Iterator[News]:
-        """News of the texts since this was last asked; no step is taken meanwhile.
+        """Yield news since the last call, between two steps.
 
-        An outcome is gone when the one behind it is asked for, so that an interrupt loses none.
+        An outcome is removed when the next one is requested, so that an interrupt loses none.
         """
         handle = self.handle
         if self.grows and handle.call.groups:
@@ -350,7 +353,7 @@ class Cursor:
         yield from handle.engine.outcomes(handle.call)
 
     def read(self, news: Iterable[News]) -> list[Piece]:
-        """Pieces of what was collected. Raises what went wrong with a text."""
+        """Return the pieces of collected news. Raises the error of a text."""
         handle = self.handle
         found: list[Piece] = []
         for number, each in news:
@@ -366,12 +369,12 @@ class Cursor:
         return found
 
     def _check_all(self) -> None:
-        """Raise Cancelled where not all was given."""
+        """Raise Cancelled unless all texts were finished."""
         if self.handle.call.is_cancelled:
             raise Cancelled("the handle was cancelled before all was finished, or its engine was closed")
 
     def _lead(self, number: int, text: bytes) -> int | None:
-        """Length of what the model writes before a request's text and is no part of it; None where that is not all."""
+        """Return the length of the model's prefix of a text that is not output; None while it is incomplete."""
         request = self.handle.call.requests[number]
         prefix = b"" if request.start.guide_cache else self.handle.pairs[request.number][0].text_prefix
         if len(text) < len(prefix) and prefix.startswith(text):
@@ -379,7 +382,7 @@ class Cursor:
         return len(prefix) if text.startswith(prefix) else 0
 
     def _grown(self, request: Request, grown: CommittedPrefix) -> Piece | None:
-        """The piece that some bytes complete; None within a character."""
+        """Return the piece of new bytes; None inside a character."""
         stream = self._streams.setdefault((request.number, request.sample), _Stream())
         text = stream.decoder.push(grown.text)
         if not text:
@@ -400,7 +403,7 @@ class Cursor:
         )
 
     def _last(self, ended: Piece) -> Piece:
-        """The last piece of a text: what the pieces before it did not have."""
+        """Return the last piece of a text: everything that earlier pieces lack."""
         stream, result = self._streams.pop((ended.prompt, ended.sample), None), ended.result
         assert result is not None
         sent, begin = (0, 0) if stream is None else (stream.sent, stream.tokens)
@@ -416,14 +419,14 @@ class Cursor:
 
 
 def _give_up(engine: RequestRunner, call: Call) -> None:
-    """Cancel a call, unless all of it is there."""
+    """Cancel a call unless it is finished."""
     if not call.done:
         engine.cancel(call)
 
 
 @dataclass(slots=True)
 class _Stream:
-    """One text in pieces. sent, tokens: how many characters and tokens were given so far"""
+    """The stream of one text. sent, tokens: number of characters and tokens delivered"""
 
     decoder: TextStream = field(default_factory=TextStream)
     sent: int = 0
@@ -431,7 +434,7 @@ class _Stream:
 
 
 def _scores_behind(result: Generation[Any], begin: int) -> Scores | None:
-    """Those of a result's tokens from one of them on; None unless they were asked for."""
+    """Return the scores of a result's tokens from `begin` on; None unless requested."""
     if result.logprobs is None or result.raw_logprobs is None:
         return None
     tops = [None if each is None else each[begin:] for each in (result.top_logprobs, result.raw_top_logprobs)]

@@ -1,4 +1,4 @@
-"""Options by which a model is loaded that is given by name, in a process that need not be this one."""
+"""Options for loading a model by name, possibly in another process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class LoadingOptions:
-    """The options of `models.transformers` that the command line, servers and replicas have, described there."""
+    """The options of `models.transformers` that the command, servers and replicas share. They are described there."""
 
     device: str | None = None
     dtype: str | None = None

@@ -1,4 +1,4 @@
-"""Options of calls beyond prompts: each is declared, documented and checked here, once."""
+"""Options of calls: their declaration, documentation and validation."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ EXTRAS = ("tools", "documents")
 _OF_EMBEDDINGS = frozenset(
     (*EXTRAS, "chat_template_kwargs", "cache_salt", "priority", "adapter", "batch_size", "progress")
 )
-"""Options of prompts, and of how they are run: all that embeddings take."""
+"""Options of prompts and scheduling, which embeddings accept."""
 
 
 class TextOptions(TypedDict, total=False):
-    """Types of the options that everything takes, `stream` included; see `Options`."""
+    """Types of the options that all methods accept, including `stream`; see `Options`."""
 
     max_tokens: int | None
     search: Search | Beam | Target
@@ -84,53 +84,53 @@ class RunOptions(CallOptions, total=False):
 class Options:
     """The options of a call, with their defaults. Raises OptionError for unknown names and wrong values.
 
-    max_tokens: most tokens of an output, EOS not counted; a constrained output is complete within them. By
-        default 256 more than the shortest output takes, or what the context leaves; then a list or a string ends where
-        three times the tokens that the rest needs at least are left, so that the rest has room for more than that.
-    search: `Greedy()`, `Sample(...)` or `Beam(...)`; `Exact(...)`, `SMC(...)` or `Importance(...)` for texts as likely
-        as the model says, given the constraint, see docs/sampling.md.
-    include: what the text must contain by its end: a string or another goal, or several in a list, see "Goals". The
-        text is complete only then, and the last tokens of its budget are spent on what is missing.
-    seed: makes samples reproducible, whatever else is in the batch: one number for all prompts (equal prompts
-        then get equal outputs), or a list with one for each. The model itself may round differently in
-        batches of another size, which shows only where a draw falls within rounding of a boundary.
+    max_tokens: most tokens of an output, EOS not counted; a constrained output is complete within them. By default 256
+        more than the shortest output takes, or what the context leaves; lists and strings then end while three times
+        the least number of tokens for the rest is left, so that the rest has room for more than that.
+    search: `Greedy()`, `Sample(...)` or `Beam(...)`; `Exact(...)`, `SMC(...)` or `Importance(...)` for texts
+        distributed as the model's own given the constraint, see docs/sampling.md.
+    include: required content: a string or another goal, or several in a list, see "Goals". The text is complete only
+        with it, and the last tokens of its budget are spent on missing content.
+    seed: makes samples reproducible, whatever else is in the batch: one number for all prompts (equal prompts then get
+        equal outputs), or a list with one for each. The model itself may round differently in batches of another size,
+        which shows only if a draw falls within rounding of a boundary.
     stop, stop_ids: strings and token ids that end a free text; they are not part of it.
-    heal: where a token may begin in the prompt and go on into the output, cut the prompt back, and generate its
-        end again, as it was; outputs are returned without it. See docs/healing.md.
-    draft: tokens that can be guessed are read several at once, where that is measured to be quicker; what comes out is
-        the same. False: none are; a smaller model with the same tokens: it guesses too. See docs/drafts.md.
-    no_repeat_ngram_size, repetition_penalty, min_tokens: no n tokens in a row come twice; tokens that were there
-        already, in the prompt too, are less likely, the more the penalty is above 1; EOS is withheld for so many
-        tokens. Where a constraint leaves nothing else it wins, and the result's `overruled` says so.
-    frequency_penalty, presence_penalty: numbers from -2 to 2, subtracted from a token's logit for each time that the
-        output has it already, and if it has it at all. The prompt does not count, unlike for repetition_penalty.
-    logit_bias: numbers by token id, or by text of one token, that are added to its logit, whatever it is otherwise;
-        customary are -100 to 100. -inf bans a token: OptionError where a constraint leaves no other. Neither this nor
-        the penalties change the log-probabilities of results. See docs/search.md.
-    tools, documents: (chats only) what the tokenizer's template writes besides the messages, as transformers'
-        `apply_chat_template` takes them; refused where the template writes nothing of them.
-    chat_template_kwargs: (chats only) what else that takes, such as {"enable_thinking": False} of Qwen3, or
-        {"continue_final_message": True}, with which the text goes on with the last message. Templates pass over names
-        that they do not know.
-    cache_salt: memory of what was read is shared only with prompts that have the same salt, so that nobody else can
-        tell by the time that it takes whether a prompt was read before.
-    priority: requests with a lower number join before others, and give their memory up after them; of equal ones first
-        come, first served. See docs/engine.md.
+    heal: token healing: where a token may begin in the prompt and reach into the output, cut the prompt back and
+        generate its end again, unchanged; outputs are returned without it. See docs/healing.md.
+    draft: read several drafted tokens at once if this is measured to be faster; outputs are the same. False: no drafts;
+        a smaller model with the same tokens: it drafts too. See docs/drafts.md.
+    no_repeat_ngram_size, repetition_penalty, min_tokens: no n-gram occurs twice; tokens of the text so far, prompt
+        included, become less likely with a penalty above 1; EOS is withheld for the first tokens. A constraint that
+        leaves no other token wins, and the result's `overruled` says so.
+    frequency_penalty, presence_penalty: numbers from -2 to 2, subtracted from a token's logit for each occurrence in
+        the output, and for any occurrence. The prompt does not count, unlike for repetition_penalty.
+    logit_bias: numbers by token id, or by text of one token, added to its logit; customary are -100 to 100. -inf bans a
+        token: OptionError if a constraint allows no other. Neither this nor the penalties change the log-probabilities
+        of results. See docs/search.md.
+    tools, documents: (chats only) further input of the tokenizer's template, as for transformers'
+        `apply_chat_template`; refused if the template ignores it.
+    chat_template_kwargs: (chats only) further template arguments, such as {"enable_thinking": False} of Qwen3, or
+        {"continue_final_message": True}, with which the text continues the last message. Templates ignore names that
+        they do not know.
+    cache_salt: prefix reuse is limited to prompts with the same salt, so that nobody else can tell from response times
+        whether a prompt was read before.
+    priority: requests with a lower number are admitted before others, and preempted after them; equal ones in order of
+        arrival. See docs/engine.md.
     adapter: the name of an adapter that the model was loaded with; None for the model alone. See docs/models.md.
-    batch_size: how many rows run at once; others join as these finish. With beams a prompt takes `width` rows.
-    retries: draw a text again, up to so many times, whose value cannot be made of it, because a validator of a type
-        refuses it; for `Sample(...)`. Seeds make this repeatable too.
+    batch_size: most sequences that run at once; others join as these finish. With beams a prompt takes `width` of them.
+    retries: how often a text is drawn again if a validator of the type rejects its value; for `Sample(...)`.
+        Reproducible with seeds.
     progress: show a bar on standard error; by default for several prompts on a terminal.
     logprobs: (`run`, and `stream` for a list of prompts) also compute the log-probabilities of the tokens, which costs
-        time; a number: also those of so many tokens, the likeliest at each place, see `Generation.top_logprobs`.
-    prompt_logprobs: (`run` only) also record the log-probabilities of the prompt's tokens; a number: also those of so
-        many likeliest tokens in each place, see `Generation.prompt_logprobs`. All of the prompt is then read, without
-        healing, though others have read its beginning; max_tokens may be 0.
-    diagnostics: (`run` only) also record what the constraint did to each token; see `Diagnostics`. Costs time.
+        time; a number: also of that many most likely tokens at each place, see `Generation.top_logprobs`.
+    prompt_logprobs: (`run` only) also record the log-probabilities of the prompt's tokens; a number: also of that many
+        most likely tokens at each place, see `Generation.prompt_logprobs`. The whole prompt is then read, without
+        healing or prefix reuse; max_tokens may be 0.
+    diagnostics: (`run` only) also record the constraint's effect on each token; see `Diagnostics`. Costs time.
     trace: (`run` only, with `Beam(...)`) also record the beams of every step; see `SearchTrace`.
-    fields: (`run` only) also say how likely each value of the answer is, see `Field`; for JSON, choices, patterns and
-        formats. The answer stands in no sentence and between no marks then, also in chats. Costs a few steps of the
-        model for each value.
+    fields: (`run` only) also compute the probability of each value of the answer, see `Field`; for JSON, choices,
+        patterns and formats. The answer then has no default frame, also in chats. Costs a few steps of the model for
+        each value.
     """
 
     max_tokens: int | None = None
@@ -164,7 +164,7 @@ class Options:
 
     @classmethod
     def of(cls, kind: type, given: Mapping[str, Any]) -> Self:
-        """The options `given`, whose names must be among those of `kind`, one of the classes above."""
+        """Return the options `given`. Their names must be among those of `kind`, one of the classes above."""
         possible = list(kind.__annotations__)
         for name in given:
             if name not in possible:
@@ -197,7 +197,7 @@ class Options:
         self._set("priority", whole(self.priority, "priority", -MOST_PRIORITY, MOST_PRIORITY))
         if self.adapter is not None:
             text_of(self.adapter, "adapter")
-        _ = self.controls  # checks its part of the options
+        _ = self.controls  # validates its part of the options
         self._check_search()
 
     def _check_search(self) -> None:
@@ -233,7 +233,7 @@ class Options:
             raise OptionError(f"draft={draft!r} with search={search!r}: {kind} read no guesses; leave it out")
 
     def _check_target(self, search: Target) -> None:
-        """Refuse what has no meaning where whole texts are drawn."""
+        """Raise OptionError for options that do not apply to samplers of whole texts."""
         reasons = {
             "logprobs": "of single tokens; the weight of a whole text is its log_weight",
             "diagnostics": "of single tokens; use search=Sample(...) for them, or see log_weight, ess and distance",
@@ -246,7 +246,7 @@ class Options:
                 raise OptionError(f"{name}={getattr(self, name)!r} with search={search!r}: {reason}")
 
     def check_pools(self) -> None:
-        """Refuse what is said of texts, where an embedding is asked for."""
+        """Raise OptionError for options that do not apply to embeddings."""
         usual = type(self)()
         for name in RunOptions.__annotations__:
             if name not in _OF_EMBEDDINGS and getattr(self, name) != getattr(usual, name):
@@ -258,7 +258,7 @@ class Options:
 
     @cached_property
     def controls(self) -> Controls:
-        """The controls of repetition and length."""
+        """Repetition and length controls."""
         return Controls(
             self.no_repeat_ngram_size,
             self.repetition_penalty,
@@ -274,17 +274,17 @@ class Options:
 
     @property
     def continues(self) -> bool:
-        """True where texts go on with the last message of a chat."""
+        """True if texts continue the last message of a chat."""
         return bool(self.chat_template_kwargs.get("continue_final_message"))
 
     def within(self, max_tokens: int | None) -> Self:
-        """The same with another budget that was checked."""
+        """Return the options with another, already validated budget."""
         made = copy(self)
         made._set("max_tokens", max_tokens)
         return made
 
     def seeds(self, count: int) -> list[int]:
-        """One seed for each prompt."""
+        """Return one seed for each prompt."""
         if self.seed is None:
             return [fresh_seed() for _ in range(count)]
         if isinstance(self.seed, int):
@@ -295,7 +295,7 @@ class Options:
 
 
 def _best(logprobs: Any, name: str, whose: str) -> int:
-    """Of how many tokens log-probabilities are asked for, besides those that a text has."""
+    """Return the number of requested top log-probabilities."""
     try:
         return whole(logprobs, name, 1, MOST_BEST)
     except OptionError:
@@ -321,7 +321,7 @@ def _stop_ids(ids: Any) -> tuple[int, ...]:
 
 
 def _seed(seed: Any) -> int | tuple[int, ...] | None:
-    """As torch takes seeds: of 64 bits, with a sign or without one."""
+    """Check seeds as torch does: 64 bits, signed or unsigned."""
     several = items_of(seed)
     if several is not None:
         return tuple(whole(one, "seed", -(2**63), 2**64 - 1) for one in several)
@@ -376,9 +376,9 @@ _OF_SEVERAL = "that is about several texts, and a stream is one; leave it out"
 
 
 def unknown_option(name: str, value: Any, possible: Collection[str], everywhere: Collection[str]) -> str:
-    """Why an option is refused, and what to do.
+    """Return the message for an unknown option, with advice.
 
-    possible: the names of the options here; everywhere: those that there are at all
+    possible: option names of this method; everywhere: all option names
     """
     said = repr(value)
     what = f"{name}={said if len(said) <= 60 else '...'}"

@@ -1,4 +1,4 @@
-"""Python types and function signatures as JSON Schemas, by pydantic; the only module that imports it."""
+"""JSON Schemas of Python types and function signatures, by pydantic. Only this module imports it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Converted = tuple[dict[str, Any], Callable[[str], Any]]
 
 
 def schema_of(kind: Any) -> Converted:
-    """The schema of a type's values, and the function from JSON text to a value. Raises OptionError."""
+    """Return the schema of a type, and the conversion of JSON text to a value. Raises OptionError."""
     try:
         adapter = TypeAdapter[Any](_accepted(kind))
         schema = adapter.json_schema(schema_generator=ConvertibleSchemas)
@@ -42,7 +42,7 @@ def schema_of(kind: Any) -> Converted:
 
 
 def schema_of_arguments(function: Callable[..., Any]) -> Converted:
-    """The same for the arguments of a function, as a dict; those with a default may be left out."""
+    """Return the same for a function's arguments, as a dict. Arguments with defaults are optional."""
     name = getattr(function, "__name__", repr(function))
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -59,11 +59,11 @@ def schema_of_arguments(function: Callable[..., Any]) -> Converted:
 
 
 def _accepted(kind: Any) -> Any:
-    """The type as pydantic takes it: before Python 3.12 it refuses the TypedDict of `typing`."""
+    """Convert a `typing` TypedDict to one that pydantic accepts before Python 3.12."""
     if not is_typeddict(kind) or type(kind).__module__ != "typing":
         return kind
     hints = get_type_hints(kind, include_extras=True)
-    # Where annotations are strings, it has taken those that say NotRequired for required.
+    # With string annotations, TypedDict has counted NotRequired members as required.
     marked = {name for name, hint in hints.items() if get_origin(hint) in (NotRequired, Required)}
     for name in kind.__optional_keys__ - marked:
         hints[name] = NotRequired[hints[name]]
@@ -88,29 +88,29 @@ _OUTSIDE = ("PathType.validate_file", "PathType.validate_directory", "PathType.v
 
 
 class ConvertibleSchemas(GenerateJsonSchema):
-    """Schemas of what can be written as JSON and read back; objects without members that their type does not have.
+    """Generates schemas whose instances pydantic can read back, without undeclared members of objects.
 
-    Raises OptionError for types that check what no text can promise.
+    Raises OptionError for types with checks that no text can guarantee.
     """
 
     def generate(self, schema: Any, mode: Any = "validation") -> JsonSchemaValue:
-        """The schema, with patterns for the formats that pydantic checks."""
+        """Return the schema, with patterns for formats that pydantic validates."""
         return _narrowed(super().generate(schema, mode))
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        """No further members: their values would be lost."""
+        """Exclude undeclared members, whose values would be lost."""
         return _closed(super().model_schema(schema))
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        """No further members."""
+        """Exclude undeclared members."""
         return _closed(super().dataclass_schema(schema))
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
-        """No further members."""
+        """Exclude undeclared members."""
         return _closed(super().typed_dict_schema(schema))
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
-        """A number, not a text of digits; as many digits as may be there."""
+        """Return a number, not a string of digits, with a bounded number of digits."""
         found: dict[str, Any] = {"type": "number"}
         names = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
         for key, keyword in {**names, "multiple_of": "multipleOf"}.items():
@@ -129,7 +129,7 @@ class ConvertibleSchemas(GenerateJsonSchema):
         return found | ({"allOf": parts} if parts else {})
 
     def date_schema(self, schema: core_schema.DateSchema) -> JsonSchemaValue:
-        """Dates from the year 1, within their bounds; of the past or future, a day further off."""
+        """Return dates from year 1, within their bounds. Past and future dates are at least a day off."""
         today, day = datetime.datetime.now(datetime.UTC).date(), datetime.timedelta(days=1)
         bounds = dict(schema)
         if (now := schema.get("now_op")) is not None:
@@ -137,7 +137,7 @@ class ConvertibleSchemas(GenerateJsonSchema):
         return _within(formats.date_pattern(), bounds)
 
     def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
-        """Dates with times, within their bounds, in the zone of the bounds."""
+        """Return dates with times, within their bounds, in the time zone of the bounds."""
         bounds, now = dict(schema), schema.get("now_op")
         if now is not None:
             day = datetime.timedelta(days=1 if now == "future" else -1)
@@ -150,13 +150,13 @@ class ConvertibleSchemas(GenerateJsonSchema):
         return found | ({"allOf": [*found["allOf"], {"pattern": "Z$"}]} if given and zone else {})
 
     def time_schema(self, schema: core_schema.TimeSchema) -> JsonSchemaValue:
-        """Times of a day, within their bounds; without a zone where there are some."""
+        """Return times of a day, within their bounds. Bounded times have no zone."""
         given = any(key in schema for key in ("ge", "gt", "le", "lt"))
         zone = {"aware": True, "naive": False}.get(str(schema.get("tz_constraint")), False if given else None)
         return _within(formats.time_pattern(zone), dict(schema))
 
     def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
-        """ISO 8601; a whole number of seconds where it is bounded."""
+        """Return ISO 8601 durations, or whole seconds if they are bounded."""
         given = {
             key: value for key in ("ge", "gt", "le", "lt") if isinstance(value := schema.get(key), datetime.timedelta)
         }
@@ -168,15 +168,15 @@ class ConvertibleSchemas(GenerateJsonSchema):
         return {"type": "integer", "minimum": max([-MOST_SECONDS, *least]), "maximum": min([MOST_SECONDS, *most])}
 
     def url_schema(self, schema: core_schema.UrlSchema) -> JsonSchemaValue:
-        """URLs with a host, and with one of the schemes that are allowed."""
+        """Return URLs with a host and one of the allowed schemes."""
         return _url(schema, formats.url_pattern(schema.get("allowed_schemes")))
 
     def multi_host_url_schema(self, schema: core_schema.MultiHostUrlSchema) -> JsonSchemaValue:
-        """The same with several hosts."""
+        """Return URLs with several hosts."""
         return _url(schema, formats.url_pattern(schema.get("allowed_schemes"), several=True))
 
     def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
-        """Values that JSON has."""
+        """Raise OptionError for Enum members, which pydantic does not read from JSON here."""
         wrong = [value for value in schema["expected"] if isinstance(value, Enum)]
         if wrong:
             raise OptionError(
@@ -186,7 +186,7 @@ class ConvertibleSchemas(GenerateJsonSchema):
         return super().literal_schema(schema)
 
     def json_schema(self, schema: core_schema.JsonSchema) -> JsonSchemaValue:
-        """JSON in a string."""
+        """Return JSON in a string."""
         if "schema" in schema and schema["schema"]["type"] != "any":
             raise OptionError(
                 "generate.json cannot write Json[...] of a type: JSON within a string is held to no schema; use the "
@@ -195,11 +195,12 @@ class ConvertibleSchemas(GenerateJsonSchema):
         return {"type": "string", "pattern": formats.FLAT_JSON}
 
     def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
-        """As complex() reads it."""
+        """Return texts that complex() reads."""
         return {"type": "string", "pattern": formats.COMPLEX}
 
     def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
-        """Strings; where blanks at the ends are taken off, other characters are at both."""
+        """Return strings. If white space is stripped, a minimum length counts from non-space to non-space
+        characters."""
         found = super().str_schema(schema)
         least = schema.get("min_length") or 0
         if schema.get("strip_whitespace") and least:
@@ -209,7 +210,7 @@ class ConvertibleSchemas(GenerateJsonSchema):
         return found
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
-        """Objects whose names are what their keys are made of."""
+        """Return objects whose member names match the key type."""
         found = super().dict_schema(schema)
         keys = self.generate_inner(schema["keys_schema"]) if "keys_schema" in schema else {}
         pattern = formats.KEYS.get(str(keys.get("type")))
@@ -217,22 +218,22 @@ class ConvertibleSchemas(GenerateJsonSchema):
         return {**found, "propertyNames": names} if len(names) > (names.get("type") == "string") else found
 
     def chain_schema(self, schema: core_schema.ChainSchema) -> JsonSchemaValue:
-        """Schemas of chains; values that are hashable are no arrays and no objects."""
+        """Return the schema of a chain. Hashable values are neither arrays nor objects."""
         steps: list[Any] = schema["steps"]
         if any(step["type"] == "is-instance" and step["cls"] is Hashable for step in steps):
             return {"type": ["string", "number", "boolean", "null"]}
         return super().chain_schema(schema)
 
     def set_schema(self, schema: core_schema.SetSchema) -> JsonSchemaValue:
-        """Arrays; an item that is there twice is there once in the set."""
+        """Return arrays; a set drops repeated items."""
         return _several(super().set_schema(schema))
 
     def frozenset_schema(self, schema: core_schema.FrozenSetSchema) -> JsonSchemaValue:
-        """The same."""
+        """Return arrays; a frozenset drops repeated items."""
         return _several(super().frozenset_schema(schema))
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        """Anything that is not looked up outside of the text."""
+        """Raise OptionError for types that pydantic checks against the environment."""
         if schema["type"] in ("function-plain", "function-after"):
             name = str(getattr(schema["function"]["function"], "__qualname__", ""))
             if name in _OUTSIDE:
@@ -244,7 +245,7 @@ class ConvertibleSchemas(GenerateJsonSchema):
 
 
 def _several(schema: JsonSchemaValue) -> JsonSchemaValue:
-    """A set's array: its items differ where that decides how many the set has, or where they are few."""
+    """Require distinct items only if they decide the size of the set, or if few values exist."""
     items = schema.get("items", {})
     is_short = "enum" in items or "const" in items or items.get("type") == "boolean"
     if is_short or schema.get("minItems", 0) > 1:
@@ -259,7 +260,7 @@ def _closed(schema: JsonSchemaValue) -> JsonSchemaValue:
 
 
 def _within(pattern: str, bounds: dict[str, Any]) -> JsonSchemaValue:
-    """Texts of a pattern within the bounds of dates and times; a bound itself is left out, to the second."""
+    """Return texts of a pattern within date or time bounds. To the second, datetimes equal to a bound are excluded."""
     parts: list[dict[str, Any]] = []
     for key in ("ge", "gt", "le", "lt"):
         bound = bounds.get(key)
@@ -278,7 +279,7 @@ def _url(schema: Any, pattern: str) -> JsonSchemaValue:
 
 
 def _narrowed(value: Any) -> Any:
-    """A schema in which the formats that pydantic checks have their pattern."""
+    """Replace formats that pydantic validates by patterns."""
     if isinstance(value, list):
         return [_narrowed(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, dict):
@@ -297,4 +298,4 @@ def _narrowed(value: Any) -> Any:
 
 
 BYTE_SIZE = r"^\s*(\d*\.?\d+)\s*(\w+)?"
-"""The pattern that pydantic has for ByteSize, whose units it does not name."""
+"""pydantic's pattern of ByteSize, which does not name the units."""

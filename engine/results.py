@@ -30,9 +30,9 @@ _SHOWN = 200
 
 
 class TokenLogprob(NamedTuple):
-    """A token that might be chosen.
+    """A candidate token.
 
-    token: its bytes, None where it has none, as EOS; logprob: the natural logarithm of its probability
+    token: its bytes, None for tokens without bytes such as EOS; logprob: the natural logarithm of its probability
     """
 
     token_id: int
@@ -41,9 +41,10 @@ class TokenLogprob(NamedTuple):
 
 
 class PromptToken(NamedTuple):
-    """A token of a prompt, with what the model said of it behind those before it; of the first it said nothing.
+    """A token of a prompt, with its probability after the tokens before it. The first token has none.
 
-    rank: 1 + how many tokens are likelier; top_logprobs: the likeliest in its place, best first, where asked for
+    rank: 1 + number of more probable tokens; top_logprobs: the most probable tokens at its place, best first, if
+        requested
     """
 
     token_id: int
@@ -54,7 +55,7 @@ class PromptToken(NamedTuple):
 
     @classmethod
     def several_of(cls, sequence: SequenceState, vocabulary: Vocabulary) -> tuple[PromptToken, ...] | None:
-        """Those of a prompt that was read; None unless they were asked for."""
+        """Return the scored tokens of a prompt; None unless requested."""
         if sequence.request.prompt_best is None:
             return None
         tokens, ids = vocabulary.tokens, [token for token in sequence.request.start.prompt if token > BEGIN]
@@ -67,7 +68,7 @@ class PromptToken(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Tokens with what `Generation` says of them."""
+    """Tokens with scores as in `Generation`."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -77,7 +78,7 @@ class Scores(NamedTuple):
 
     @classmethod
     def of(cls, sequence: SequenceState, begin: int, end: int, vocabulary: Vocabulary) -> Scores:
-        """Those of a text's tokens, from one place of its output to another."""
+        """Return the scores of a text's tokens from `begin` to `end` of its output."""
         part = slice(sequence.inside + begin, sequence.inside + end)
         tops: list[tuple[tuple[TokenLogprob, ...], ...]] = [
             tuple(
@@ -93,7 +94,7 @@ class Scores(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """A value that might have stood in a place of an answer, or a token; see `Field`."""
+    """An alternative value at a place of an answer, or a token; see `Field`."""
 
     value: Any
     probability: float
@@ -103,13 +104,13 @@ class Alternative(NamedTuple):
 class Field:
     """The probability of one value of an answer, given the prompt and the text before it.
 
-    exact: whether the value is one of a list that the constraint leaves, each of which was scored, in all ways that
-        tokens spell it, up to 0.0001 in all: constants, choices, enums, booleans, null, and few numbers or strings.
-        Else the probability is that of the tokens that were chosen, and a text spelt otherwise is not in it.
-    probability: product of what each token has among the tokens that the constraint allows, as in masked sampling; of
-        a token that reaches beyond the value all counts
-    alternatives: where it is exact all values with their probabilities, best first, the chosen one among them; else
-        the likeliest other tokens at the first token that had any, as texts
+    exact: True if the constraint leaves a list of values, each of which was scored over all its tokenizations, up to
+        0.0001 in all: constants, choices, enums, booleans, null, and few numbers or strings. Otherwise the probability
+        is that of the chosen tokens, without other tokenizations.
+    probability: product of each token's probability among the allowed tokens, as in masked sampling; a token that
+        reaches beyond the value counts in full
+    alternatives: if exact, all values with their probabilities, best first, including the chosen one; otherwise the
+        most probable other tokens at the first token that had any, as texts
     """
 
     value: Any
@@ -118,7 +119,7 @@ class Field:
     exact: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for JSON; values that JSON does not have, such as dates and an Enum's members, as texts."""
+        """Return a JSON-compatible dict. Dates, Enum members and other non-JSON values become texts."""
         others = [{"value": _plain(each.value), "probability": each.probability} for each in self.alternatives]
         return {
             "value": _plain(self.value),
@@ -129,17 +130,17 @@ class Field:
 
 
 class ReadPrompt:
-    """The tokens that a model read before a text, made a text when somebody wants it; sent as that text.
+    """The tokens that a model read before a text, decoded on demand. It is pickled as text.
 
-    Of an encoder-decoder model they are the encoder's.
+    Encoder-decoders give the encoder's tokens.
     """
 
     def __init__(self, sequence: SequenceState, vocabulary: Vocabulary) -> None:
         start = sequence.request.start
         joined = next((content.tokens for content in start.held if content.tokens), None)
-        # A prompt whose tokens look at one another is rows of one content, which knows what they stand for.
+        # A prompt with bidirectional attention consists of rows of one content, which knows the tokens behind them.
         self._ids = start.source or (start.prompt if joined is None else (*joined, *words_behind(start.prompt)))
-        # A prompt's end that was healed is among what was generated.
+        # the healed prompt tail is part of the generated tokens
         self._healed = () if start.source else tuple(sequence.tokens[: sequence.inside + 1])
         self._tail = 0 if start.source else start.tail
         self.inside = tuple(sequence.tokens[: sequence.inside])
@@ -147,17 +148,17 @@ class ReadPrompt:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The tokens that were read before any was generated."""
+        """The tokens that were read before generation."""
         return tuple(token for token in self._ids if token > BEGIN)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Counts of rows by the kind of content, "image" and "audio"."""
+        """Number of rows by kind of content, "image" and "audio"."""
         return counts_of(self._ids)
 
     @cached_property
     def text(self) -> str:
-        """The text, without tokens that have none."""
+        """The text, without special tokens."""
         decode = self._vocabulary.decode
         read = decode(self.ids)
         return (read + decode(self._healed)[: self._tail]).decode(errors="replace")
@@ -173,47 +174,47 @@ class Generation(Generic[T_co]):
 
     value: the text in its Python type; None beside an error
     token_ids: without EOS and stop ids
-    overlap: how many bytes of the first of token_ids are the end of the prompt, which was healed; 0 for most
-    finish_reason: "complete" (EOS, or the constraint is met and the text ends), "stop" (a stop string or id),
-        "length" (max_tokens)
-    logprobs, raw_logprobs: natural logarithms of the tokens' probabilities among the allowed tokens, and
-        among all, at temperature 1; None unless asked for
-    top_logprobs, raw_top_logprobs: where a number of them was asked for, for each token the likeliest ones at its place
-        with their log-probabilities, in both distributions, best first; fewer where others are not possible. What was
-        chosen need not be among them; None unless asked for
-    prompt_logprobs: of each token of the prompt, a `PromptToken`: `token_id`, `token`, `logprob` behind those before
-        it, at temperature 1 and without a constraint, `rank` among all, from 1, and `top_logprobs`, the likeliest in
-        its place; `logprob` and `rank` are None for the first token. None unless asked for
-    score: the sum of logprobs and of that of EOS, where it was chosen, and of those of tokens within a prompt's end
-        that was generated again; None likewise; of a text found by beam search,
-        always what it was ranked by, see `Beam`
-    spans: where the quoted strings of a JSON value stand, by their JSON pointers, and the quotations of a grammar,
-        as "/name/0" for the first from the context `name`; empty if nothing was to be quoted
-    captures: of a grammar with `[capture]`, and of a pattern with named groups, what each name has read, in order, with
-        its place in the text that the constraint is about; empty for a text that was cut short
-    overruled: which of no_repeat_ngram_size and min_tokens did not hold, because the constraint left nothing else
-    diagnostics: what the constraint did to each token; None unless asked for
-    unmet: the goals of `include` that the text does not meet; there are some only where a stop string cut it short
-    steps: how many forward passes of the model the text took, those over its prompt included; fewer than tokens where
-        some follow from the constraint or were guessed, see docs/drafts.md
+    overlap: number of bytes of the first token that belong to the healed prompt; usually 0
+    finish_reason: "complete" (EOS, or the constraint is met and the text ends), "stop" (a stop string or id), "length"
+        (max_tokens)
+    logprobs, raw_logprobs: natural logarithms of the tokens' probabilities among the allowed tokens, and among all, at
+        temperature 1; None unless requested
+    top_logprobs, raw_top_logprobs: if a number was requested, the most probable tokens at each place in both
+        distributions, best first; fewer if others are impossible. The chosen token need not be among them; None unless
+        requested
+    prompt_logprobs: a `PromptToken` for each token of the prompt: `token_id`, `token`, `logprob` after the tokens
+        before it, at temperature 1 and without a constraint, `rank` among all, from 1, and `top_logprobs`, the most
+        probable tokens at its place; `logprob` and `rank` are None for the first token. None unless requested
+    score: the sum of logprobs, of the logprob of a chosen EOS, and of those of tokens within a healed prompt tail; None
+        likewise; for beam search always the ranking score, see `Beam`
+    spans: positions of the quoted strings of a JSON value by their JSON pointers, and of the quotations of a grammar,
+        as "/name/0" for the first from the context `name`; empty without quotations
+    captures: of a grammar with `[capture]`, and of a pattern with named groups, the matches of each name in order, with
+        their positions in the constrained text; empty for a text that was cut short
+    overruled: the controls no_repeat_ngram_size and min_tokens that did not hold, because the constraint left no other
+        token
+    diagnostics: the constraint's effect on each token; None unless requested
+    unmet: the goals of `include` that the text does not meet; possible only if a stop string cut it short
+    steps: number of forward passes of the model for the text, those over its prompt included; fewer than tokens if some
+        were forced or drafted, see docs/drafts.md
     log_weight: of a text drawn by `Importance` or `SMC`, the natural logarithm of its weight, the probability that the
-        model by itself would have stayed within the constraint along it; 0 for draws, as those of `Exact`; else None
-    log_z, ess, tokens_read: of the search that it is of, None likewise: the logarithm of an estimate of the probability
-        that the model writes a text of the constraint; how many draws its texts are worth; how many tokens behind the
-        prompt the model read, for each text
-    acceptance: the share of the attempts of `Exact` that came to a text
+        model alone stays within the constraint along it; 0 for unweighted draws, as those of `Exact`; else None
+    log_z, ess, tokens_read: of the text's sampler, None likewise: the logarithm of an estimate of the probability that
+        the model writes a text of the constraint; the effective sample size; tokens behind the prompt that the model
+        read, for each text
+    acceptance: the accepted share of the attempts of `Exact`
     distance: of `Importance`, an estimate of the total variation distance between sampling under the masks and the
         model's own distribution of the constraint's texts, 0 to 1
-    trace: how the beam search went that found it; one for all results of a prompt; None unless asked for
-    unenforced: of keywords of a JSON Schema that were not enforced, by their JSON pointers, whether they hold,
-        None where that cannot be told
-    thought, thought_cut: of a generator with `after=`, the free text before the marker, and whether its budget
-        ended it; `value`, `spans`, `captures` and `unenforced` are then of what follows the marker, and `text` has all
-    fields: with `fields=True` how likely each value is, by its JSON pointer, "" for an answer that is one value;
+    trace: the beam search of the prompt, the same for all its results; None unless requested
+    unenforced: for keywords of a JSON Schema that were not enforced, by their JSON pointers, whether they hold; None if
+        unknown
+    thought, thought_cut: of a generator with `after=`, the free text before the marker, and True if its budget ended
+        it; `value`, `spans`, `captures` and `unenforced` then refer to the text behind the marker, and `text` has all
+    fields: with `fields=True` the probability of each value by its JSON pointer, "" for an answer that is one value;
         objects and arrays have those of their members
-    error: what was raised when the value was made of the text, by a validator of a type for example; else None
-    lookup_error: the limit that kept `spans`, `captures` or `unenforced` from being found; the text and its value are
-        right all the same, and a call gives them; else None
+    error: the exception of the conversion to a value, for example by a validator of a type; else None
+    lookup_error: the limit that prevented `spans`, `captures` or `unenforced`; text and value are valid, and a call
+        returns them; else None
     """
 
     text: str
@@ -250,27 +251,31 @@ class Generation(Generic[T_co]):
 
     @property
     def prompt(self) -> str:
-        """The text that the model read: what a chat's template wrote, a schema that `describe` added, and the text
-        before the answer of a frame, without tokens that have no text, as special ones."""
+        """The text that the model read: a rendered chat, a schema added by `describe`, and a frame's text before the
+        answer.
+
+        Special tokens are left out.
+        """
         return "" if self.read is None else self.read.text
 
     @property
     def image_tokens(self) -> int:
-        """Count of the prompt's tokens that are of images."""
+        """The number of image rows in the prompt."""
         return 0 if self.read is None else self.read.counts["image"]
 
     @property
     def audio_tokens(self) -> int:
-        """Count of the prompt's tokens that are of audio."""
+        """The number of audio rows in the prompt."""
         return 0 if self.read is None else self.read.counts["audio"]
 
     @property
     def warning(self) -> str | None:
-        """A line on where the constraint may have decided against the model: see `Diagnostics.warning`; None else."""
+        """A line on where the constraint may have overruled the model: see `Diagnostics.warning`; None without
+        diagnostics."""
         return None if self.diagnostics is None else self.diagnostics.warning
 
     def __repr__(self) -> str:
-        """Text, value where it is another, and how it ended; what was asked for besides is only named."""
+        """Show text, value if different, and finish reason. Further results are only named."""
         parts = [_short(self.text)]
         if self.error is not None:
             parts.append(f"error={_short(self.error)}")
@@ -294,14 +299,14 @@ class Generation(Generic[T_co]):
         return f"<Generation {', '.join(parts)}{'; with ' if more else ''}{', '.join(more)}>"
 
     def _repr_html_(self) -> str | None:
-        """In a notebook, the text as its diagnostics show it, where there are any."""
+        """Return the page section of the diagnostics for notebooks; None without diagnostics."""
         return None if self.diagnostics is None else self.diagnostics._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during generation. `finished` has an entry for every prompt: its result, None if unfinished.
 
-    With `n > 1` the entry is the list of its texts, in which those that are unfinished are None, or None if all are.
+    With `n > 1` the entry is the list of its texts, with None for unfinished ones, or None if all are unfinished.
     """
 
     def __init__(self, finished: Sequence[Any]) -> None:
@@ -313,14 +318,14 @@ class Interrupted(KeyboardInterrupt):
 
 
 def finished_of(finished: Sequence[Any]) -> str:
-    """The share of what was asked for that is there, in words."""
+    """Describe the share of finished prompts."""
     done = sum(result is not None and not (isinstance(result, list) and None in result) for result in finished)
     return f"{done} of {len(finished)} prompts were finished"
 
 
 @contextmanager
 def keeping(saved: Callable[[], list[Any]]) -> Generator[None]:
-    """A block whose exceptions have the results so far, which `saved` tells: Ctrl-C becomes Interrupted."""
+    """Attach the results so far, returned by `saved`, to exceptions in the block. Ctrl-C becomes Interrupted."""
     try:
         yield
     except KeyboardInterrupt:
@@ -331,8 +336,8 @@ def keeping(saved: Callable[[], list[Any]]) -> Generator[None]:
 
 
 def keep_results(error: BaseException, saved: list[Any]) -> None:
-    """Attach the results to what was raised midway, which may be an exception of the model's own."""
-    with suppress(AttributeError, TypeError):  # an exception that takes no attributes
+    """Attach results to an exception, which may be of a class of the model's own."""
+    with suppress(AttributeError, TypeError):  # the exception may refuse attributes
         error.finished = saved  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
         error.add_note(f"{finished_of(saved)} before; see .finished of this exception")
 
@@ -349,7 +354,7 @@ def _short(value: object) -> str:
 
 
 def values_of(found: Sequence[Any], prompts: Sequence[Prompt]) -> list[Any]:
-    """The values in place of the generations, in the same lists. Raises ConversionError if there is one without."""
+    """Replace generations by their values in the same lists. Raises ConversionError if one has an error."""
     failed = [
         (number, result) for number, entry in enumerate(found) for result in listed(entry) if result.error is not None
     ]
@@ -368,7 +373,7 @@ def values_of(found: Sequence[Any], prompts: Sequence[Prompt]) -> list[Any]:
 
 
 def listed(entry: Any) -> list[Any]:
-    """A prompt's results, one or several, in a list."""
+    """Return a prompt's results, one or several, as a list."""
     return cast("list[Any]", entry) if isinstance(entry, list) else [entry]
 
 

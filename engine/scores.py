@@ -1,4 +1,4 @@
-"""Scores of tokens by logits and masks: log-probabilities, the best ones, traces; and weights of drawn texts."""
+"""Token scores from logits and masks: log-probabilities, top tokens and traces; and statistics of weighted texts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from ..kernels.logits.mask import popcount
 from ..kernels.logits.select import Best, logsumexp, masked_argmax, masked_topk, token_logprobs
 
 Ranked = tuple[tuple[int, float], ...]
-"""Tokens with their log-probabilities, the likeliest first, of equals the one with the lowest id."""
+"""Tokens with log-probabilities, highest first; of equals the lowest id comes first."""
 
 
 def best_tokens(logits: Tensor, masks: Tensor | None, k: int) -> list[tuple[Ranked, Ranked]]:
-    """The k likeliest tokens of each row: among the allowed ones, and among all; fewer where others are impossible.
+    """Return the k most probable tokens of each row, among the allowed ones and among all. Impossible tokens are left
+    out.
 
     logits: float32 [rows, V]; masks: int32 [rows, ceil(V / 32)] or None
     """
@@ -38,7 +39,7 @@ def _ranked(best: Best) -> list[Ranked]:
 
 
 def log_probabilities(logits: Tensor, masks: Tensor | None, tokens: Sequence[int]) -> list[tuple[float, float]]:
-    """Natural logarithms of each row's token's probability: among the allowed tokens, and among all.
+    """Return the log-probability of each row's token, among the allowed tokens and among all.
 
     logits: float32 [rows, V]; masks: int32 [rows, ceil(V / 32)] or None
     """
@@ -47,7 +48,7 @@ def log_probabilities(logits: Tensor, masks: Tensor | None, tokens: Sequence[int
 
 
 class TokenScore(NamedTuple):
-    """A model's verdict on a token: its log-probability, its rank among all, from 1, and the likeliest in its place."""
+    """A token's log-probability, its rank among all tokens, from 1, and the most probable tokens at its place."""
 
     logprob: float
     rank: int
@@ -55,31 +56,30 @@ class TokenScore(NamedTuple):
 
 
 def token_scores(logits: Tensor, tokens: Sequence[int], k: int) -> list[TokenScore]:
-    """The scores of a token of each row, with the k likeliest of all. logits: float32 [rows, V]"""
+    """Return the scores of one token in each row, with the k most probable tokens. logits: float32 [rows, V]"""
     logprobs: list[float] = as_list(token_logprobs(logits, tokens).raw_logprobs)
     ranks = _ranks(logits, range(len(tokens)), as_list(logits[range(len(tokens)), list(tokens)].double()))
     best = _ranked(masked_topk(logits, min(k, logits.shape[1]))) if k else [()] * len(tokens)
     both = zip(tokens, logprobs, ranks, best, strict=True)
-    # One number for one token: sums that are added up in another order differ in their last bits.
+    # Use one number for one token: sums in another order differ in their last bits.
     return [TokenScore(dict(top).get(token, logprob), rank, top) for token, logprob, rank, top in both]
 
 
 def as_list(array: Any) -> list[Any]:
-    """The numbers of a tensor or NumPy array [n]; torch leaves the type of `tolist` unsaid."""
+    """Return a 1-D tensor or NumPy array as a list. torch does not type the result of `tolist`."""
     return array.tolist()
 
 
 class Trace(NamedTuple):
-    """One token's step; all logarithms are natural, all probabilities those at temperature 1.
+    """One token's step. Logarithms are natural, probabilities at temperature 1.
 
-    state: of the guide before the token; left: tokens that were left, this one included
-    logprob, raw_logprob: of the token, among the allowed tokens and among all
-    rank: of the token among all, 1 + how many are likelier
-    leader, leading_logprob: the likeliest token of all, of equals the lowest, and its raw log-probability
-    leader_allowed: whether it might have been chosen
-    allowed: how many tokens were allowed; log_mass: the logarithm of their raw probability together
-    log_weight: the same at the temperature that the token was sampled with; None where it was not sampled, or not by
-        the model's own scores
+    state: guide state before the token; left: tokens left, including this one
+    logprob, raw_logprob: of the token among the allowed tokens, and among all
+    rank: of the token among all, 1 + number of more probable ones
+    leader, leading_logprob: the most probable token of all, of equals the lowest id, and its raw log-probability
+    leader_allowed: True if it was allowed
+    allowed: number of allowed tokens; log_mass: logarithm of their total raw probability
+    log_weight: log_mass at the sampling temperature; None if the token was not sampled from the model's own scores
     """
 
     state: int
@@ -105,12 +105,12 @@ def traces(
     logprobs: Sequence[tuple[float, float]],
     temperature: float | None = None,
 ) -> list[Trace]:
-    """The traces of some tokens, each chosen from one of the rows of `logits`, float32 [n, V].
+    """Return the traces of tokens, each chosen from one row of `logits`, float32 [n, V].
 
-    masks: what was allowed in each row, uint32 [ceil(V / 32)], None where there is no constraint
-    For each token: rows, its row; places, the state before it and the tokens left; logprobs, masked and raw.
-    temperature: that all tokens were sampled with, by the model's own scores; None where that is not how
-    Raises ModelError where the logits are no distribution.
+    masks: allowed tokens of each row, uint32 [ceil(V / 32)], None without a constraint
+    rows: row of each token; places: state and tokens left before each; logprobs: masked and raw of each
+    temperature: sampling temperature of all tokens; None if they were not sampled from the model's own scores
+    Raises ModelError if the logits are no distribution.
     """
     leaders: list[int] = as_list(masked_argmax(logits).tokens)
     if min(leaders, default=0) < 0:
@@ -126,7 +126,7 @@ def traces(
         leader, mask = leaders[row], masks[row]
         if mask is None:
             choice = (True, logits.shape[1], 0.0)
-            logprob = raw  # in a batch with masks they were added up in another order
+            logprob = raw  # a batch with masks sums in another order
         else:
             allows_leader = bool(mask[leader >> 5] >> np.uint32(leader & 31) & np.uint32(1))
             choice = (allows_leader, int(popcount(mask[None])[0]), min(0.0, raw - logprob))
@@ -137,7 +137,7 @@ def traces(
 
 
 def _weights(logits: Tensor, masks: Sequence[Mask | None], temperature: float | None) -> list[float | None]:
-    """The logarithm of the mass of what is allowed in each row at a temperature; 1's is known by other means."""
+    """Return the log mass of each row's mask at a temperature; None for temperature 1, where the caller knows it."""
     if temperature is None or temperature == 1:
         return [None] * len(masks)
     scaled = logits / temperature
@@ -148,8 +148,8 @@ def _weights(logits: Tensor, masks: Sequence[Mask | None], temperature: float | 
 
 
 def _ranks(logits: Tensor, rows: Sequence[int], values: Sequence[float]) -> list[int]:
-    """For each value 1 + how many logits of its row exceed it."""
-    if logits.device.type == "cpu":  # torch takes six times as long
+    """Return 1 + the number of logits in the row that exceed each value."""
+    if logits.device.type == "cpu":  # NumPy is six times as fast as torch here
         array = logits.numpy()
         return [
             1 + int(np.count_nonzero(array[row] > np.float32(value))) for row, value in zip(rows, values, strict=True)
@@ -159,7 +159,7 @@ def _ranks(logits: Tensor, rows: Sequence[int], values: Sequence[float]) -> list
 
 
 def stack_masks(masks: Sequence[Mask | None], logits: Tensor) -> Tensor | None:
-    """The masks of all rows as int32 [rows, words] where the logits are, full ones for None."""
+    """Return the masks of all rows on the logits' device, int32 [rows, words], all ones for None."""
     if all(mask is None for mask in masks):
         return None
     words = (logits.shape[1] + 31) // 32
@@ -171,7 +171,8 @@ def stack_masks(masks: Sequence[Mask | None], logits: Tensor) -> Tensor | None:
 
 
 def first_columns(counts: Sequence[int], logits: Tensor) -> Tensor | None:
-    """Masks of the first `counts[r]` columns of each row r, as `stack_masks` has them; None where these are all."""
+    """Return masks of the first `counts[r]` columns of each row r, as `stack_masks` does; None if these are all
+    columns."""
     width = logits.shape[1]
     if min(counts) == width:
         return None
@@ -182,7 +183,7 @@ def first_columns(counts: Sequence[int], logits: Tensor) -> Tensor | None:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The draw of a text; see `Generation`, whose fields these are."""
+    """Statistics of a drawn text. See `Generation` for the fields."""
 
     log_weight: float
     log_z: float
@@ -193,7 +194,7 @@ class Drawn:
 
 
 def log_mean(log_weights: Sequence[float]) -> float:
-    """The logarithm of the mean of weights."""
+    """Return the logarithm of the mean of weights."""
     most = max(log_weights)
     if most == -math.inf:
         return most
@@ -201,23 +202,23 @@ def log_mean(log_weights: Sequence[float]) -> float:
 
 
 def shares(log_weights: Sequence[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Weights in proportion, float64 [n], their sum 1; some weight must be above 0."""
+    """Return weights normalised to sum 1, float64 [n]. Some weight must be above 0."""
     found = np.exp(np.asarray(log_weights, np.float64) - max(log_weights))
     return found / found.sum()
 
 
 def effective(log_weights: Sequence[float]) -> float:
-    """Effective sample size of weighted texts: 1 / sum of squared shares. Source: A. Kong (1992)."""
+    """Return the effective sample size, 1 / sum of squared shares. Source: A. Kong (1992)."""
     if max(log_weights) == -math.inf:
         return 0.0
     return float(1 / np.square(shares(log_weights)).sum())
 
 
 def distance(log_weights: Sequence[float]) -> float:
-    """An estimate of the total variation distance between masked sampling and the model's own distribution.
+    """Estimate the total variation distance between masked sampling and the model's own distribution.
 
-    log_weights: of texts drawn under the masks, as those of `Importance`. Half the mean of |weight / mean - 1|: 0 for
-    one text, and never more than (n - 1) / n for n of them.
+    log_weights: of texts drawn under masks, as by `Importance`. The estimate is half the mean of |weight / mean - 1|: 0
+        for one text, at most (n - 1) / n for n texts.
     """
     if max(log_weights) == -math.inf:
         return math.nan
@@ -226,7 +227,7 @@ def distance(log_weights: Sequence[float]) -> float:
 
 
 def systematic(shares: NDArray[np.float64], count: int, uniforms: Sequence[float]) -> list[int]:
-    """The numbers of `count` particles, by a comb of equal steps that begins at the first of the uniforms.
+    """Return the indices of `count` particles by systematic resampling with the first uniform number.
 
     Source: J. Carpenter, P. Clifford, P. Fearnhead, "Improved particle filter for nonlinear problems" (1999).
     """
@@ -234,7 +235,7 @@ def systematic(shares: NDArray[np.float64], count: int, uniforms: Sequence[float
 
 
 def stratified(shares: NDArray[np.float64], count: int, uniforms: Sequence[float]) -> list[int]:
-    """The numbers of `count` particles, one for each stratum of equal size, at its own uniform.
+    """Return the indices of `count` particles by stratified resampling, with one uniform number for each stratum.
 
     Source: G. Kitagawa, "Monte Carlo filter and smoother for non-Gaussian nonlinear state space models" (1996).
     """
@@ -242,7 +243,8 @@ def stratified(shares: NDArray[np.float64], count: int, uniforms: Sequence[float
 
 
 def places_of(shares: NDArray[np.float64], uniforms: NDArray[np.float64]) -> list[int]:
-    """The places that numbers in [0, 1) fall on, each as wide as its share; some share must be above 0."""
+    """Return the indices that numbers in [0, 1) select by the inverse distribution function. Some share must be above
+    0."""
     sums = np.cumsum(shares)
     found = sums.searchsorted(uniforms * float(sums[-1]), side="right")
     return as_list(np.minimum(found, np.flatnonzero(shares)[-1]))

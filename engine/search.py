@@ -1,4 +1,4 @@
-"""Searches: their frozen parameters, the choice of the next token, hypotheses, traces of beams, and what ends texts."""
+"""Searches: parameters, token choice, hypotheses, traces of beam search, and stop strings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FinishReason = Literal["complete", "stop", "length"]
 
 
 class StopStrings:
-    """Finds the first place where any of some strings begins, as the text grows."""
+    """Incremental search for the first of several stop strings."""
 
     def __init__(self, strings: Iterable[str]) -> None:
         self.strings = tuple(string.encode() for string in strings)
@@ -35,20 +35,20 @@ class StopStrings:
         return bool(self.strings)
 
     def also(self, string: str) -> StopStrings:
-        """These and another one; the same where that is empty."""
+        """Return the stop strings with another one, or the same if it is empty."""
         return StopStrings([*(each.decode() for each in self.strings), string]) if string else self
 
     def find(self, text: bytes | bytearray, known: int) -> int:
-        """Place of the first stop string in `text`, -1 if there is none.
+        """Return the position of the first stop string in `text`, -1 if there is none.
 
-        The first `known` bytes hold no whole stop string.
+        known: the first `known` bytes contain no complete stop string
         """
         begin = max(0, known - self._longest + 1)
         found = [at for string in self.strings if (at := text.find(string, begin)) >= 0]
         return min(found, default=-1)
 
     def safe(self, text: bytes | bytearray) -> int:
-        """Number of bytes of `text` before anything that may yet grow into a stop string."""
+        """Return the number of bytes of `text` before a possible beginning of a stop string."""
         for begin in range(max(0, len(text) - self._longest + 1), len(text)):
             tail = bytes(text[begin:])
             if any(string.startswith(tail) for string in self.strings):
@@ -60,7 +60,7 @@ UNUSABLE = -1
 
 
 class Search(Protocol):
-    """Parameters of a search, checked when made, and the choice that they stand for."""
+    """A search: validated parameters and the choice of the next token."""
 
     @property
     def n(self) -> int:
@@ -68,7 +68,7 @@ class Search(Protocol):
         ...
 
     def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
-        """The column chosen in each row of `logits`, float32 [rows, columns]; -1 if none can be.
+        """Return the column chosen in each row of `logits`, float32 [rows, columns]; -1 if none can be.
 
         masks: int32 [rows, ceil(columns / 32)], bit c % 32 of word c // 32 allows column c; None allows all
         draws: one uniform random number for each row
@@ -78,9 +78,9 @@ class Search(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hypothesis:
-    """A beginning of a text, or a finished one, of a search by several.
+    """A partial or finished text of a search with several texts.
 
-    inside: how many of the tokens lie within the end of a prompt that is healed
+    inside: number of tokens inside the healed prompt tail
     """
 
     tokens: tuple[int, ...]
@@ -91,16 +91,18 @@ class Hypothesis:
 
 
 MANY = 1 << 16
-"""The most texts that a prompt may get."""
+"""Greatest number of texts for a prompt."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Random tokens out of the allowed ones, by their probability.
+    """Random tokens among the allowed ones, by their probability.
 
-    temperature: divides the logits; below 1 sharpens. top_k: only the k most likely. top_p: only the most
-    likely that together reach probability p. min_p: only those at least min_p times as likely as the most
-    likely. They apply in this order, to the allowed tokens. n: how many texts each prompt gets.
+    temperature: divides the logits; below 1 sharpens
+    top_k: keep only the k most likely tokens
+    top_p: keep only the most likely tokens that together reach probability p
+    min_p: keep only tokens at least min_p times as likely as the most likely one
+    The filters apply in this order, to the allowed tokens. n: number of texts for each prompt
     """
 
     temperature: float = 1.0
@@ -118,11 +120,11 @@ class Sample:
 
     @property
     def is_filtered(self) -> bool:
-        """True if some tokens are left out as unlikely."""
+        """True if a filter may remove unlikely tokens."""
         return self.top_k is not None or self.top_p < 1 or self.min_p > 0
 
     def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
-        """A column of each row, drawn by inverting the distribution function, as `Search.pick` says."""
+        """Draw a column of each row by inverting the distribution function. See `Search.pick`."""
         choice = masked_sample(
             logits,
             draws,
@@ -137,15 +139,15 @@ class Sample:
 
 @dataclass(frozen=True)
 class Greedy:
-    """At every step the most likely of the allowed tokens; of equals, the one with the lowest id."""
+    """The most likely of the allowed tokens in each step; of equal ones, the lowest id."""
 
     @property
     def n(self) -> int:
-        """One text for each prompt."""
+        """Number of texts for each prompt: 1."""
         return 1
 
     def pick(self, logits: Tensor, masks: Tensor | None, draws: Sequence[float]) -> list[int]:
-        """The column of the greatest allowed logit in each row, as `Search.pick` says."""
+        """Return the column of the greatest allowed logit in each row. See `Search.pick`."""
         return as_list(masked_argmax(logits, masks).tokens)
 
 
@@ -154,11 +156,11 @@ WIDEST = 1 << 10
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The base of `Exact`, `SMC` and `Importance`: the model whose texts they draw.
+    """The base of `Exact`, `SMC` and `Importance`: the target distribution of their texts.
 
-    It is the model as `Sample` with these parameters draws from it where there is no constraint: temperature, top_k,
-    top_p and min_p apply to all tokens, before any is refused. The target is that distribution over whole texts, EOS
-    included, given that the text meets the constraint and has at most `max_tokens` tokens.
+    It is the model's distribution of whole texts, EOS included, as `Sample` with these parameters draws them without a
+    constraint, conditioned on meeting the constraint within `max_tokens` tokens. temperature, top_k, top_p and min_p
+    apply to all tokens, before any mask.
     """
 
     temperature: float = 1.0
@@ -171,7 +173,7 @@ class Target:
 
     @property
     def random(self) -> dict[str, Any]:
-        """The options of random choice, which are those of `Sample`, by name."""
+        """The sampling parameters by name, as of `Sample`."""
         return {each.name: getattr(self, each.name) for each in fields(Target)}
 
     @property
@@ -181,29 +183,31 @@ class Target:
 
     @property
     def rows(self) -> int:
-        """Number of texts that the model may read at once for a prompt."""
+        """Greatest number of texts that the model reads at once for a prompt."""
         raise NotImplementedError
 
     @property
     def is_filtered(self) -> bool:
-        """True if some tokens are left out whatever the constraint says."""
+        """True if a filter removes tokens regardless of the constraint."""
         return Sample(**self.random).is_filtered
 
 
 MOST_PARTICLES = 1 << 14
 
 Potential = Callable[[str, bool], float | bool]
-"""Of a text so far, and whether that is all of it: the natural logarithm of its weight, or whether it has any."""
+"""A function of a partial text and of True if it is complete. It returns a log-weight, or a bool to accept or
+reject."""
 
 
 @dataclass(frozen=True)
 class Exact(Target):
-    """`n` independent texts, each as likely as the model says, given that it meets the constraint within `max_tokens`.
+    """`n` independent texts, distributed as the model's own given that they meet the constraint within `max_tokens`.
 
-    A text is attempted, and given up where the model by itself would leave the constraint; what is learnt of the
-    prompt's texts makes later attempts better, of later calls too unless they have a seed, which repeats. Takes long
-    where the model hardly ever stays within the constraint: use `SMC` then.
-    parallel: most attempts side by side; attempts: most of them for each text, beyond which SamplingError is raised
+    Attempts are rejected where the model alone would leave the constraint. Later attempts use what earlier ones learnt
+    about the prompt's texts, in later calls too unless they have a seed, which reproduces. If the model hardly ever
+    stays within
+    the constraint this takes long: use `SMC` then.
+    parallel: most attempts at once; attempts: most attempts for each text, beyond which SamplingError is raised
     temperature, top_k, top_p, min_p: of the model's distribution, see `Target`; by name
     Source: P. Parys and others, "Constrained Adaptive Rejection Sampling" (2025), with a mask's mass in place of the
     token that the mask refuses.
@@ -221,17 +225,17 @@ class Exact(Target):
 
     @property
     def rows(self) -> int:
-        """The attempts, and the prompt that they begin with."""
+        """The attempts, and their prompt."""
         return self.parallel + 1
 
 
 @dataclass(frozen=True)
 class Importance(Target):
-    """`n` texts drawn under the masks, as `Sample` draws them, each with the weight that makes up for the masks.
+    """`n` texts drawn under the masks as by `Sample`, each with the importance weight that corrects for the masks.
 
-    A weight is the product of the probabilities that the model gave to all allowed tokens together, step by step:
-    means under these weights are means over the model's texts that meet the constraint, and their mean is the
-    probability that the model writes such a text, without bias. Results have `log_weight`, `log_z`, `ess`, `distance`.
+    A weight is the product of the masks' probability masses, step by step. Weighted means are means over the model's
+    texts that meet the constraint. The mean weight is an unbiased estimate of the probability that the model writes
+    such a text. Results have `log_weight`, `log_z`, `ess`, `distance`.
     temperature, top_k, top_p, min_p: of the model's distribution, see `Target`; by name
     """
 
@@ -243,21 +247,20 @@ class Importance(Target):
 
     @property
     def rows(self) -> int:
-        """Texts side by side."""
+        """Number of texts at once."""
         return self.n
 
 
 @dataclass(frozen=True)
 class SMC(Target):
-    """Sequential Monte Carlo: `particles` texts side by side, weighed as those of `Importance`, and resampled.
+    """Sequential Monte Carlo: `particles` texts at once, weighted as by `Importance`, and resampled.
 
-    Where the effective number of particles falls below the share `ess` of them, the likely ones are continued in the
-    place of the others.
-    n: how many come out; 0 for all, each with its `log_weight`. Fewer are drawn by the weights, and count equally
-    potential: weighs texts besides, `potential(text, complete)`: the natural logarithm of a weight, -inf for a text
-        that must not be, or True or False; of texts so far it says where to look, of complete ones what is drawn
-    accepts: refuses texts besides, `accepts(text, complete)`, token by token: another token is drawn in the place of
-        one after which it is False
+    If the effective number of particles falls below the share `ess` of them, particles are resampled by weight.
+    n: number of texts returned; 0 for all, each with its `log_weight`. Fewer are drawn by weight, and are unweighted
+    potential: further weights, `potential(text, complete)`: the natural logarithm of a weight, -inf to reject a text,
+        or True or False; of partial texts it guides the search, of complete ones it defines the target
+    accepts: a predicate `accepts(text, complete)` for each token: a token after which it is False is replaced by
+        another draw
     resampling: "systematic" or "stratified"
     temperature, top_k, top_p, min_p: of the model's distribution, see `Target`; by name
     Sources: A. Lew and others, "Sequential Monte Carlo Steering of Large Language Models" (2023); of `accepts`,
@@ -289,25 +292,25 @@ class SMC(Target):
 
     @property
     def rows(self) -> int:
-        """Texts side by side."""
+        """Number of texts at once."""
         return self.particles
 
 
 STEEPEST = 10
-"""Beyond such an exponent lengths come to more, or less, than a float can be."""
+"""Greatest magnitude of `length_penalty`. Beyond it powers of lengths overflow or underflow."""
 
 
 @dataclass(frozen=True)
 class Beam:
-    """The `width` likeliest beginnings are continued side by side; the `n` best of the finished texts come out.
+    """Beam search: the `width` most likely partial texts are continued; the `n` best finished texts are returned.
 
     A text's score is the sum of the model's log-probabilities of its tokens, EOS included, divided by
     (number of tokens, EOS included) ** `length_penalty`: above 0 favours long texts, below 0 short ones.
-    early_stopping: when a prompt is done. False: once `width` texts are finished and the best beam, scored at
-    its present length, is no better than the worst of them. True: once `width` texts are finished. "never":
-    as False, but a beam is scored at the length most favourable to it, so that nothing better is missed.
-    n: texts for each prompt, best first, each with its score; fewer if there are no more. Different ones: of
-    equal texts in different tokens only the best counts under a constraint.
+    early_stopping: when a prompt is done. False: once `width` texts are finished and the best beam, scored at its
+        present length, is no better than the worst of them. True: once `width` texts are finished. "never": as False,
+        but a beam is scored at the length most favourable to it, so that nothing better is missed.
+    n: texts for each prompt, best first, each with its score; fewer if no more are found. Under a constraint, equal
+        texts with different tokens count once, with the best score.
     Scores and search are those of transformers' `generate(num_beams=width)`.
     """
 
@@ -331,7 +334,7 @@ class Beam:
             raise OptionError(f'early_stopping={self.early_stopping!r}: False, True or "never"')
 
     def score(self, total: float, length: int) -> float:
-        """The score by which a text of `length` tokens with log-probability `total` is ranked."""
+        """Return the ranking score of a text of `length` tokens with log-probability `total`."""
         return total / length**self.length_penalty
 
 
@@ -339,10 +342,10 @@ class Beam:
 class BeamHypothesis(Hypothesis):
     """A hypothesis of beam search.
 
-    total: its log-probability; length: tokens with EOS or stop id, which `tokens` lacks
-    overruled: the controls of repetition and length that did not hold
-    logprobs: of each token, among the allowed ones and among all; empty unless asked for
-    best: of each token's place, the likeliest tokens of both; traces: for diagnostics; empty likewise
+    total: its log-probability; length: tokens including EOS or stop id, which `tokens` lacks
+    overruled: repetition and length controls that did not hold
+    logprobs: of each token, among the allowed ones and among all; empty unless requested
+    best: top log-probabilities at each token, of both; traces: diagnostics; empty unless requested
     """
 
     total: float = 0.0
@@ -356,7 +359,7 @@ class BeamHypothesis(Hypothesis):
 class FinishedBeams:
     """The best finished hypotheses of a prompt, at most `width`, best first.
 
-    budget: most tokens of an output; by_text: equal texts count once, whatever tokens spell them
+    budget: most tokens of an output; by_text: equal texts with different tokens count once
     """
 
     def __init__(self, search: Beam, budget: int, by_text: bool) -> None:
@@ -366,7 +369,7 @@ class FinishedBeams:
         self.best: list[tuple[float, BeamHypothesis]] = []
 
     def add(self, hypotheses: list[BeamHypothesis]) -> None:
-        """Enter hypotheses that finished in the same step."""
+        """Add hypotheses that finished in the same step."""
         scored = [(self._search.score(one.total, one.length), one) for one in hypotheses]
         ranked = sorted([*self.best, *scored], key=lambda entry: -entry[0])
         if self._by_text:
@@ -377,7 +380,7 @@ class FinishedBeams:
         self.best = ranked[: self._search.width]
 
     def settled(self, leader: BeamHypothesis) -> bool:
-        """True if the search ends although `leader`, the best of the running beams, could go on."""
+        """Test whether the search ends even though `leader`, the best running beam, could continue."""
         search = self._search
         if len(self.best) < search.width:
             return False
@@ -389,11 +392,11 @@ class FinishedBeams:
 
 
 def round_robin(progress: Sequence[int], count: int) -> list[int]:
-    """Places of up to `count` candidates to be kept, in the order in which they are picked.
+    """Select up to `count` candidates from banks in turn. Return their indices in order of selection.
 
-    progress: how far each candidate is with its goals, the likeliest candidate first
-    Candidates of equal progress make up a bank. The first of each bank is picked, from the fullest bank down, then
-    the second of each, and so on. Source: C. Huang, "Guiding Text Generation with Constrained Beam Search in
+    progress: progress of each candidate with its goals, the most likely candidate first
+    Candidates of equal progress form a bank. The first of each bank is selected, from the most progress down, then the
+    second of each, and so on. Source: C. Huang, "Guiding Text Generation with Constrained Beam Search in
     Transformers" (Hugging Face 2022), after M. Post and D. Vilar, "Fast Lexically Constrained Decoding with Dynamic
     Beam Allocation for Neural Machine Translation" (2018).
     """
@@ -410,14 +413,13 @@ _LEFT = [column in ("token", "finished") for column in COLUMNS]
 
 @dataclass(frozen=True)
 class TracedBeam:
-    """A hypothesis that was kept in a step, or finished in it.
+    """A hypothesis that was kept or finished in a step.
 
-    parent: the number, in the step before, of the beam that it continues; None in the first step
-    token_id, token: its last token, and the token's text; None where it has none, as EOS
-    logprob: of the whole hypothesis, the sum of the model's natural log-probabilities; score: what it would be ranked
-        by, or was if it finished, see `Beam`
-    bank: how far it is with the goals of `include`; None without goals
-    finish_reason: None if it goes on
+    parent: number of the continued beam in the step before; None in the first step
+    token_id, token: its last token, and the token's text; None for tokens without text such as EOS
+    logprob: log-probability of the whole hypothesis under the model; score: its ranking score, see `Beam`
+    bank: progress with the goals of `include`; None without goals
+    finish_reason: None if unfinished
     """
 
     parent: int | None
@@ -433,15 +435,15 @@ class TracedBeam:
 class SearchTrace:
     """A prompt's beam search.
 
-    steps: the beams of each step, in the order in which they were picked, and after them those that finished
-    best: of each result, best first, the step in which it finished and its number there
+    steps: the beams of each step, in order of selection, followed by those that finished
+    best: for each result, best first, the step in which it finished and its number there
     """
 
     steps: tuple[tuple[TracedBeam, ...], ...]
     best: tuple[tuple[int, int], ...]
 
     def path(self, result: int = 0) -> list[int]:
-        """The numbers, step by step, of the beams that led to a result."""
+        """Return the numbers, step by step, of the beams that led to a result."""
         step, number = self.best[result]
         numbers = [number]
         while (parent := self.steps[step][numbers[-1]].parent) is not None:
@@ -450,7 +452,7 @@ class SearchTrace:
         return numbers[::-1]
 
     def __str__(self) -> str:
-        """An aligned table; spaces in tokens are shown as ␣, and * marks what led to the best result."""
+        """Return an aligned table. Spaces in tokens are shown as ␣, and * marks the path of the best result."""
         kept = set(enumerate(self.path()))
         rows: list[list[str]] = [[*COLUMNS]]
         for step, beams in enumerate(self.steps):
@@ -463,7 +465,7 @@ class SearchTrace:
         return f"<SearchTrace of {len(self.steps)} steps>"
 
     def to_svg(self) -> str:
-        """A tree for a web page, a step in each column; what led to the best result is highlighted."""
+        """Return a tree with a column for each step. The path of the best result is highlighted."""
         nodes, arrows = [PictureNode("prompt", "rule")], list[Arrow]()
         first: list[int] = []  # the node of beam 0 of each step
         for step, beams in enumerate(self.steps):
@@ -480,17 +482,17 @@ class SearchTrace:
 
 
 class Recorder:
-    """Writes a search down as it goes on."""
+    """A recorder of a beam search."""
 
     def __init__(self, search: Beam, vocabulary: Vocabulary) -> None:
         self._search = search
         self._vocabulary = vocabulary
         self._steps: list[tuple[TracedBeam, ...]] = []
-        self._numbers: dict[int, int] = {}  # of the beams of the last step, by their identity
+        self._numbers: dict[int, int] = {}  # of the last step's beams by id
         self._finished: list[tuple[BeamHypothesis, int, int]] = []
 
     def add(self, taken: Iterable[tuple[BeamHypothesis, int, BeamHypothesis, int | None]]) -> None:
-        """Enter a step: of each hypothesis its parent, its last token, itself, and its bank; those that go on first."""
+        """Add a step: parent, last token, hypothesis and bank of each. Unfinished ones come first."""
         step = len(self._steps)
         beams: list[TracedBeam] = []
         numbers: dict[int, int] = {}
@@ -516,7 +518,7 @@ class Recorder:
         self._numbers = numbers
 
     def trace(self, best: Sequence[BeamHypothesis]) -> SearchTrace:
-        """The record of a search that came to these results."""
+        """Return the trace of a search with these results."""
         places = {id(one): (step, number) for one, step, number in self._finished}
         return SearchTrace(tuple(self._steps), tuple(places[id(one)] for one in best))
 
@@ -528,14 +530,14 @@ def _name(beam: TracedBeam) -> str:
 
 
 def _cells(beam: TracedBeam) -> list[str]:
-    """Cells of a beam's row after the first two columns."""
+    """Return the cells of a beam's row after the first two columns."""
     parent, bank = ("" if value is None else str(value) for value in (beam.parent, beam.bank))
     score = "" if beam.finish_reason is None else f"{beam.score:.3f}"
     return [parent, _name(beam), f"{beam.logprob:.3f}", bank, beam.finish_reason or "", score]
 
 
 def _note(beam: TracedBeam) -> str:
-    """The note under a node."""
+    """Return the note under a node."""
     parts = [f"{beam.logprob:.2f}"]
     if beam.bank is not None:
         parts.append(f"bank {beam.bank}")
@@ -545,7 +547,7 @@ def _note(beam: TracedBeam) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> str:
-    """Rows of cells as lines; `left` says of each column whether its texts stand to the left."""
+    """Format rows of cells as lines. left: True for columns that are aligned to the left"""
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     lines: list[str] = []
     for row in rows:

@@ -1,7 +1,7 @@
-"""Sending to other processes, as a description: what made a thing, which is made again there, once.
+"""Pickling by description: the receiver rebuilds an object from its origin, once for equal ones.
 
-Models travel as what loaded them: the function of `models` and its arguments. Generators travel as what they were made
-of; the other side makes one when it is first used. Values of callers travel as they are, if they can be imported there.
+A model is sent as its loader in `models` with arguments, and a generator as its constructor's arguments, to be built on
+first use. Callers' values are sent as they are if the receiver can import them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .memory.weights import Loaded
 
 @dataclass(frozen=True)
 class ByValue:
-    """A value that pickle alone cannot send, as cloudpickle wrote it; it arrives as the value itself."""
+    """A value in cloudpickle's form, for values that pickle cannot send. It unpickles as the value."""
 
     data: bytes
 
@@ -38,17 +38,17 @@ class ByValue:
 
 
 def portable(value: Any, what: str) -> Any:
-    """A value, or what arrives as one where pickle cannot send it and cloudpickle is installed.
+    """Return a value that pickle can send, wrapped if only cloudpickle can.
 
-    What pickle can send is left to whatever pickles it: by name, or, as Ray does with what a script defines, by value.
-    Raises OptionError that names the value: `what` it is.
+    Values that pickle can send are unchanged: their pickler decides between name and value, as Ray does for scripts.
+    Raises OptionError. what: names the value in errors
     """
     try:
         pickle.dumps(value)
         return value
     except TrellmError:
         raise
-    except Exception as error:  # pickle raises whatever the objects inside do
+    except Exception as error:  # pickle raises the exceptions of the objects inside
         cloudpickle = _cloudpickle()
         if cloudpickle is None:
             raise OptionError(_refusal(value, what, error, ", or install cloudpickle")) from error
@@ -59,7 +59,7 @@ def portable(value: Any, what: str) -> Any:
 
 
 def _cloudpickle() -> Any:
-    """The module that sends functions and classes by value, if it is installed: Ray brings its own."""
+    """Return cloudpickle, or Ray's copy of it; None if neither is installed."""
     if "ray" in sys.modules:
         return import_module("ray.cloudpickle")
     return None if find_spec("cloudpickle") is None else import_module("cloudpickle")
@@ -79,18 +79,18 @@ _MAKING = new_lock()
 
 @dataclass(frozen=True)
 class Origin:
-    """loader: the function of `models` that made a model, which is sent by its name; arguments: as it was called."""
+    """The origin of a model. loader: the function of `models`, sent by name; arguments: of its call"""
 
     loader: Callable[..., Any]
     arguments: Mapping[str, Any]
 
     @cached_property
     def key(self) -> bytes | None:
-        """A key that tells origins apart; None where they cannot be compared."""
+        """A hash of the origin; None if it cannot be hashed."""
         return digest_of((self.loader, self.arguments))
 
     def make(self) -> Any:
-        """The model: that of this process, if there is one that was made so, or else a new one."""
+        """Return this process's model of this origin, loaded if missing or changed."""
         with _MAKING:
             found: Any = None if self.key is None else _MODELS.get(self.key)
             if found is None or found.is_changed:
@@ -98,14 +98,14 @@ class Origin:
             return found
 
     def sent(self) -> Origin:
-        """The same, with arguments that can be sent. Raises OptionError."""
+        """Return the origin with arguments that can be sent. Raises OptionError."""
         function = self.loader.__name__
         given = {name: portable(value, f"{name}= of models.{function}") for name, value in self.arguments.items()}
         return Origin(self.loader, given)
 
 
 class Copied:
-    """The base of what is copied as Python copies objects, though it is pickled in another way."""
+    """A base class with Python's default copying, for classes with their own pickling."""
 
     def __copy__(self) -> Self:
         made = super().__new__(type(self))
@@ -120,19 +120,19 @@ class Copied:
 
 
 class Sendable(Copied):
-    """A model that is sent as its origin: what loaded it."""
+    """A model that is pickled as its origin."""
 
     origin: Origin | None = None
-    """The model's origin; None of one that was made of something that cannot be sent."""
+    """The model's origin; None if it cannot be sent."""
     _loaded: Loaded | None = None
 
     @property
     def is_changed(self) -> bool:
-        """True if its weights are no longer those that its origin leads to."""
+        """True if its weights differ from those that its origin loads."""
         return self._loaded is not None and self._loaded.is_changed
 
     def made_by(self, loader: Callable[..., Any], arguments: Mapping[str, Any], *, is_shared: bool = True) -> Self:
-        """Remember what made the model, for other processes and, where equal ones are shared, for this one."""
+        """Store the origin of the model. is_shared: this process may reuse the model for equal origins"""
         self.origin = Origin(loader, arguments)
         network = getattr(self, "model", None)
         self._loaded = Loaded(network) if isinstance(network, nn.Module) else None
@@ -145,7 +145,7 @@ class Sendable(Copied):
 
 
 def origin_of(model: Any) -> Any:
-    """The sent form of a model: its origin, or itself if it is a class of the caller's. Raises OptionError."""
+    """Return the pickled form of a model: its origin, or itself for a caller's class. Raises OptionError."""
     if not isinstance(model, Sendable):
         return portable(model, "the model")
     if model.origin is None:
@@ -163,7 +163,7 @@ def origin_of(model: Any) -> Any:
 
 
 def model_of(sent: Any) -> Any:
-    """The model that was sent."""
+    """Return the model of a pickled form."""
     return sent.make() if isinstance(sent, Origin) else sent
 
 
@@ -176,21 +176,21 @@ _LOCK = new_lock()
 
 
 class Placeholder(Enum):
-    """A stand-in for something that is there already."""
+    """A stand-in for an object that the receiver has."""
 
     VOCABULARY = "the model's"
 
 
 @dataclass(frozen=True)
 class UnmadeGuide:
-    """The pickled form of a guide, which is not made of it yet."""
+    """The pickled form of a guide, not built yet."""
 
     make: Callable[..., Any]
     arguments: tuple[Any, ...]
 
     @classmethod
     def of(cls, guide: Any, vocabulary: Any) -> Any:
-        """A guide as it is sent, without the model's vocabulary; one of the caller's own class as it is."""
+        """Return the pickled form of a guide without the model's vocabulary. A caller's own guide is sent as it is."""
         if not isinstance(guide, Shared):
             return portable(guide, "the guide")
         make, arguments = cast("tuple[Callable[..., Any], tuple[Any, ...]]", guide.__reduce__()[:2])
@@ -203,7 +203,7 @@ class UnmadeGuide:
         return cls(make, tuple(_each(value, without) for value in arguments))
 
     def made(self, vocabulary: Any) -> Any:
-        """The guide."""
+        """Build the guide."""
 
         def there(value: Any) -> Any:
             if value is Placeholder.VOCABULARY:
@@ -214,7 +214,7 @@ class UnmadeGuide:
 
 
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A value with a change made to it, or to each of its members by name."""
+    """Apply a function to a value, or to each member of a dict."""
     if type(value) is dict:
         return {name: change(member) for name, member in cast("dict[Any, Any]", value).items()}
     return change(value)
@@ -222,9 +222,10 @@ def _each(value: Any, change: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class Description:
-    """kind: the class of a generator; model: an Origin, or a model; guide: None, an UnmadeGuide, or a guide
+    """The pickled form of a generator.
 
-    options: what else it was made with, by name
+    kind: its class; model: an Origin, or a model; guide: None, an UnmadeGuide, or a guide
+    options: further constructor arguments by name
     """
 
     kind: type[Described]
@@ -234,18 +235,18 @@ class Description:
 
     @classmethod
     def of(cls, kind: type[Described], model: Any, guide: Any, options: Mapping[str, Any]) -> Description:
-        """The description to send. Raises OptionError for what cannot be sent."""
+        """Return the description of a generator. Raises OptionError if it cannot be sent."""
         unmade = None if guide is None else UnmadeGuide.of(guide, model.vocabulary)
         given = {name: portable(value, f"{name}= of the generator,") for name, value in options.items()}
         return cls(kind, origin_of(model), unmade, given)
 
     @cached_property
     def key(self) -> bytes | None:
-        """A key that tells descriptions apart; None where they cannot be compared."""
+        """A hash of the description; None if it cannot be hashed."""
         return digest_of((self.kind, self.model, self.guide, self.options))
 
     def made(self) -> Any:
-        """A generator of this description."""
+        """Build the generator."""
         model = model_of(self.model)
         guide = self.guide.made(model.vocabulary) if isinstance(self.guide, UnmadeGuide) else self.guide
         kind: Any = self.kind
@@ -253,25 +254,25 @@ class Description:
 
 
 class Described(Copied):
-    """The base of what is sent as its description, and made of that in another process when it is first used."""
+    """A base class that is pickled as its description, and built on first use of an attribute."""
 
     _unmade: Description | None = None
-    """The description of one that has arrived and is not made yet."""
+    """The description of an unpickled object that is not built yet."""
 
     @classmethod
     def _arriving(cls, description: Description) -> Self:
-        """One that is made when the first of its attributes is asked for."""
+        """Return an object that is built on first use of an attribute."""
         arrived = super().__new__(cls)
         arrived._unmade = description
         return arrived
 
-    if not TYPE_CHECKING:  # to which there would be no unknown attributes any more
+    if not TYPE_CHECKING:  # hides __getattr__, which would allow any attribute name
 
         def __getattr__(self, name: str) -> Any:
-            """An attribute that is not there yet, since nothing is."""
+            """Build the object, and return its attribute."""
             if name.startswith("__"):
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-            with _LOCK:  # unless another thread has made it
+            with _LOCK:  # another thread may have built it
                 if self._unmade is not None:
                     vars(self).update(vars(self._unmade.made()))
                     del self._unmade
@@ -281,12 +282,12 @@ class Described(Copied):
         return _arrived, (self._described() if self._unmade is None else self._unmade,)
 
     def _described(self) -> Description:
-        """The description that another one is made of. Raises OptionError."""
+        """Return the description of this object. Raises OptionError."""
         raise NotImplementedError
 
 
 def _arrived(description: Description) -> Any:
-    """The one of a description in this process."""
+    """Return this process's object of a description."""
     with _LOCK:
         found: Any = None if description.key is None else _ARRIVED.get(description.key)
         if found is None:

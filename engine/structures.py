@@ -1,4 +1,4 @@
-"""Structured outputs: the JSON Schema of what a caller asks for, and the way from JSON text to its value."""
+"""Structured outputs: JSON Schemas of Python types, and conversion of JSON text to values."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Schema = Mapping[str, Any] | bool | str
 
 @dataclass(frozen=True)
 class OutputType:
-    """A JSON Schema, and the function from the text of an instance to its value."""
+    """A JSON Schema, and the conversion of an instance's text to its value."""
 
     schema: Schema
     convert: Callable[[str], Any]
 
 
 class Validation:
-    """From JSON text to a value of a Python type; sent to another process as the type."""
+    """Conversion of JSON text to a Python type. It is pickled as the type."""
 
     def __init__(self, kind: Any, convert: Callable[[str], Any]) -> None:
         self._kind = kind
         self._convert = convert
 
     def __call__(self, text: str) -> Any:
-        """The value. Raises what pydantic does."""
+        """Return the value. Raises the errors of pydantic."""
         return self._convert(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -42,10 +42,11 @@ def _validation_of(kind: Any) -> Callable[[str], Any]:
 
 
 def structure_of(kind: Any) -> OutputType:
-    """The structure of a JSON Schema (dict, JSON text, True), a Python type, or the arguments of a function.
+    """Return the schema and conversion of a JSON Schema (dict, JSON text, True), a Python type or a function's
+    arguments.
 
-    Types are what pydantic knows: its models, dataclasses, TypedDicts, list[int] and so on; members that a type
-    does not have are not written. Raises OptionError if pydantic is missing or cannot turn them into a schema.
+    Types are those of pydantic: models, dataclasses, TypedDicts, list[int] and so on. Undeclared members are excluded.
+    Raises OptionError if pydantic is missing or cannot produce a schema.
     """
     if isinstance(kind, (bool, str, Mapping)):
         return OutputType(cast(Schema, kind), read_json)
@@ -62,6 +63,6 @@ def structure_of(kind: Any) -> OutputType:
 
 
 def read_json(text: str) -> Any:
-    """The value of a JSON text, with integers of any length."""
-    # Through Decimal, because int() refuses texts of more than 4,300 digits.
+    """Parse JSON text, with integers of any length."""
+    # int() refuses more than 4,300 digits, Decimal does not.
     return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 4000 else int(Decimal(digits)))

@@ -1,1 +1,1 @@
-"""The decode loops: rows of a batch, their caches and constraints, what is chosen, and when each of them ends."""
+"""Decode loops: rows of a batch, KV caches, constraints, token choice and finish conditions."""

@@ -1,4 +1,4 @@
-"""Beam search: the beams of a prompt are texts that read side by side, and are continued together."""
+"""Beam search. The beams of a prompt are separate sequences in the KV cache and are advanced together."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .sequence import CommittedPrefix, KVSequence, Request, SequenceState
 
 
 class BeamSearch:
-    """Groups of beams of one model. What goes wrong with one group becomes its `error`, and does not touch the others.
+    """Groups of beams of one model. An error of one group is stored in its `error` and does not affect other groups.
 
-    Beams share the blocks of what they have in common: a beam that splits costs references.
+    Beams share the blocks of their common prefix. Splitting a beam only adds references to blocks.
     """
 
     def __init__(self, model: Model, pool: Pool) -> None:
@@ -36,7 +36,7 @@ class BeamSearch:
         self._eos = frozenset(model.vocabulary.eos_ids)
 
     def start(self, request: Request, table: BlockTable) -> BeamGroup:
-        """A prompt at its beginning, as a single beam."""
+        """Return the group of a prompt before its first token: a single beam."""
         search, start = request.search, request.start
         assert isinstance(search, Beam)
         finished = FinishedBeams(
@@ -47,7 +47,7 @@ class BeamSearch:
         return BeamGroup(request, finished, beams, [KVSequence(table, list(start.prompt))], recorder)
 
     def restart(self, group: BeamGroup, table: BlockTable) -> BeamGroup:
-        """The group with everything to read again: each beam in a table of its own, the first in the given one."""
+        """Return the group with all tokens unread. The first beam uses the given table, each other beam a new one."""
         tables = [table, *(self._pool.table(table.source) for _ in group.beams[1:])]
         for other in tables[1:]:
             other.node = table.node
@@ -58,16 +58,16 @@ class BeamSearch:
         return replace(group, readers=readers)
 
     def certain(self, group: BeamGroup) -> CommittedPrefix:
-        """The beginning that the prompt's text has, whichever hypothesis wins."""
+        """Return the longest prefix that all running and finished hypotheses share."""
         running = [beam.text[: group.request.safe(beam.text)] for beam in group.beams]
         texts = [*running, *(one.text[: group.request.safe(one.text)] for _, one in group.finished.best)]
-        least, most = min(texts), max(texts)  # all others lie between them
+        least, most = min(texts), max(texts)  # all other texts lie between them in lexicographic order
         return CommittedPrefix(least[: common(least, most)])
 
     def advance(self, groups: Sequence[BeamGroup], reading: ForwardOutput[BeamGroup]) -> None:
-        """Continue the beams of groups that have read by the best candidates; the head is computed once for all.
+        """Advance groups whose beams have read their tokens. The LM head is evaluated once for all groups.
 
-        The texts of `reading` are the group of every beam, one group after the other.
+        `reading.texts` names the group of each beam. Beams of one group are adjacent, and groups are in order.
         """
         logits = reading.logits(range(len(reading.texts)))
         first = 0
@@ -78,7 +78,7 @@ class BeamSearch:
             first += count * len(several)
 
     def _advance_alike(self, groups: list[BeamGroup], logits: Tensor) -> None:
-        """Continue groups of equally many beams and equal options."""
+        """Advance groups with the same number of beams and the same options."""
         count = len(groups[0].beams)
         masks = [self._masks(group) for group in groups]
         sound = [i for i, group in enumerate(groups) if group.error is None]
@@ -106,7 +106,7 @@ class BeamSearch:
             return []
 
     def _mask(self, group: BeamGroup, beam: BeamHypothesis) -> Mask | None:
-        """Tokens that the beam may go on with; near the end of the budget only those that leave room to finish."""
+        """Return the mask of a beam. Near the end of the budget it allows only tokens that leave room to finish."""
         guide_cache = group.request.guide_cache(beam.state)
         if guide_cache is not None and guide_cache.tight(beam.state, group.request.left(beam)):
             return self._closing_mask(group, beam)
@@ -124,10 +124,10 @@ class BeamSearch:
         return group.request.withheld(mask, beam.tokens, size, self._eos, beam.state, beam.inside)
 
     def _best(self, groups: list[BeamGroup], logits: Tensor, masks: Sequence[Mask | None]) -> list[list[Candidate]]:
-        """The best candidates of groups of equally many beams, best first.
+        """Return the best candidates of each group, best first. All groups have the same number of beams.
 
-        As many as make sure that `width` of them do not end, if so many there are: of all beams of a group or,
-        where there are goals, of each beam, and besides so many of those that advance a goal.
+        The count guarantees `width` candidates that do not end the text, if so many exist. With goals, the guarantee
+        holds for each beam, and the best `width` candidates that advance a goal are added.
         """
         enders = max(len(self._eos | group.request.stop_ids) for group in groups)
         wanted = max(2, 1 + enders) * groups[0].search.width
@@ -145,7 +145,7 @@ class BeamSearch:
     def _further(
         self, group: BeamGroup, place: int, logits: Tensor, logsum: float, mask: Mask | None
     ) -> list[Candidate]:
-        """The best `width` tokens of a beam that lead on to a goal."""
+        """Return the best `width` tokens of a beam that advance a goal."""
         beam, guide_cache = group.beams[place], group.request.start.guide_cache
         if guide_cache is None or mask is None:
             return []
@@ -164,9 +164,9 @@ class BeamSearch:
     def _listed(
         self, groups: list[BeamGroup], logits: Tensor, masks: Sequence[Mask | None], wanted: int, *, together: bool
     ) -> tuple[list[list[Candidate]], list[float]]:
-        """The best `wanted` candidates of each group, or of each of its beams, and each row's log-sum-exp.
+        """Return the best `wanted` candidates of each group (together) or of each beam, and each row's log-sum-exp.
 
-        logits: of groups that change scores, what `_changed` made of them, with log-sum-exps that count as 0
+        logits: for groups that change scores, the output of `_changed`; their log-sum-exps count as 0
         """
         count = len(groups[0].beams)
         size = count if together else 1
@@ -190,9 +190,9 @@ class BeamSearch:
     def _continue(
         self, group: BeamGroup, candidates: list[Candidate], logits: Tensor, masks: list[Mask | None]
     ) -> None:
-        """Replace the group's beams by its best candidates, and enter those that are finished.
+        """Replace the beams of a group by its best candidates, and record finished hypotheses.
 
-        Where the rest would not fit into the budget after a candidate, its beam offers only what fits.
+        If the rest of the text does not fit into the budget after a candidate, its beam gets the closing mask.
         """
         taken = self._taken(group, candidates)
         closed: set[int] = set()
@@ -218,9 +218,9 @@ class BeamSearch:
     def _forced_to_end(
         self, group: BeamGroup, taken: list[tuple[Candidate, BeamHypothesis]]
     ) -> list[tuple[Candidate, BeamHypothesis]]:
-        """Candidates of which those at the end of the budget got the EOS that is forced there, and were entered.
+        """Finish candidates at the end of the budget with a forced EOS, and record them.
 
-        That is a further step of transformers, which may be at its end before.
+        transformers uses a further step for this EOS. Its search may be done before that step.
         """
         running = [after for _, after in taken if after.finish is None]
         if not group.request.forces_end or not running or group.finished.settled(max(running, key=_total)):
@@ -236,7 +236,7 @@ class BeamSearch:
         return found
 
     def _split(self, group: BeamGroup, running: Sequence[tuple[int, BeamHypothesis]]) -> list[KVSequence]:
-        """Give each beam what its parent has read: to the first child of a parent its table, to others a fork."""
+        """Return the tables of the new beams. The first child of a parent takes its table, further children a fork."""
         taken: set[int] = set()
         readers: list[KVSequence] = []
         for parent, after in running:
@@ -249,7 +249,7 @@ class BeamSearch:
         return readers
 
     def _taken(self, group: BeamGroup, candidates: list[Candidate]) -> list[tuple[Candidate, BeamHypothesis]]:
-        """The best `width` candidates that go on, and those of the best `width` of all that do not."""
+        """Select the best `width` unfinished candidates, and the finished ones among the best `width` of all."""
         if group.has_goals:
             return self._taken_from_banks(group, candidates)
         taken: list[tuple[Candidate, BeamHypothesis]] = []
@@ -267,7 +267,8 @@ class BeamSearch:
     def _taken_from_banks(
         self, group: BeamGroup, candidates: list[Candidate]
     ) -> list[tuple[Candidate, BeamHypothesis]]:
-        """As `_taken`, the ones that go on picked from banks, and the others if they are among the best of theirs."""
+        """Select as `_taken` does: unfinished candidates from banks in turn, finished ones if among their bank's
+        best."""
         progress = [group.progress(one) for one in candidates]
         ranks: dict[int, int] = {}
         taken: list[tuple[Candidate, BeamHypothesis]] = []
@@ -287,7 +288,7 @@ class BeamSearch:
         return taken
 
     def _after(self, group: BeamGroup, one: Candidate) -> BeamHypothesis:
-        """A hypothesis with one more token, finished if that ends it."""
+        """Return a hypothesis extended by one token, finished if that token ends it."""
         parent, request = group.beams[one.beam], group.request
         after = request.extended(parent, one.token, self._vocabulary)
         finish, ends = after.finish, len(after.tokens) == len(parent.tokens)
@@ -329,7 +330,7 @@ class BeamSearch:
         ]
 
     def results(self, group: BeamGroup) -> list[SequenceState]:
-        """The best `n` texts of a group that is done, best first."""
+        """Return the best `n` texts of a finished group, best first."""
         best = group.finished.best[: group.search.n]
         trace = None if group.recorder is None else group.recorder.trace([one for _, one in best])
         rows: list[SequenceState] = []
@@ -345,15 +346,15 @@ class BeamSearch:
 
 
 def _merged(candidates: list[Candidate]) -> list[Candidate]:
-    """Each candidate once, best first."""
+    """Remove duplicate candidates, and sort them best first."""
     found = {(one.beam, one.token): one for one in reversed(candidates)}
     return sorted(found.values(), key=lambda one: (-one.total, one.beam, one.token))
 
 
 def _changed(groups: Sequence[BeamGroup], logits: Tensor) -> Tensor:
-    """Log-probabilities of the beams' next tokens, with penalties and biases; not normalised again.
+    """Return log-probabilities of the next tokens with penalties and biases. They are not normalised again.
 
-    That is what transformers' beams do.
+    transformers' beam search does the same.
     """
     found = logits.log_softmax(-1)
     beams = [(group.request, beam) for group in groups for beam in group.beams]
@@ -363,7 +364,7 @@ def _changed(groups: Sequence[BeamGroup], logits: Tensor) -> Tensor:
 
 
 def _kind(group: BeamGroup) -> tuple[Any, ...]:
-    """The key of groups that can be continued by one choice of candidates."""
+    """Return a key. Groups with equal keys share one selection of candidates."""
     return len(group.beams), group.search, group.has_goals, group.request.changes_scores
 
 
@@ -376,7 +377,7 @@ def place_of(group: BeamGroup) -> str:
 
 
 class Candidate(NamedTuple):
-    """A beam of the group, by number, with one more token: the log-probability of both."""
+    """A beam, by its number in the group, extended by one token. `total` is the log-probability of both."""
 
     total: float
     beam: int
@@ -387,9 +388,10 @@ class Candidate(NamedTuple):
 class BeamGroup:
     """The beams of one prompt.
 
-    readers: what the model has read of each beam, in their order
-    recorder: of the search's trace, if asked for
-    settled: whether no better texts are to be expected; error: what went wrong with this prompt alone
+    readers: the KV sequence of each beam, in order
+    recorder: records the search's trace, if requested
+    settled: True if no better text can be found
+    error: an error of this prompt alone
     """
 
     request: Request
@@ -402,23 +404,23 @@ class BeamGroup:
 
     @property
     def search(self) -> Beam:
-        """Its parameters."""
+        """The parameters of the beam search."""
         assert isinstance(self.request.search, Beam)
         return self.request.search
 
     @property
     def done(self) -> bool:
-        """True if it goes on no more."""
+        """True if the group is finished or has failed."""
         return self.settled or self.error is not None
 
     @property
     def has_goals(self) -> bool:
-        """True if the constraint has goals to meet."""
+        """True if the constraint has goals."""
         guide_cache = self.request.start.guide_cache
         return guide_cache is not None and guide_cache.goals is not None
 
     def progress(self, one: Candidate) -> int:
-        """Progress of a candidate with the goals."""
+        """Return the progress of a candidate with the goals."""
         guide_cache, parent = self.request.start.guide_cache, self.beams[one.beam]
         if guide_cache is None:
             return 0
@@ -428,7 +430,7 @@ class BeamGroup:
 
 
 def common(left: Sequence[int], right: Sequence[int]) -> int:
-    """Length of the longest common beginning: by halving, since slices compare fast."""
+    """Return the length of the longest common prefix, by binary search over slices."""
     low, high = 0, min(len(left), len(right))
     while low < high:
         middle = (low + high + 1) // 2

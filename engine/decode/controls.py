@@ -1,4 +1,4 @@
-"""Changes of the model's scores before a token is chosen: biases, banned tokens, controls of repetition and length."""
+"""Changes of logits before a token is chosen: biases, banned tokens, penalties and length controls."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ from ...tokenizers_adapter.marked import token_of
 from ..models.protocol import Model
 
 STRONGEST = 1_000_000.0
-"""The strongest bias that is a number: beyond it the logits of 32 bits below it would be lost in rounding."""
+"""The largest finite bias. A larger one would round float32 logits away."""
 
 Given = dict[int | str, float]
 _MEANING = f"a number from {-STRONGEST:,.0f} to {STRONGEST:,.0f}, or -inf for a token that is never chosen"
 
 
 class TokenBias:
-    """added: what is added to scores, by token id; banned: the tokens that are never chosen.
+    """Additive biases by token id (`added`), and tokens that are never chosen (`banned`).
 
-    Tokens within the end of a prompt that is healed were chosen by the caller, and have no bias: `applies` tells.
+    Biases do not apply to tokens inside the prompt's healed tail, since these repeat the caller's text. `applies` tests
+    this.
     """
 
     __slots__ = ("_moved", "_words", "added", "banned")
@@ -43,7 +44,7 @@ class TokenBias:
         self._moved: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def add_to(self, scores: Tensor, applies: Callable[[int], bool] | None) -> None:
-        """Add the biases to scores float32 [V], in place. applies: to which tokens, None for all."""
+        """Add the biases to float32 [V] scores in place. applies: selects the tokens, None for all"""
         if applies is not None:
             for token in filter(applies, self.added):
                 scores[token] += self.added[token]
@@ -55,9 +56,10 @@ class TokenBias:
         scores[found[0]] += found[1]
 
     def allowed(self, mask: Mask, enders: frozenset[int], applies: Callable[[int], bool] | None) -> Mask:
-        """A mask without the banned tokens; nothing is left where no other may follow, but for the end of the text.
+        """Return a mask without the banned tokens.
 
-        enders: the tokens that end it
+        If that leaves nothing, and only ending tokens were allowed, the mask is returned unchanged.
+        enders: tokens that end the text
         """
         if applies is None:
             words = self._words.get(len(mask))
@@ -73,7 +75,7 @@ NO_BIAS = TokenBias({}, ())
 
 
 def biases_of(given: Any) -> Given:
-    """A caller's biases, checked as far as that goes without a model. Raises OptionError."""
+    """Check a caller's biases without a model. Raises OptionError."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -82,10 +84,10 @@ def biases_of(given: Any) -> Given:
 
 
 def bias_of(model: Model, given: Given) -> TokenBias:
-    """The biases of a model's tokens. Raises OptionError for what is none of its tokens, and for one given twice.
+    """Resolve biases to token ids. Raises OptionError for an unknown token, and for a token that is given twice.
 
-    A text stands for all tokens that spell just this, byte for byte; a special token, which spells nothing, may be
-    written as its tokenizer writes it.
+    A text stands for all tokens with exactly these bytes. A special token has no bytes, and is given by its name in the
+    tokenizer.
     """
     if not given:
         return NO_BIAS
@@ -105,7 +107,7 @@ def bias_of(model: Model, given: Given) -> TokenBias:
 
 
 def _tokens_of(model: Model, texts: list[str]) -> dict[str, list[int]]:
-    """The tokens that spell each of some texts."""
+    """Return the tokens that spell each text."""
     wanted: dict[bytes, list[int]] = {text.encode(): [] for text in texts}
     if wanted:
         for token, spelt in enumerate(model.vocabulary.tokens):
@@ -122,7 +124,7 @@ def _tokens_of(model: Model, texts: list[str]) -> dict[str, list[int]]:
 
 
 def _special(model: Model, text: str) -> list[int]:
-    """The token without bytes that a tokenizer writes as a text."""
+    """Return the special token that the tokenizer writes as this text, as a list of at most one id."""
     token, vocabulary = token_of(model.tokenizer, text), model.vocabulary
     is_empty = token is not None and token < vocabulary.size and vocabulary.tokens[token] is None
     return [token] if token is not None and is_empty else []
@@ -150,15 +152,17 @@ def _value(key: Any, value: Any) -> float:
 
 
 MOST_PENALTY = 1_000_000
-"""The strongest penalty: beyond it logits would no longer be numbers of 32 bits."""
+"""The largest penalty. A larger one would overflow float32 logits."""
 MOST = 2.0
-"""The greatest penalty that is subtracted, as OpenAI's interface has it."""
+"""The largest frequency or presence penalty, as in OpenAI's API."""
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Controls of `Options`. The first three mean what they mean in transformers, which counts the prompt in
-    as well; the other two what they mean in OpenAI's interface, which counts the output alone.
+    """Repetition and length controls of `Options`.
+
+    The first three have the meaning of transformers and count the prompt too. The penalties that are subtracted have
+    the meaning of OpenAI's API and count only the output.
     """
 
     no_repeat_ngram_size: int = 0
@@ -182,42 +186,43 @@ class Controls:
 
     @property
     def are_off(self) -> bool:
-        """True if they change nothing."""
+        """True if no control changes anything."""
         return self == _OFF
 
     def withholds(self, made: int) -> bool:
-        """True if a token may be withheld after `made` tokens of output."""
+        """Test whether a control may withhold a token after `made` output tokens."""
         return self.no_repeat_ngram_size > 0 or made < self.min_tokens
 
     def may_break(self, made: int, ends: bool) -> bool:
-        """True if a token may break one after `made` tokens of output."""
+        """Test whether a token may break a control after `made` output tokens. ends: the token ends the text"""
         return made < self.min_tokens if ends else self.no_repeat_ngram_size > 0
 
     @property
     def change_scores(self) -> bool:
-        """True if tokens that were there already get other scores."""
+        """True if a penalty changes the scores of earlier tokens."""
         return self.repetition_penalty != 1 or self.frequency_penalty != 0 or self.presence_penalty != 0
 
     def broken(self, ids: Sequence[int], made: int, token: int, ends: bool) -> frozenset[str]:
-        """Controls that a token breaks after `ids`, prompt included, of which `made` are output."""
+        """Return the controls that a token breaks after `ids`, which include the prompt. made: output tokens among
+        `ids`"""
         early = ends and made < self.min_tokens
         again = not ends and token in repeated(ids, self.no_repeat_ngram_size)
         names = (("min_tokens", early), ("no_repeat_ngram_size", again))
         return frozenset(name for name, is_broken in names if is_broken)
 
     def narrowed(self, mask: Mask | None, ids: Sequence[int], made: int, size: int, enders: frozenset[int]) -> Mask:
-        """A mask without the tokens that are to be withheld; as it was if nothing were left."""
+        """Return a mask without withheld tokens, or the mask itself if nothing would be left."""
         if mask is None and self.no_repeat_ngram_size == 0:
             return _all_but(size, enders if made < self.min_tokens else frozenset[int]())
         mask = _all_but(size, frozenset[int]()) if mask is None else mask
         return _without(mask, {*repeated(ids, self.no_repeat_ngram_size), *(enders if made < self.min_tokens else ())})
 
     def penalise(self, scores: Tensor, prompt: Sequence[int], made: Sequence[int]) -> None:
-        """Change scores float32 [V] in place: tokens that were there already are less likely.
+        """Apply penalties to float32 [V] scores in place.
 
-        prompt, made: the text so far, before and in the output. First scores are times or over the repetition penalty,
-        if their token is in either; then the frequency penalty is subtracted for each time that it is in the output,
-        and the presence penalty if it is there at all.
+        prompt, made: tokens before the output, and tokens of the output
+        The repetition penalty multiplies negative scores and divides others, for tokens in `prompt` or `made`. Then the
+        frequency penalty is subtracted once per occurrence in `made`, and the presence penalty once for any occurrence.
         """
         if self.repetition_penalty != 1:
             seen = torch.tensor(sorted({*prompt, *made}), dtype=torch.int64, device=scores.device)
@@ -230,14 +235,14 @@ class Controls:
 
 
 def full_mask(size: int) -> Mask:
-    """The mask that allows all of `size` tokens."""
+    """Return the mask that allows all `size` tokens."""
     mask = np.full((size + 31) // 32, 0xFFFFFFFF, np.uint32)
     mask[-1] >>= np.uint32(-size % 32)
     return mask
 
 
 def _without(mask: Mask, tokens: Iterable[int]) -> Mask:
-    """A mask without some tokens; as it was if nothing were left."""
+    """Return a mask without some tokens, or the mask itself if nothing would be left."""
     less = mask.copy()
     for token in tokens:
         less[token >> 5] &= ~np.uint32(1 << (token & 31))
@@ -246,23 +251,23 @@ def _without(mask: Mask, tokens: Iterable[int]) -> Mask:
 
 @lru_cache(maxsize=64)
 def _all_but(size: int, tokens: frozenset[int]) -> Mask:
-    """The mask of all tokens but some, as `_without` has it; the same for all rows and steps, and not to be changed."""
+    """Return a read-only mask of all tokens but some, shared between rows and steps. See `_without`."""
     less = _without(full_mask(size), tokens)
     less.flags.writeable = False
     return less
 
 
 def repeated(ids: Sequence[int], size: int) -> set[int]:
-    """The tokens with which the last `size` tokens would repeat earlier ones; none for size 0.
+    """Return the tokens that would repeat an earlier n-gram of `size` tokens. Size 0 gives an empty set.
 
-    ids: those below 0 are no tokens, but the beginning or rows of images and audio
+    ids: negative ids are no tokens, but BEGIN or rows of images and audio
     """
     if size == 0 or len(ids) < size:
         return set()
     if size == 1:
         return {token for token in ids if token >= 0}
     tail, found = ids[len(ids) - size + 1 :], set[int]()
-    # Looked for is the last of the tail, by Python's own search, since most places have another token.
+    # Search for the tail's last token with `index`, since most positions have another token.
     with suppress(ValueError):
         end = size - 2
         while True:

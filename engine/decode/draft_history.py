@@ -1,4 +1,4 @@
-"""A sequence's own guesses, by what it repeats or quotes or must say, and how often each kind of them is right."""
+"""Drafts from a sequence's own history: repetitions, quotations and forced text, with acceptance rates of each kind."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _PAIR = 32
 
 
 class DraftHistory:
-    """The tokens of a text, prompt and output, and where in it the last of them came before.
+    """The tokens of a sequence, prompt and output, with the latest earlier occurrence of its last tokens.
 
-    tokens: rows of images and audio are as BEGIN among them, which is guessed nowhere
-    odds: how often its guesses were right
-    ahead: tokens that follow, by QUOTED in the document that is being quoted, by SPELT in a text to which there is no
-        alternative, and by SECOND as a smaller model guesses
-    wakes: at how many tokens it is worth a look again
+    tokens: rows of images and audio are stored as BEGIN, which is never drafted
+    odds: acceptance rates of the sequence's drafts
+    ahead: expected next tokens by kind. QUOTED: from the quoted document. SPELT: from forced text. SECOND: from a draft
+        model
+    wakes: number of tokens from which drafting is tried again
     """
 
     def __init__(self, tokens: Sequence[int], odds: AcceptanceRates) -> None:
@@ -30,7 +30,7 @@ class DraftHistory:
         self._idle = 0
         self._nap = _NAP
         numbers = np.array(self.tokens, np.int64)
-        # Later places overwrite earlier ones.
+        # Later positions overwrite earlier ones.
         self._after_one: dict[int, int] = dict(zip(self.tokens, range(1, len(self.tokens)), strict=False))
         pairs: list[int] = (numbers[:-2] << _PAIR | numbers[1:-1]).tolist() if len(numbers) > 2 else []
         self._after_two: dict[int, int] = dict(zip(pairs, range(2, len(self.tokens)), strict=True))
@@ -38,7 +38,7 @@ class DraftHistory:
         self._find()
 
     def take(self, token: int, is_chosen: bool) -> None:
-        """One more token. is_chosen: it might have been another one, so that a guess of it counts"""
+        """Append a token. is_chosen: it had alternatives, so a draft of it counts in the rates"""
         if is_chosen and self._agreeing:
             self.odds.note(kind_of(self._agreeing), self.tokens[self._at] == token)
         for kind, ahead in self.ahead.items():
@@ -61,12 +61,14 @@ class DraftHistory:
 
     @property
     def is_sure(self) -> bool:
-        """True if a repetition in the text is as likely to be right as a guess of how a quotation goes on."""
+        """True if a draft from repetition is at least as likely to be accepted as one from a quotation."""
         return self._agreeing >= _SURE and self.odds.of(kind_of(self._agreeing)) >= self.odds.of(QUOTED)
 
     def guesses(self, most: int) -> list[tuple[int, int]]:
-        """The next tokens, up to so many, each with its kind: of a quotation, else of what is repeated or must be said,
-        whichever is likelier."""
+        """Return up to `most` drafted tokens, each with its kind.
+
+        A quotation comes first, then forced text or repetition by acceptance rate, then the draft model.
+        """
         agreeing, at = self._agreeing, self._at
         is_spelt = self.ahead[SPELT] and (not agreeing or self.odds.of(SPELT) > self.odds.of(kind_of(agreeing)))
         if self.ahead[QUOTED] or is_spelt or agreeing == 0:
@@ -75,11 +77,11 @@ class DraftHistory:
         ahead = self.tokens[at : at + most]
         if BEGIN in ahead:
             return [(token, kind_of(agreeing + n)) for n, token in enumerate(ahead[: ahead.index(BEGIN)])]
-        # Where this place is near the end, the text is taken to go round.
+        # A repetition that reaches the end of the text continues in a cycle.
         return [(ahead[n % len(ahead)], kind_of(agreeing + n)) for n in range(most)]
 
     def rest(self, is_used: bool) -> None:
-        """After a look: where nothing was of use for long, look less often."""
+        """Record whether the last drafts were used. After many unused ones, draft less often."""
         if is_used:
             self._idle, self._nap = 0, _NAP
             return
@@ -90,7 +92,7 @@ class DraftHistory:
             self._idle = _PATIENCE - _LOOK
 
     def _find(self) -> None:
-        """The place where the last tokens came before, and how many of them agree."""
+        """Find the latest earlier occurrence of the last tokens, and count how many tokens before it agree."""
         tokens = self.tokens
         count = len(tokens)
         at = self._after_two.get(tokens[-2] << _PAIR | tokens[-1]) if count > 1 else None
@@ -106,7 +108,7 @@ class DraftHistory:
 
 
 _SURE = 3
-"""Once so many tokens agree, the place stays what it is as long as it is right."""
+"""Number of agreeing tokens from which the occurrence is kept as long as its predictions are right."""
 _PATIENCE = 24
 _LOOK = 4
 _NAP = 16
@@ -114,26 +116,25 @@ _LONGEST_NAP = 64
 
 
 LENGTHS = (1, 2, 3, 4, 6, 9, 17)
-"""Guesses of a repeated text are told apart by how many tokens before them agree: so many, or more."""
+"""Kinds of repetition: the least number of agreeing tokens before the drafted one."""
 QUOTED, SPELT, SECOND = range(len(LENGTHS), len(LENGTHS) + 3)
-"""Guesses of how a quotation goes on, of how a text without alternative is spelt, and those of a smaller model."""
+"""Kinds of other drafts: from a quoted document, from forced text, and from a draft model."""
 _FIRST = (0.15, 0.4, 0.5, 0.6, 0.75, 0.85, 0.95, 0.9, 0.8, 0.6)
 _WEIGHT = 6.0
-"""Guesses that the knowledge of before counts as."""
+"""Weight of the prior rate, as a number of drafts."""
 _KIND = [next(kind for kind in reversed(range(len(LENGTHS))) if LENGTHS[kind] <= max(n, 1)) for n in range(18)]
 
 
 def kind_of(length: int) -> int:
-    """The kind of a guess before which so many tokens agree."""
+    """Return the kind of a drafted token behind `length` agreeing tokens."""
     return _KIND[length if length < 17 else 17]
 
 
 class AcceptanceRates:
-    """The share of guesses of each kind that were right.
+    """Acceptance rates of drafts by kind.
 
-    before: what is believed while there are few guesses; those of another `AcceptanceRates`, which then counts all
-        guesses too
-    memory: after so many guesses of a kind, old ones begin to count less
+    before: prior rates, which count all drafts too; None for built-in ones
+    memory: number of drafts of a kind after which its counts are halved
     """
 
     def __init__(self, before: AcceptanceRates | None = None, memory: int = 256) -> None:
@@ -143,7 +144,7 @@ class AcceptanceRates:
         self._right = [0.0] * len(_FIRST)
 
     def note(self, kind: int, is_right: bool) -> None:
-        """Count a guess."""
+        """Count a drafted token."""
         self._tried[kind] += 1
         self._right[kind] += is_right
         if self._tried[kind] > self._memory:
@@ -153,6 +154,6 @@ class AcceptanceRates:
             self._before.note(kind, is_right)
 
     def of(self, kind: int) -> float:
-        """Probability that a guess of a kind is right."""
+        """Return the estimated acceptance rate of a kind."""
         before = _FIRST[kind] if self._before is None else self._before.of(kind)
         return (self._right[kind] + _WEIGHT * before) / (self._tried[kind] + _WEIGHT)

@@ -1,4 +1,4 @@
-"""The output of a forward pass, and the logits that are asked of it."""
+"""The output of a forward pass, with logits computed on demand."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from .sequence import SequenceState
 
 T = TypeVar("T")
 Pick = Callable[[Tensor, "Tensor | None", Sequence[float]], list[int]]
-"""As `Search.pick`."""
+"""The signature of `Search.pick`."""
 
 
 class ForwardOutput(Generic[T]):
-    """Texts that have read all there was, and where in `hidden` each finds its last token.
+    """The hidden states of a forward pass, and the sequences that have read all their pending tokens.
 
-    place: what a text is called in errors: "step 3 of prompt 1"
-    ahead: further places of some of the texts, by their numbers, whose logits are likely to be asked for later
+    places: the row of each sequence's last token in `hidden`
+    place: names a sequence in errors, such as "step 3 of prompt 1"
+    ahead: further rows by sequence number, whose logits are likely to be needed later
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class ForwardOutput(Generic[T]):
         self._known: tuple[dict[int, int], Tensor] | None = None  # the row of each place, and the logits
 
     def logits(self, numbers: Sequence[int]) -> Tensor:
-        """Logits of all tokens, float32 [len(numbers), V], of some of the texts; what was computed is used again."""
+        """Return logits of some sequences, float32 [len(numbers), V]. Computed logits are cached."""
         places = [self._places[number] for number in numbers]
         if self._known is not None:
             known, found = self._known
@@ -62,7 +63,7 @@ class ForwardOutput(Generic[T]):
         return found[: len(places)] if more else found
 
     def further(self, numbers: Sequence[int], shifts: Sequence[int]) -> ForwardOutput[T]:
-        """Some of the texts, so many places further on; what was computed is used again."""
+        """Return the output for some sequences, each shifted by some rows. Cached logits are shared."""
         places = [self._places[number] + shift for number, shift in zip(numbers, shifts, strict=True)]
         ahead = {
             new: [place for place in self._ahead.get(number, ()) if place > places[new]]
@@ -74,15 +75,15 @@ class ForwardOutput(Generic[T]):
         return found
 
     def some_logits(self, number: int, ids: Tensor) -> Tensor:
-        """Logits of some tokens, float32 [1, len(ids)], of one of the texts."""
+        """Return logits of some tokens of one sequence, float32 [1, len(ids)]."""
         return self._computed([self._places[number]], ids)
 
     def pooled(self) -> NDArray[np.float32]:
-        """The final hidden states of all texts, [texts, size]."""
+        """Return the final hidden states of all sequences, [sequences, size]."""
         return cast("PoolingModel", self._model).pool(self._hidden, self._places).cpu().numpy()
 
     def pick_listed(self, pick: Pick, listed: Sequence[tuple[int, Tensor]], draws: Sequence[float]) -> list[int]:
-        """Picks for texts, given by number, each with a few tokens to choose from: the places among these."""
+        """Pick a token of each sequence from its short list. Returns positions in these lists."""
         found = self._listed(listed)
         if found is not None:
             return pick(*found, draws)
@@ -90,11 +91,11 @@ class ForwardOutput(Generic[T]):
         return [pick(self.some_logits(number, ids), None, [draw])[0] for (number, ids), draw in both]
 
     def _listed(self, listed: Sequence[tuple[int, Tensor]]) -> tuple[Tensor, Tensor | None] | None:
-        """The logits of these tokens, float32 [texts, most], and masks of how many each text has.
+        """Return logits of the listed tokens, float32 [sequences, longest list], and masks of each list's length.
 
-        None where the model computes them text by text.
+        Returns None if the model has no batched computation for them.
         """
-        if not hasattr(self._model, "logits_listed"):  # `isinstance` would look at all that a model has, in each step
+        if not hasattr(self._model, "logits_listed"):  # `isinstance` would check all attributes of the protocol
             return None
         model, places = cast("ListingModel", self._model), [self._places[number] for number, _ in listed]
         found = model.logits_listed(self._hidden, places, [ids for _, ids in listed])
@@ -102,7 +103,7 @@ class ForwardOutput(Generic[T]):
 
     def _computed(self, places: Sequence[int], ids: Tensor | None) -> Tensor:
         def place(entry: int) -> str:
-            # A place ahead is that of the text before it.
+            # A row ahead belongs to the sequence before it.
             owner = max((each for each in self._places if each <= entry), default=self._places[0])
             return self._place(self.texts[self._places.index(owner)])
 
@@ -110,7 +111,7 @@ class ForwardOutput(Generic[T]):
 
 
 def alike(values: Iterable[T]) -> list[tuple[T, list[int]]]:
-    """Each value once, with the places of those that equal it; quick where the same follow one another."""
+    """Group equal values: return each value once with its positions. Runs of the same object take a fast path."""
     found: list[tuple[T, list[int]]] = []
     last: T | None = None
     places: list[int] = []
@@ -126,11 +127,11 @@ def alike(values: Iterable[T]) -> list[tuple[T, list[int]]]:
 
 
 Place = Callable[[int], str]
-"""The name of a place in `hidden`, of which the logits are: "step 3 of prompt 1"."""
+"""Names a row of `hidden` in errors, such as "step 3 of prompt 1"."""
 
 
 def logits_of(model: Model, hidden: Hidden, rows: Sequence[int], ids: Tensor | None, place: Place) -> Tensor:
-    """Logits float32 [len(rows), V], or [len(rows), len(ids)]. Raises ModelError for anything else, with its place."""
+    """Return logits float32 [len(rows), V], or [len(rows), len(ids)]. Raises ModelError for any other model output."""
     try:
         found: Any = model.logits(hidden, rows, ids)
     except RowError as error:
@@ -154,13 +155,13 @@ def logits_of(model: Model, hidden: Hidden, rows: Sequence[int], ids: Tensor | N
 
 
 AT_ONCE = 64 << 20
-"""Bytes of logits that are held at once: with a vocabulary of 128k tokens those of 131 places."""
+"""Bytes of logits in memory at once. With a vocabulary of 128k tokens these are 131 rows."""
 
 
 def score_prompt(model: Model, hidden: Hidden, first: int, sequence: SequenceState, count: int) -> None:
-    """Note what the model said of each token of a prompt that follows one of the last `count` that were read.
+    """Record the log-probabilities of the prompt tokens that follow each of the last `count` tokens read.
 
-    first: where in `hidden` those begin
+    first: row of the first of these tokens in `hidden`
     """
     prompt, read = sequence.request.start.prompt, len(sequence.table.tokens)
     assert len(sequence.prompt_scores) == read - count, "all of the prompt is read by the sequence itself"

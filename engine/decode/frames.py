@@ -1,4 +1,4 @@
-"""Frames: text that stands before and behind an answer, or around it in a sentence, and is no part of it."""
+"""Frames: text before and behind an answer that is not part of it, or a sentence that contains the answer."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _EXAMPLE = """frame=('The answer is "', '"')"""
 
 MOST_LOOKED_AT = 2000
 MOST_NAMED = 1000
-"""Choices above which answers stand alone by default: an automaton of free text that may name them is large."""
+"""Greatest number of choices in a frame by default. The automaton of free text that names more is large."""
 MOST_OF_FRAGMENT = 64
-"""Bytes of texts that stand in quotation marks though a sentence would match: longer ones may be meant as such."""
+"""Greatest length in bytes of a pattern's texts for quotation marks, if the pattern also matches a sentence."""
 MARKS = ('"', "**", "`")
-"""Marks around quotations, the first one that is not in the documents; from the best one, by benchmarks/answers.py."""
+"""Marks around quotations, best first by benchmarks/answers.py. The first one that no document contains is used."""
 MOST_SENTENCE, MOST_REASONING = 48, 256
-"""Tokens of sentences and of reasoning, more than the shortest answer takes, where `max_tokens` says nothing."""
+"""Tokens of sentences and of reasoning beyond the shortest answer, if `max_tokens` is not given."""
 LEAD = "The answer is"
 SENTENCE_LEAD = "So the answer is"
-"""Texts before answers by default; from the best ones, by benchmarks/answers.py."""
+"""Default texts before answers; the best ones of benchmarks/answers.py."""
 BLOCK = "```json\n"
-"""Text before objects and arrays by default. These end by themselves, so that nothing has to close the block."""
+"""Default text before objects and arrays. They end by themselves, so the code block needs no closing mark."""
 
 _SCALARS = b'"-0123456789tfn'
-"""First bytes of JSON that is neither an object nor an array."""
+"""First bytes of JSON values other than objects and arrays."""
 
 FrameOption = Literal["auto", "sentence", "reasoning"]
 IN_FREE_TEXT = ("sentence", "reasoning")
@@ -50,10 +50,8 @@ IN_FREE_TEXT = ("sentence", "reasoning")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """before: what the model reads as the beginning of its answer; behind: the closing mark that it writes in place of
-    EOS; either may be empty, not both.
-
-    Raises OptionError.
+    """Text around an answer. `before` is read by the model as the start of its answer. `behind` is the closing mark,
+    which the model writes in place of EOS. One of them may be empty. Raises OptionError.
     """
 
     before: str
@@ -66,7 +64,7 @@ class Frame:
             raise OptionError(f"frame=('', ''): a text before the answer, one behind it, or both: {_EXAMPLE}")
 
     def closed(self, guide: Guide, limits: Limits | None) -> Guide:
-        """The guide with the closing mark behind it. Raises OptionError, LanguageError."""
+        """Return the guide followed by the closing mark. Raises OptionError, LanguageError."""
         if not self.behind:
             return guide
         if isinstance(guide, RegularGuide):
@@ -74,7 +72,7 @@ class Frame:
         return ClosedGuide(_read_by_bytes(guide), self.behind, limits=limits)
 
     def around(self, guide: Guide, limits: Limits | None) -> Guide:
-        """The guide with the closing mark behind it and the text before it, both of which the model writes.
+        """Return the guide with the text before it and the closing mark behind it, both written by the model.
 
         Raises OptionError, LanguageError.
         """
@@ -82,26 +80,30 @@ class Frame:
         return AlignedGuide(_read_by_bytes(closed), self.before.encode(), limits=limits) if self.before else closed
 
     def safe(self, text: bytes | bytearray) -> int:
-        """Number of bytes of a text before anything that may yet turn out the closing mark."""
+        """Return the number of bytes of a text before a possible beginning of the closing mark."""
         mark = self.behind.encode()
         longest = min(len(mark), len(text))
         return len(text) - next((count for count in range(longest, 0, -1) if mark.startswith(text[-count:])), 0)
 
     def split(self, text: str) -> tuple[None, str]:
-        """Nothing free, and the answer in a text behind what stands before it."""
+        """Return the free text, which is None here, and the answer in a text without `before`."""
         return None, text.removesuffix(self.behind)
 
     def within(self, text: str) -> str:
-        """The answer in a text that has all."""
+        """Return the answer in a text with `before` and `behind`."""
         return text.removeprefix(self.before).removesuffix(self.behind)
 
 
 class Sentence:
-    """A sentence that begins with "So the answer is", which the model reads, and names the answer, which it writes; or
-    free text of any lines, all of which it writes, the last answer of which counts.
+    """A sentence, or free text, that names the answer.
 
-    guide: of the answer; natural: how people write such answers; is_last: whether it is free text
-    Choices count in small letters, capitals and with a capital first letter too, where that is no other choice.
+    A sentence begins with "So the answer is", which the model reads, and the model writes the rest. Free text may have
+    several lines, all written by the model, and its last answer counts.
+    guide: guide of the answer
+    natural: natural spelling of such answers
+    is_last: True for free text
+    Choices are also accepted in lower case, in upper case and with a capital first letter, unless that is another
+    choice.
     Raises OptionError for a guide whose texts cannot be named: see `MentionGuide`.
     """
 
@@ -126,19 +128,19 @@ class Sentence:
         self._naming = MentionGuide(named, is_last=is_last, limits=limits)
 
     def closed(self, guide: Guide, limits: Limits | None) -> Guide:
-        """The guide of the sentence, behind its beginning."""
+        """Return the guide of the sentence behind its beginning."""
         return self._naming
 
     def around(self, guide: Guide, limits: Limits | None) -> Guide:
-        """The guide of a sentence, all of which the model writes, with whatever beginning."""
+        """Return the guide of the whole sentence, with any beginning."""
         return self._naming
 
     def safe(self, text: bytes | bytearray) -> int:
-        """No byte of a text is sure to be one of the answer before all is there."""
+        """Return 0: no byte of a partial text is certain to be part of the answer."""
         return 0
 
     def split(self, text: str) -> tuple[str, str]:
-        """The free text before the answer in a text, and the answer as it was asked for; nothing where that is not."""
+        """Return the free text before the answer, and the answer in its original spelling; "" if there is none."""
         data = text.encode()
         place = self._naming.named(data)
         if place is None:
@@ -146,12 +148,12 @@ class Sentence:
         return data[: place[0]].decode(errors="replace"), self._written(data[slice(*place)].decode())
 
     def within(self, text: str) -> str:
-        """The answer in a text that has all."""
+        """Return the answer in a complete text."""
         return self.split(text)[1]
 
 
 def frame_of(value: Any) -> Frame | FrameOption | None:
-    """The frame that the option of `generate.X` names. Raises OptionError."""
+    """Check the `frame` option of `generate.X`. Raises OptionError."""
     if value is None or value == "auto" or value in IN_FREE_TEXT:
         return value
     both = None if isinstance(value, str) else items_of(value)
@@ -164,14 +166,14 @@ def frame_of(value: Any) -> Frame | FrameOption | None:
 
 
 def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame | FrameOption | None:
-    """The frame of answers to chats by default; None for none.
+    """Return the default frame of answers to chats, or None.
 
-    Quotations stand in quotation marks, or in other marks where the documents have those: a chat model seldom ends
-    right behind a fragment, and does behind a mark that closes it. Choices, patterns of one word that has a digit, and
-    numbers and dates as JSON stand in a sentence; other patterns of one line in quotation marks, unless they match the
-    sentence's beginning and have texts that are long. Objects and arrays as JSON stand in a block of code, as chat
-    models write them.
-    Nothing stands around the answers of a model that was trained to give nothing else, and of encoder-decoders.
+    Quotations stand in quotation marks, or in other marks if the documents contain those: a chat model seldom ends
+        right
+    behind a fragment, and ends reliably behind a closing mark. Choices, one-word patterns with a digit, and formats as
+    natural text stand in a sentence. Other one-line patterns stand in quotation marks, unless they match the beginning
+    of the sentence and have long texts. JSON objects and arrays stand in a code block, as chat models write them.
+    Models that are trained to give bare answers, and encoder-decoders, have no frame.
     """
     if getattr(model, "answers_bare", False) or conforms(model, SourceModel):
         return None
@@ -189,8 +191,11 @@ def frame_for(model: Model, guide: Any, natural: Natural | None = None) -> Frame
 
 
 def _can_be_named(choices: Sequence[str]) -> bool:
-    """True if a sentence can name each: not letters alone, one of which is an article, nor what has no letter or digit,
-    or white space around it."""
+    """Test whether a sentence can name each choice.
+
+    Not nameable: many choices, single letters (one is an article), choices without letter or digit, and choices with
+    white space around them.
+    """
     return len(choices) <= MOST_NAMED and all(
         choice.isprintable()
         and choice == choice.strip()
@@ -220,7 +225,7 @@ def _frame_of_pattern(guide: RegularGuide) -> Frame | FrameOption | None:
 
 
 def _longest(dfa: Dfa) -> int:
-    """Bytes of the longest text, up to one more than `MOST_OF_FRAGMENT`."""
+    """Return the length in bytes of the longest text, at most `MOST_OF_FRAGMENT` + 1."""
     reached, count = np.array([dfa.start]), 0
     while len(reached) and count <= MOST_OF_FRAGMENT + 1:
         after = np.unique(dfa.transitions[reached])
@@ -229,7 +234,7 @@ def _longest(dfa: Dfa) -> int:
 
 
 def _ends_without(dfa: Dfa, letters: bytes) -> bool:
-    """True if a text has none of some bytes."""
+    """Test whether some accepted text contains none of `letters`."""
     transitions = dfa.transitions.copy()
     transitions[:, list(letters)] = DEAD
     reached, new = {dfa.start}, [dfa.start]
@@ -241,7 +246,7 @@ def _ends_without(dfa: Dfa, letters: bytes) -> bool:
 
 
 def _spellings(choices: Sequence[str]) -> dict[str, str]:
-    """Each choice by the ways in which it may be written, those that two have in common left out but for themselves."""
+    """Map each spelling to its choice. Choices map to themselves; other spellings of two choices are left out."""
     found: dict[str, str | None] = {}
     for choice in choices:
         for spelt in {choice.lower(), choice.upper(), choice[:1].upper() + choice[1:]}:
@@ -254,9 +259,9 @@ def _unchanged(text: str) -> str:
 
 
 def _check_that_it_ends(guide: RegularGuide, mark: str) -> None:
-    """Raise OptionError where a text may go on with the mark behind another one: the mark would not end that.
+    """Raise OptionError if an answer can contain the mark behind another answer. The mark would not end that answer.
 
-    Only automata of up to `MOST_LOOKED_AT` states are looked at.
+    Automata of more than `MOST_LOOKED_AT` states are not checked.
     """
     try:
         dfa = guide.dfa(MOST_LOOKED_AT)
@@ -284,8 +289,10 @@ THINKING = 1024
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """marker: a text such as "</think>", or a token id; thinking: how many tokens may come before it.
+    """A marker that ends free text before a constraint.
 
+    marker: a text such as "</think>", or a token id
+    thinking: greatest number of tokens before it
     Raises OptionError.
     """
 
@@ -303,7 +310,7 @@ class After:
 
     @classmethod
     def of(cls, marker: str | int | None, thinking: int | None) -> After | None:
-        """The options of `generate.X` as one. Raises OptionError."""
+        """Combine the options of `generate.X`. Raises OptionError."""
         if marker is None:
             if thinking is not None:
                 raise OptionError(f"thinking={thinking!r} without after=, the marker up to which there is free text")
@@ -311,7 +318,7 @@ class After:
         return cls(marker, THINKING if thinking is None else thinking)
 
     def before(self, guide: Guide | None, model: Model, limits: Limits | None) -> AfterGuide:
-        """The guide behind the marker, which is a token where it is written as a special one."""
+        """Return the guide behind the marker. A marker that spells a special token stands for that token."""
         if guide is None:
             raise OptionError("after= is for constraints, which come behind it; free text has none: use stop=")
         token = self.marker if not isinstance(self.marker, str) else special_token(model, self.marker)
@@ -319,6 +326,6 @@ class After:
 
 
 def special_token(model: Model, text: str) -> int | None:
-    """The token without bytes that a tokenizer writes as a text; None where it has none."""
+    """Return the special token that the tokenizer writes as this text; None if there is none."""
     token, vocabulary = token_of(model.tokenizer, text), model.vocabulary
     return token if token in vocabulary.special_ids and token not in vocabulary.eos_ids else None

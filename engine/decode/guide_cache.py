@@ -1,4 +1,4 @@
-"""A guide as the engine asks it, and a table of its states, so that sequences go on from those that were met."""
+"""A guide with cached masks, distances and transitions of the states that sequences have met."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ T = TypeVar("T")
 _CERTAIN_BYTES = 64
 _TAILS = 256
 RESERVE = 3
-"""Of 1 to 4, the least with which records of a real model are right most often: see docs/answers.md."""
+"""From 1 to 4, the smallest reserve with the best accuracy on records of a real model: see docs/answers.md."""
 _NO_STOPS: frozenset[int] = frozenset()
 
 
 class MaskTimer:
-    """Counts of masks, and of the time that they have taken in this process, over all guides.
+    """Counts of mask computations and their total time in this process, over all guides.
 
-    Threads may count at once: what one of them adds in the midst of another's addition may be lost, which is rare.
+    Updates are not atomic. An addition of one thread may be lost during one of another, which is rare.
     """
 
     count = 0
@@ -48,7 +48,7 @@ class MaskTimer:
 
     @classmethod
     def timed(cls, ask: Callable[[], T]) -> T:
-        """The answer to a question about a mask, counted."""
+        """Return the result of `ask`, counted and timed."""
         begin = perf_counter()
         found = ask()
         cls.seconds += perf_counter() - begin
@@ -57,12 +57,12 @@ class MaskTimer:
 
 
 class GuideCache:
-    """A guide with what its states allow, as far as they were met; shared by sequences and calls, safe between threads.
+    """A guide and the cached facts of its states. Sequences and calls share it; it is thread-safe.
 
-    sparse_head_limit: up to how many allowed tokens are listed, for the logits of these alone
-    free: the text is free but for the goals of the guide: its budget, stop strings and stop ids may end it
-    limits: of what stands before the guide, the end of a prompt
-    reserve: for each token that a text still needs at least, so many are to be left: see `reserving`
+    sparse_head_limit: greatest number of allowed tokens that are listed, so that only their logits are computed
+    free: the text is free but for the guide's goals: its budget, stop strings and stop ids may end it
+    limits: bounds of the guide that heals the end of a prompt
+    reserve: tokens reserved for each token of the distance: see `reserving`
     """
 
     def __init__(
@@ -95,32 +95,32 @@ class GuideCache:
 
     @property
     def distance(self) -> int:
-        """Fewest tokens that complete a text; remembered."""
+        """The distance of the start state; cached."""
         if self._distance is None:
             self._distance = self.guide.distance(self.guide.start)
         return self._distance
 
     def knows(self, tail: bytes) -> bool:
-        """True if `behind` and the distance of that ask nothing of the guide, which another thread may be at."""
+        """Test whether `behind(tail)` and its distance are cached. If so, they ask nothing of the guide."""
         known = None if getattr(self.guide, "is_worn", False) else self._behind.get(tail) if tail else self
         return known is not None and known._distance is not None
 
     @property
     def crossings(self) -> Crossings | None:
-        """The tokens that lead from a text before the guide's into it; None for a guide that does not read bytes."""
+        """Tokens that lead from a text before the guide's into it; None if the guide does not read bytes."""
         if self._crossings is None and conforms(self.guide, ByteGuide):
             self._crossings = Crossings(self.guide)
         return self._crossings
 
     def known_cut(self, prompt: Sequence[int]) -> int | None:
-        """Number of tokens of a prompt that stay when it is healed; None where to find that out may ask the guide."""
-        if self._crossings is None:  # made by the first prompt
+        """Return the number of prompt tokens that token healing keeps; None if this may have to ask the guide."""
+        if self._crossings is None:  # created by the first prompt
             return None if conforms(self.guide, ByteGuide) else len(prompt)
         return self._crossings.known_cut(prompt)
 
     def behind(self, tail: bytes) -> HealedGuideCache:
-        """This constraint behind a sequence that is to be spelt first; those made last are remembered."""
-        found = self._behind.get(tail)  # without the lock, under which another is made
+        """Return this constraint behind a tail that has to be spelt first. The latest ones are cached."""
+        found = self._behind.get(tail)  # lock-free lookup: creation holds the lock
         if found is None:
             with self._lock:
                 found = self._behind[tail] = self._behind.get(tail) or HealedGuideCache(self, self._aligned(tail))
@@ -133,17 +133,17 @@ class GuideCache:
         return AlignedGuide(self.guide, tail, counts_tail=False, crossings=self.crossings, limits=self.limits)
 
     def reserving(self, budget: int) -> GuideCache:
-        """This constraint for texts of so many tokens, of which the end of a text has a share.
+        """Return this constraint for a budget of tokens, a part of which is reserved to end the text.
 
-        The distance counts a token for a string that may be empty, so that a list which a model would continue for
-        ever leaves the members behind it one token each. With a reserve of r, a choice may only lead to where r times
-        the distance is left. Up to RESERVE, as long as half of the budget is not reserved at the start; one step of
-        the distance frees r tokens and takes one, so that a text which begins within its budget stays there.
+        The distance counts one token for a string that may be empty. A list that a model would continue for ever
+        therefore leaves one token for each member behind it. With a reserve of r, a token is only chosen if r times the
+        distance is left. The reserve is at most RESERVE, and at the start at most half of the budget. One step of the
+        distance frees r tokens and takes one, so a text that fits its budget at the start always fits.
         """
         return self.with_reserve(max(min(RESERVE, budget // (2 * max(self.distance, 1))), 1))
 
     def with_reserve(self, reserve: int) -> GuideCache:
-        """This constraint with another reserve; made once."""
+        """Return this constraint with another reserve; cached."""
         if reserve == self.reserve:
             return self
         found = self._reserving.get(reserve)
@@ -158,11 +158,11 @@ class GuideCache:
         return found
 
     def beyond(self, state: int) -> tuple[GuideCache, int]:
-        """The cache that knows a state, and the state's number there, whatever prompt stands before it."""
+        """Return the cache that holds a state, and the state's number there. A healed prompt's end is left out."""
         return self, state
 
     def allowed(self, state: int) -> Allowed:
-        """The tokens that `state` allows, without the mask; remembered."""
+        """Return the tokens that `state` allows, without the mask; cached."""
         cache, state = self.beyond(state)
         entry = cache.states.of(state)
         found = entry.choice
@@ -173,34 +173,35 @@ class GuideCache:
         return found
 
     def known(self, state: int) -> Allowed | None:
-        """The same, as far as it is remembered; None if it was not asked yet."""
+        """Return the cached result of `allowed`; None if there is none."""
         cache, state = self.beyond(state)
         entry = cache.states.find(state)
         return None if entry is None else entry.choice
 
     def ahead(self, state: int) -> bytes:
-        """The bytes that follow in the document that is quoted, where only one place of it is meant; else none."""
+        """Return the bytes that follow in the quoted document if the place in it is unique, else b"" ."""
         cache, state = self.beyond(state)
         return b"" if cache._quoting is None else cache._quoting.ahead(state)
 
     def certain(self, state: int) -> bytes:
-        """The bytes to which there is no alternative, which several tokens may spell in several ways; remembered."""
+        """Return the forced bytes. Several tokenizations of them may be allowed. Cached."""
         cache, state = self.beyond(state)
         entry = cache.states.of(state)
         found = entry.certain
         if found is None:
             found = b""
             if cache._foreseeing is not None:
-                with suppress(LimitError):  # the sequence itself asks again, should it come to that
+                with suppress(LimitError):  # the sequence itself repeats the query if it gets there
                     found = cache._foreseeing.certain_bytes(state, _CERTAIN_BYTES)
             entry.certain = found
             cache.states.hold(len(found))
         return found
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
-        """Tokens that a step may choose from, the caller's own: with `left` only those after which the rest still fits.
+        """Return a fresh mask of the tokens that a step may choose. left: keep only tokens after which the rest still
+        fits
 
-        Stop ids end a text as EOS does, and so only where it is complete; where nothing else is left they are text.
+        Stop ids end a text like EOS, so only where it is complete. If nothing else is allowed they are text.
         """
         within = None if left is None else (left - 1) // self.reserve + 1
         mask = MaskTimer.timed(lambda: self.guide.mask(state) if within is None else self._within(state, within)).copy()
@@ -215,23 +216,22 @@ class GuideCache:
         return mask
 
     def after_tokens(self, state: int) -> NDArray[np.int32] | None:
-        """The state after each token, int32 [V], DEAD where it is not allowed or ends the text; None where only
-        asking about one token after the other would tell.
+        """Return the state after each token, int32 [V], DEAD for tokens that are not allowed or end the text.
 
-        Raises LimitError.
+        Returns None if the guide can only answer token by token. Raises LimitError.
         """
         return None if self._foreseeing is None else self._foreseeing.after_each_token(state)
 
     def progress(self, state: int) -> int:
-        """Progress of the text with the goals; 0 if there are none."""
+        """Return the progress with the goals; 0 if there are none."""
         return 0 if self.goals is None else self.goals.progress(state)
 
     def progress_after(self, state: int, token: int) -> int:
-        """Progress after an allowed token."""
+        """Return the progress after an allowed token."""
         return 0 if self.goals is None else self.goals.progress_after(state, token)
 
     def advancing(self, state: int) -> NDArray[np.int32]:
-        """The allowed tokens that lead on to a goal, ascending: int32 [n]; remembered."""
+        """Return the allowed tokens that advance a goal, int32 [n], ascending; cached."""
         cache, state = self.beyond(state)
         entry = cache.states.of(state)
         found = entry.advancing
@@ -244,7 +244,7 @@ class GuideCache:
         return np.zeros(0, np.int32) if self.goals is None else allowed_ids(self.goals.advancing(state))
 
     def listed(self, mask: Mask) -> Allowed:
-        """The tokens that a mask allows."""
+        """Return the tokens that a mask allows."""
         count = int.from_bytes(mask.tobytes(), "little").bit_count()
         if count > max(self.sparse_head_limit, len(self._eos)):
             return Allowed(mask=mask)
@@ -255,10 +255,10 @@ class GuideCache:
         return Allowed(listed, mask, forced, ends)
 
     def fits(self, state: int, left: int) -> bool:
-        """Tell whether `left` tokens are enough to complete the text, reserve included.
+        """Test whether `left` tokens are enough to complete the text, reserve included.
 
-        Asks the guide how many are, or else about half of them first, so that a state that is met again and again,
-        with ever less left, costs few questions.
+        A guide with `enough` gives the number. Otherwise half of `left` is tried first, so that a state that is met
+        again with less left costs few queries.
         """
         cache, state = self.beyond(state)
         entry = cache.states.of(state)
@@ -275,7 +275,7 @@ class GuideCache:
         return False
 
     def enough(self, state: int) -> int | None:
-        """A number of tokens that is known by `fits` to complete the text from a state; None if none is known."""
+        """Return a number of tokens known to complete the text from a state; None if unknown."""
         cache, state = self.beyond(state)
         entry = cache.states.find(state)
         return None if entry is None or entry.enough == FAR else entry.enough
@@ -286,14 +286,14 @@ class GuideCache:
         return self.guide.distance(state) <= left
 
     def tight(self, state: int, left: int) -> bool:
-        """True if so little is left that most tokens would not fit."""
+        """Test whether so few tokens are left that some choices may not fit."""
         return not self.fits(state, left - 2)
 
 
 class HealedGuideCache(GuideCache):
-    """A constraint behind the end of a prompt. Once that is spelt, what is known of the constraint is used.
+    """A constraint behind a healed prompt tail. Once the tail is spelt, the constraint's own cache is used.
 
-    Tokens that lie within the end of the prompt count neither in distances nor against budgets.
+    Tokens inside the tail count neither in distances nor against budgets.
     """
 
     def __init__(self, guide_cache: GuideCache, aligned: AlignedGuide) -> None:
@@ -315,51 +315,51 @@ class HealedGuideCache(GuideCache):
         return found
 
     def mask(self, state: int, stop_ids: frozenset[int], left: int | None = None) -> Mask:
-        """Tokens that a step may choose from; within the end of the prompt nothing stops."""
+        """Return the mask as the base class does. Stop ids do not apply inside the tail."""
         return super().mask(state, frozenset() if state < self._begin else stop_ids, left)
 
     def after_tokens(self, state: int) -> NDArray[np.int32] | None:
-        """The state after each token, as the constraint says; None within the end of the prompt."""
+        """Return the state after each token, as the constraint does; None inside the tail."""
         after = self._guide_cache.after_tokens(state - self._begin) if state >= self._begin else None
         return None if after is None else np.where(after == DEAD, DEAD, after + self._begin).astype(np.int32)
 
     def progress(self, state: int) -> int:
-        """Progress of the text with the goals, of which none begins within the prompt."""
+        """Return the progress with the goals. No goal begins inside the tail."""
         return self._guide_cache.progress(max(state - self._begin, 0))
 
     def progress_after(self, state: int, token: int) -> int:
-        """Progress after an allowed token."""
+        """Return the progress after an allowed token."""
         if state >= self._begin:
             return self._guide_cache.progress_after(state - self._begin, token)
         return self.progress(self.guide.advance(state, token))
 
     def _leading_on(self, state: int) -> NDArray[np.int32]:
-        """The same within the end of the prompt: by what tokens have beyond it."""
+        """Return the tokens that advance a goal. Inside the tail, their bytes beyond it count."""
         node = self._guide.end_node(state)
         if self.goals is None or node is None:
             return np.zeros(0, np.int32)
         return allowed_ids(self.goals.advancing_below(self.goals.start, node))
 
     def beyond(self, state: int) -> tuple[GuideCache, int]:
-        """The constraint's own cache once the prompt's end is spelt."""
+        """Return the constraint's own cache once the tail is spelt."""
         return (self, state) if state < self._begin else (self._guide_cache, state - self._begin)
 
 
 _ENTRY_BYTES = 256
 _MOST_BYTES = 1 << 24
 FAR = 1 << 60
-"""More tokens than any text has left."""
+"""A distance greater than any budget."""
 FREE = -1
-"""In place of a state where anything may follow."""
+"""The state number of free text."""
 
 
 class Allowed(NamedTuple):
-    """The tokens that a step may choose from; with neither ids nor mask, all of them.
+    """The tokens that a step may choose. Without ids and mask, all are allowed.
 
-    ids: int64 tensor of all of them where they are few, else None
-    mask: uint32 [words]; what `GuideCache.allowed` remembers has none, ask for it where there are no ids
-    forced: the one token, where there is just one and it does not end the text, else -1
-    ends: nothing but EOS is allowed
+    ids: int64 tensor of all allowed tokens if they are few, else None
+    mask: uint32 [words]; `GuideCache.allowed` does not cache it
+    forced: the only allowed token if it does not end the text, else -1
+    ends: True if only EOS is allowed
     """
 
     ids: Tensor | None = None
@@ -369,17 +369,17 @@ class Allowed(NamedTuple):
 
 
 class StateEntry:
-    """Everything that is known of a state of a constraint, under the stop ids of the requests that met it.
+    """Known facts of a constraint's state under a set of stop ids.
 
-    Fields are filled in when they are first asked for. Each of them is true for good, so that threads may share it.
+    Fields are filled in on demand and never become wrong, so threads may share them.
 
-    state: the number that the guide gives it
-    choice: the tokens that its mask allows, without the mask and whatever the stop ids; None until asked for
-    enough: with so many more tokens a text is known to be completed; FAR until anything is known
-    certain: the bytes to which there is no alternative; None until asked for
-    advancing: the allowed tokens that lead on to a goal, int32 [n] ascending; None until asked for
-    allowed: the tokens that a step may choose from where plenty are left; None until a step has been there with plenty
-    after: where tokens lead that were chosen here with plenty left, forced tokens behind them included
+    state: the guide's number of the state
+    choice: the allowed tokens without the mask, whatever the stop ids; None if unknown
+    enough: a number of tokens that completes the text; FAR if unknown
+    certain: the forced bytes; None if unknown
+    advancing: the allowed tokens that advance a goal, int32 [n], ascending; None if unknown
+    allowed: the tokens of a step that is not tight; None if unknown
+    after: transitions by token for steps that are not tight, with the forced tokens behind each
     """
 
     __slots__ = ("advancing", "after", "allowed", "certain", "choice", "enough", "state")
@@ -395,7 +395,7 @@ class StateEntry:
 
 
 class Transition(NamedTuple):
-    """The way from a state over a token. tokens: it, and those that are forced after it; text: their bytes"""
+    """A transition of a state over a token. tokens: this token and the forced ones behind it; text: their bytes"""
 
     state: StateEntry
     tokens: tuple[int, ...]
@@ -403,10 +403,10 @@ class Transition(NamedTuple):
 
 
 class StateTable:
-    """The states that were met of one constraint, or of sequences without any; forgotten when they take too much room.
+    """The known states of one constraint, or of free text. The table is cleared when it takes too much memory.
 
-    Sequences that run go on by the entries that they have. `choice`, `certain` and `advancing` are in the entry of a
-    state without stop ids.
+    Running sequences keep the entries that they refer to. `choice`, `certain` and `advancing` are stored in the entry
+    without stop ids.
     """
 
     def __init__(self) -> None:
@@ -415,7 +415,7 @@ class StateTable:
         self._bytes = 0
 
     def of(self, state: int, stop_ids: frozenset[int] = _NO_STOPS) -> StateEntry:
-        """The entry of a state, made if there is none."""
+        """Return the entry of a state, created if missing."""
         found = self._states.get((state, stop_ids))
         if found is None:
             self.hold(_ENTRY_BYTES)
@@ -423,11 +423,11 @@ class StateTable:
         return found
 
     def find(self, state: int, stop_ids: frozenset[int] = _NO_STOPS) -> StateEntry | None:
-        """The entry of a state, if there is one."""
+        """Return the entry of a state, or None."""
         return self._states.get((state, stop_ids))
 
     def allow(self, entry: StateEntry, allowed: Allowed) -> None:
-        """Remember the tokens that a step may choose from; of equal masks, which most states have, one."""
+        """Store the allowed tokens of a state. Equal masks, which are frequent, are stored once."""
         if allowed.mask is not None:
             content = allowed.mask.tobytes()
             known = self._masks.get(content)
@@ -438,12 +438,12 @@ class StateTable:
         entry.allowed = allowed
 
     def follow(self, entry: StateEntry, token: int, found: Transition) -> None:
-        """Remember the way over a token."""
+        """Store the transition over a token."""
         self.hold(_ENTRY_BYTES + len(found.text) + 8 * len(found.tokens))
         entry.after[token] = found
 
     def hold(self, count: int) -> None:
-        """Account for so many more bytes, and forget all states where that are too many."""
+        """Account for `count` more bytes, and clear the table if the sum exceeds the bound."""
         self._bytes += count
         if self._bytes > _MOST_BYTES:
             self._states.clear()
@@ -453,13 +453,14 @@ class StateTable:
 
 @dataclass(frozen=True, slots=True)
 class HealedPrompt:
-    """The beginning of a text.
+    """The start of a sequence.
 
-    prompt: what the model reads; constraint: what it then may say, None for anything
-    tail: how many bytes of the prompt the constraint has before its own text
-    is_free: whether anything may follow the tail
-    source: what an encoder reads apart from the prompt, which is then what the decoder starts from
-    held: what the prompt's images and audio are, held for as long as their rows may be read
+    prompt: the tokens that the model reads
+    guide_cache: the constraint of the output; None for free text
+    tail: number of bytes of the prompt's healed tail, which the constraint spells first
+    is_free: True if the text behind the tail is free
+    source: the tokens that an encoder reads; `prompt` is then the decoder's start
+    held: the prompt's images and audio, referenced as long as their rows may be read
     """
 
     prompt: Ids
@@ -471,17 +472,16 @@ class HealedPrompt:
 
     @property
     def size(self) -> int:
-        """The most tokens it can take up to where the output begins."""
+        """The greatest number of tokens before the output."""
         return len(self.prompt) + self.tail
 
 
 def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int | None = None) -> HealedPrompt | None:
-    """The prompt without the tokens that a token of the output may cross into; None if there are none.
+    """Return the prompt without the tokens that an output token may merge with; None if there are none.
 
-    A prompt that is cut away completely begins with the token that begins a text (BOS), as an empty one does;
-    where the tokenizer has none, its first token stays. A constraint by tokens rather than by bytes, and a model
-    that reads its prompt apart from its output, have nothing to heal.
-    most: how many bytes at its end may be cut away; None for all
+    A prompt that is cut completely is replaced by BOS, as an empty one is. Without BOS its first token stays. Token
+    healing does not apply to guides that do not read bytes, nor to encoder-decoders.
+    most: greatest number of bytes to cut; None for no bound
     """
     behind = _free(model) if guide_cache is None else guide_cache
     if behind.crossings is None or getattr(model, "is_encoder_decoder", False):
@@ -496,7 +496,7 @@ def healed(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int 
 
 
 def is_known(model: Model, prompt: Ids, guide_cache: GuideCache, *, heal: bool) -> bool:
-    """True if the beginning of a text, and its number of tokens, was found out before: see `GuideCache.knows`."""
+    """Test whether the start of a text and its distance are cached: see `GuideCache.knows`."""
     if getattr(model, "is_encoder_decoder", False):
         return False
     if not heal:
@@ -506,13 +506,13 @@ def is_known(model: Model, prompt: Ids, guide_cache: GuideCache, *, heal: bool) 
 
 
 def _tail(model: Model, prompt: Ids, kept: int) -> bytes:
-    """The end that is generated again where so many tokens of a prompt are kept, or its first where there is no BOS."""
+    """Return the bytes of a prompt behind its `kept` tokens, or behind its first token without BOS."""
     has_begin = getattr(model.tokenizer, "bos_token_id", None) is not None
     return model.vocabulary.decode(prompt[kept if kept or has_begin else 1 :])
 
 
 def _free(model: Model) -> GuideCache:
-    """The cache that stands for no constraint: one for each model, so that what is known of prompts' ends is kept."""
+    """Return the cache that stands for no constraint. It is one per model, to cache healed tails."""
     known = _FREE.get(model)
     if known is None:
         known = _FREE[model] = GuideCache(FreeGuide(model.vocabulary), model.sparse_head_limit)

@@ -1,4 +1,4 @@
-"""Random numbers by counter: the draw of a step depends on the row's seed and the step, on nothing else."""
+"""Counter-based random numbers: a draw depends only on the row's seed and the step."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def fresh_bits(count: int) -> int:
-    """So many random bits, of a generator that each process has from the operating system.
+    """Return `count` random bits of a generator that the operating system seeds in each process.
 
-    To ask the system itself each time would let another thread have the interpreter, for as long as a step takes.
+    Asking the system each time releases the GIL, and another thread may then hold it for as long as a step takes.
     """
     return _GENERATOR.getrandbits(count)
 
 
 def fresh_seed() -> int:
-    """A seed that nobody chose."""
+    """Return a random seed."""
     return fresh_bits(64)
 
 
 def mix(value: int) -> int:
-    """64 bits that look random, one to one. Source: SplitMix64 (Steele, Lea, Flood 2014)."""
+    """Return 64 pseudo-random bits, a bijection. Source: SplitMix64 (Steele, Lea, Flood 2014)."""
     value = (value + _GOLDEN) & _MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -34,10 +34,10 @@ def mix(value: int) -> int:
 
 
 def row_key(seed: int, sample: int) -> int:
-    """The key of one sample of one row."""
+    """Return the key of one sample of one prompt."""
     return mix(mix(seed & _MASK) ^ sample)
 
 
 def uniform(key: int, step: int, attempt: int = 0) -> float:
-    """A number in [0, 1), 53 bits; `attempt` counts the draws of one step."""
+    """Return a number in [0, 1) with 53 random bits. attempt: number of the draw within a step"""
     return (mix(mix(key ^ mix(step)) ^ attempt) >> 11) * 2.0**-53

@@ -1,4 +1,4 @@
-"""From what the caller asks to requests for the engine: every mistake is found here, before the first token."""
+"""Validation of a call's options, and their translation to requests. All errors are raised before the first token."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ from .sequence import Request
 DEFAULT_TOKENS = 256
 
 FIELD_BEST = 5
-"""Of how many tokens log-probabilities are recorded for the alternatives of fields."""
+"""Number of top log-probabilities that are recorded for the alternatives of fields."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One prompt, as `prompt_of` knows them, with its constraint.
+    """One prompt with its constraint.
 
-    ids: its tokens, where they are known already
-    lead: what the answer to a chat, or to token ids, begins with, which the model reads behind them
-    frame: what the answer stands in, the lead with it
-    search: how the text is found where the caller does not say
-    pools: how many numbers of an embedding are asked for in place of a text; 0 for a text
+    prompt: as `prompt_of` returns it
+    ids: its tokens, if they are known
+    lead: text that the model reads behind the prompt as the beginning of its answer
+    frame: the frame of the answer, including the lead
+    search: the search if the caller names none
+    pools: number of components of a requested embedding; 0 for text generation
     """
 
     prompt: Prompt
@@ -56,27 +57,27 @@ class Job:
 
     @property
     def is_free(self) -> bool:
-        """True if the text is free, but for goals."""
+        """True if the text is free but for goals."""
         return self.guide_cache is None or self.guide_cache.free
 
     @property
     def needed(self) -> int:
-        """Fewest tokens of its text."""
+        """The fewest tokens of the text."""
         return 0 if self.guide_cache is None else self.guide_cache.distance
 
     @property
     def spare(self) -> int:
-        """Number of tokens that the default budget has beyond these, with free text that may come first."""
+        """Tokens of the default budget beyond `needed`, including those of free text before a constraint."""
         guide = None if self.guide_cache is None else self.guide_cache.guide
         most = self.frame.most if isinstance(self.frame, Sentence) else DEFAULT_TOKENS
         return most + (guide.free_tokens if isinstance(guide, AfterGuide) else 0)
 
     def encoded(self, model: Model, options: Options, number: int) -> Ids:
-        """Its tokens, the lead with them. Raises OptionError."""
+        """Return the tokens of prompt and lead. Raises OptionError."""
         return self.read(model, options, number).ids
 
     def read(self, model: Model, options: Options, number: int) -> ReadMedia:
-        """Its tokens, and what is to be held of its images and audio. Raises OptionError."""
+        """Return the tokens of prompt and lead, and the references to its images and audio. Raises OptionError."""
         if self.ids is None:
             ids, held = read(model, self.prompt, number, options.extras)
         else:
@@ -86,7 +87,8 @@ class Job:
 
 
 def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int = 0) -> list[Request]:
-    """All samples of all jobs, in order. first: number of the first job. Raises OptionError and BudgetError."""
+    """Return the requests of all samples of all jobs, in order. first: number of the first job. Raises OptionError,
+    BudgetError."""
     found: list[Request] = []
     check_draft(model, options.draft)
     stops = StopStrings(options.stop)
@@ -108,13 +110,13 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int 
             )
         needed = 0 if start.guide_cache is None else start.guide_cache.distance
         stop, frame = stops, job.frame
-        if job.is_free and frame is not None:  # the mark behind free text ends it as a stop string does
+        if job.is_free and frame is not None:  # the mark behind free text acts as a stop string
             stop, frame = stops.also(frame.behind), None
         search = options.search if job.search is None or options.search is not GREEDY else job.search
-        # A budget that the caller sets is all for texts of that many tokens; samplers that are exact are so in any.
+        # A caller's budget is meant in full. Exact samplers are exact for any budget.
         if start.guide_cache is not None and options.max_tokens is None and not isinstance(search, Target):
             start = replace(start, guide_cache=start.guide_cache.reserving(budget))
-        # A text of no token would say nothing, and one that lacks a goal is none.
+        # An empty text would be useless, and a text without a goal would be incomplete.
         is_last = forces_end and job.is_free and budget > max(needed, 1)
         for sample in range(1 if isinstance(search, (Beam, Target)) else search.n):
             key = row_key(seed, sample)
@@ -144,7 +146,7 @@ def requests_of(model: Model, jobs: Sequence[Job], options: Options, first: int 
 
 
 def _adapter(model: Model, name: str | None) -> int:
-    """The number of a model's adapter, from 1 on; 0 for none. Raises OptionError."""
+    """Return the number of a model's adapter, from 1 on; 0 for none. Raises OptionError."""
     if name is None:
         return 0
     names: Sequence[str] = getattr(model, "adapters", ())
@@ -155,7 +157,7 @@ def _adapter(model: Model, name: str | None) -> int:
 
 
 def _check(model: Model, job: Job, options: Options) -> None:
-    """Raise OptionError for options that have no meaning for a job."""
+    """Raise OptionError for options that do not apply to a job."""
     if not job.is_free and (options.stop or options.stop_ids):
         raise OptionError(
             "stop and stop_ids would cut a constrained output short of what was asked for; say in the "
@@ -168,7 +170,7 @@ def _check(model: Model, job: Job, options: Options) -> None:
 
 
 def _check_scores(model: Model, options: Options) -> None:
-    """Raise OptionError where the tokens of prompts have no log-probabilities."""
+    """Raise OptionError if prompt log-probabilities are not available."""
     what = f"prompt_logprobs={options.prompt_logprobs}"
     if conforms(model, SourceModel):
         raise OptionError(f"{what}: {model!r} reads prompts apart, and says nothing of their tokens")
@@ -179,7 +181,7 @@ def _check_scores(model: Model, options: Options) -> None:
 
 
 def _start(model: Model, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
-    """The beginning of a prompt's text, healed where it is to be and there is room for that, and its budget."""
+    """Return the start of a sequence, healed if requested and if there is room, and its budget."""
     if conforms(model, SourceModel):
         if job.lead:
             raise OptionError(
@@ -195,13 +197,13 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
     if held:
         _check_beside_media(options, number)
     needed = job.needed
-    # Behind a mark only other marks could join it in one token, with which no answer begins.
+    # A mark can only join other marks into one token, and no answer begins with these.
     has_end = (isinstance(job.prompt, str) or job.lead[-1:].isalnum() or job.lead[-1:].isspace()) and prompt != (BEGIN,)
     most = None if isinstance(job.prompt, str) else len(job.lead.encode())
-    heals = options.heal and has_end and options.prompt_logprobs is False  # what is told of is the prompt as it is
+    heals = options.heal and has_end and options.prompt_logprobs is False  # prompt scores describe the prompt as given
     start = _healed_words(model, prompt, job.guide_cache, most) if heals else None
     if start is not None and start.guide_cache is not None:
-        # A token that begins in the prompt may save the output one or more.
+        # A token that begins inside the prompt may save output tokens.
         fewest = start.guide_cache.distance if asked is not None and asked < needed else needed
         budget = _budget(model, fewest, len(prompt), asked, number, job.spare)
         room = budget if model.context is None else model.context - start.size
@@ -212,7 +214,7 @@ def _start(model: Model, job: Job, options: Options, number: int) -> tuple[Heale
 
 
 def _healed_words(model: Model, prompt: Ids, guide_cache: GuideCache | None, most: int | None) -> HealedPrompt | None:
-    """As `healed`, of the tokens behind the last image or audio, of which the first one stays."""
+    """Return `healed` of the tokens behind the last image or audio. The first of them is kept."""
     words = tuple(words_behind(prompt))
     start = healed(model, words, guide_cache, most) if words else None
     if start is None or len(words) == len(prompt):
@@ -222,7 +224,7 @@ def _healed_words(model: Model, prompt: Ids, guide_cache: GuideCache | None, mos
 
 
 def _check_beside_media(options: Options, number: int) -> None:
-    """Raise OptionError for what cannot be asked of a prompt with images or audio."""
+    """Raise OptionError for options that do not apply to prompts with images or audio."""
     if not isinstance(options.draft, bool):
         raise OptionError(
             f"draft={options.draft!r}: prompt {number} has images or audio, which a smaller model does not read; use "
@@ -237,7 +239,7 @@ def _check_beside_media(options: Options, number: int) -> None:
 
 
 def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) -> tuple[HealedPrompt, int]:
-    """The beginning of an encoder-decoder model's output: a constraint's text behind the model's lead."""
+    """Return the start of an encoder-decoder's output: the constraint behind the model's text prefix."""
     source, limit = job.encoded(model, options, number), model.source_context
     guide_cache, tail = job.guide_cache, 0
     if not source:
@@ -255,7 +257,7 @@ def _decoder_start(model: SourceModel, job: Job, options: Options, number: int) 
 
 
 def _encode(model: Model, job: Job, options: Options, number: int, least: int = 1) -> ReadMedia:
-    """A prompt's tokens, of which there is one. least: of the output, for which the context has room besides"""
+    """Return a prompt's tokens, at least one. least: output tokens that the context must have room for"""
     ids, held = job.read(model, options, number)
     if not ids:
         begin: int | None = getattr(model.tokenizer, "bos_token_id", None)
@@ -276,9 +278,9 @@ def _encode(model: Model, job: Job, options: Options, number: int, least: int = 
 
 
 def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: int, more: int) -> int:
-    """Number of tokens that the output may take: what was asked for, or the default, within the context.
+    """Return the budget of the output: the requested or the default one, within the context.
 
-    more: than the shortest output needs, in the default
+    more: tokens of the default budget beyond `needed`
     """
     budget = needed + more if asked is None else asked
     if budget < needed:
@@ -304,7 +306,7 @@ def _budget(model: Model, needed: int, prompt: int, asked: int | None, number: i
 
 
 def check_draft(model: Model, draft: bool | Model) -> None:
-    """Raise OptionError for a smaller model that cannot guess for a model."""
+    """Raise OptionError for a draft model that does not fit the model."""
     if isinstance(draft, bool):
         return
     if not (isinstance(model, DraftedModel) and model.reads_drafts):

@@ -1,4 +1,4 @@
-"""Sequences that grow by one token after the other: what each may choose from, its choice, and what comes of it."""
+"""Sequences that grow token by token: allowed tokens, choice, and state after the choice."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .randomness import uniform
 from .sequence import CommittedPrefix, Request, SequenceState
 
 QUICK = 50_000
-"""Steps of a guide's work, about half a millisecond, that a sequence may take in a step where others wait for it."""
+"""Work units of a guide, about half a millisecond, that a sequence may use in a step that others wait for."""
 
 
 class ClosingMask(NamedTuple):
-    """The tokens that leave room to finish in a state, with so many tokens left."""
+    """The mask of tokens that leave room to finish, for a state and a number of tokens left."""
 
     state: int
     left: int
@@ -33,9 +33,9 @@ class ClosingMask(NamedTuple):
 
 
 class Sampler:
-    """Sequences of one model. What goes wrong with one sequence becomes its `error`, and does not touch the others.
+    """Sequences of one model. An error of one sequence is stored in its `error` and does not affect other sequences.
 
-    keeps_states: whether sequences go on from known state to known state; no use where they do so by themselves
+    keeps_states: True if sequences follow cached transitions between known states; False for device batches
     """
 
     def __init__(self, model: Model) -> None:
@@ -45,7 +45,7 @@ class Sampler:
         self._free = StateTable()
 
     def start(self, request: Request, table: BlockTable, *, may_wait: bool = False) -> SequenceState:
-        """A sequence at its beginning; finished already where its text follows from the constraint without a model."""
+        """Return a sequence before its first token. It is finished if the constraint alone determines its text."""
         sequence = SequenceState(table, list(request.start.prompt), request, request.first_state, may_wait=may_wait)
         sequence.is_quick = self.keeps_states and request.is_unwatched
         sequence.is_unread = request.reads_first
@@ -54,7 +54,7 @@ class Sampler:
         return sequence
 
     def settle(self, sequence: SequenceState) -> None:
-        """Append the tokens that follow from its own; or let the sequence wait, if that takes long and it may."""
+        """Append forced tokens. If that takes long and the sequence may wait, set `waits`."""
         sequence.waits, sequence.closing, sequence.known = False, None, None
         try:
             if sequence.may_wait:
@@ -72,9 +72,9 @@ class Sampler:
             sequence.error = error
 
     def prepare(self, sequence: SequenceState) -> ClosingMask | None:
-        """Let a sequence's guide find out what `settle` will ask, which it remembers; what it does not is returned.
+        """Compute in the guide, which caches it, all that `settle` will query. Return the part that is not cached.
 
-        For a thread beside that of the steps: the sequence is not touched. Raises what the guide does.
+        For use in another thread than the steps: it does not modify the sequence. Raises the errors of the guide.
         """
         request, state, left = sequence.request, sequence.state, sequence.left
         while (guide_cache := request.guide_cache(state)) is not None:
@@ -87,14 +87,14 @@ class Sampler:
         return None
 
     def resume(self, sequence: SequenceState, ending: ClosingMask | None) -> None:
-        """Let a sequence go on that has waited, with what was found out for it."""
+        """Continue a sequence that has waited, with the result of `prepare`."""
         sequence.may_wait = False
         self.settle(sequence)
         if ending is not None and (sequence.state, sequence.left) == (ending.state, ending.left):
             sequence.closing = ending.mask
 
     def restart(self, sequence: SequenceState, table: BlockTable) -> SequenceState:
-        """A sequence with the same tokens that has everything to read again; all but its tokens is made anew."""
+        """Return a sequence with the same tokens, all unread. Everything but the tokens is computed anew."""
         again = SequenceState(
             table,
             list(sequence.request.start.prompt),
@@ -131,7 +131,7 @@ class Sampler:
         return again
 
     def certain(self, sequence: SequenceState) -> CommittedPrefix:
-        """The certain beginning of the text, whatever comes, and how many of its tokens spell no more."""
+        """Return the committed prefix of the text, and the number of tokens that spell no more than it."""
         safe = sequence.request.safe(sequence.text)
         text = bytes(sequence.text[:safe])
         if sequence.done:
@@ -143,7 +143,7 @@ class Sampler:
         return CommittedPrefix(text, sequence, count - sequence.inside)
 
     def advance(self, reading: ForwardOutput[SequenceState]) -> None:
-        """Choose a token for each sequence that has read."""
+        """Choose a token for each sequence that has read its pending tokens."""
         allowed = [
             self._guarded(sequence, self._allowed) if sequence.known is None else sequence.known.allowed
             for sequence in reading.texts
@@ -167,14 +167,14 @@ class Sampler:
                 sequence.error = error
 
     def begin(self, sequence: SequenceState) -> bool:
-        """Let a sequence that has read its prompt begin its text; whether it chooses a token now."""
+        """Start the text of a sequence that has read its prompt. Return True if it chooses a token in this step."""
         sequence.is_unread = False
         if sequence.error is None:
             self.settle(sequence)
         return not (sequence.done or sequence.waits or sequence.pending)
 
     def embed(self, reading: ForwardOutput[SequenceState]) -> None:
-        """Give sequences that have read their prompts the embeddings of these, with which they are at their ends."""
+        """Finish sequences that have read their prompts with the normalised embeddings of these."""
         for sequence, state in zip(reading.texts, reading.pooled(), strict=True):
             vector = state[: sequence.request.pools].astype(np.float64)
             length = float(np.linalg.norm(vector))
@@ -188,7 +188,7 @@ class Sampler:
             sequence.finish = "complete"
 
     def _guarded(self, sequence: SequenceState, question: Callable[[SequenceState], Allowed]) -> Allowed | None:
-        """Tokens that a sequence may choose from, by a question about it; None where that failed."""
+        """Return the result of `question`, narrowed by bans and controls; None if that failed."""
         try:
             return self._narrowed(sequence, question(sequence))
         except Exception as error:
@@ -204,13 +204,13 @@ class Sampler:
         return self._among_all(sequence, guide_cache, sequence.state)
 
     def _among_all(self, sequence: SequenceState, guide_cache: GuideCache, state: int) -> Allowed:
-        """Tokens that a sequence may choose from where there is plenty left."""
+        """Return the allowed tokens if the budget is not tight."""
         stop_ids = sequence.request.stop_ids
         ids = None if sequence.request.scores or stop_ids else guide_cache.allowed(state).ids
         return Allowed(ids, guide_cache.mask(state, stop_ids) if ids is None else None)
 
     def _narrowed(self, sequence: SequenceState, allowed: Allowed) -> Allowed:
-        """Allowed tokens that controls of repetition and length, and bans, leave, as a mask. Raises OptionError."""
+        """Remove withheld and banned tokens from the allowed ones, as a mask. Raises OptionError."""
         if sequence.request.is_plain_after(len(sequence.tokens)):
             return allowed
         mask = allowed.mask
@@ -229,17 +229,17 @@ class Sampler:
         return Allowed(mask=mask) if sequence.request.scores or guide_cache is None else guide_cache.listed(mask)
 
     def is_tight(self, sequence: SequenceState) -> bool:
-        """True if a sequence may choose only from what leaves room to finish."""
+        """Test whether a sequence may choose only from tokens that leave room to finish."""
         guide_cache = sequence.guide_cache
         return guide_cache is not None and guide_cache.tight(sequence.state, sequence.left)
 
     def closing_mask(self, sequence: SequenceState) -> Mask:
-        """Mask of the tokens that leave room to finish, under the sequence's constraint."""
+        """Return the mask of tokens that leave room to finish."""
         assert sequence.guide_cache is not None
         return sequence.guide_cache.mask(sequence.state, sequence.request.stop_ids, sequence.left)
 
     def fits(self, sequence: SequenceState, token: int) -> bool:
-        """True if the text can be completed after a token."""
+        """Test whether the text can be completed after a token."""
         guide_cache = sequence.guide_cache
         if guide_cache is None or token in self._eos or sequence.request.stops(sequence.state, token):
             return True
@@ -257,7 +257,7 @@ class Sampler:
         allowed: Sequence[Allowed | None],
         attempt: int,
     ) -> dict[int, int]:
-        """One pick for each of the sequences; those with few tokens allowed compute only their logits."""
+        """Pick a token for each sequence. For short lists of allowed tokens only their logits are computed."""
         tokens: dict[int, int] = {}
         wide: list[int] = []
         few: list[tuple[int, Tensor]] = []
@@ -297,7 +297,7 @@ class Sampler:
         allowed: Sequence[Allowed | None],
         tokens: dict[int, int],
     ) -> None:
-        """Write down the log-probabilities of the chosen tokens, and traces, where they are asked for."""
+        """Record log-probabilities and traces of the chosen tokens, where requested."""
         scored = [i for i in numbers if reading.texts[i].request.scores]
         if not scored:
             return
@@ -331,7 +331,7 @@ class Sampler:
                     sequence.best.append((best[place][0][:k], best[place][1][:k]))
 
     def commit(self, sequence: SequenceState, token: int) -> None:
-        """Let a sequence have a token that was chosen, and what follows from it."""
+        """Append a chosen token and the forced tokens behind it."""
         if sequence.error is not None:
             return
         stops = sequence.request.stops(sequence.state, token)
@@ -349,7 +349,8 @@ class Sampler:
                 states.follow(before, token, found)
 
     def _goes_on(self, sequence: SequenceState, token: int) -> bool:
-        """Let a sequence in a known state have a token; False if it is in none, or if too little would be left."""
+        """Append a token to a sequence in a known state. Return False if it is in none, or if too little would be
+        left."""
         if sequence.known is None or sequence.error is not None:
             return False
         try:
@@ -362,7 +363,8 @@ class Sampler:
         return True
 
     def _meets(self, known: StateEntry, sequence: SequenceState, token: int) -> bool:
-        """Let a sequence go on from a known state to one that others came to by other ways; False if that is none."""
+        """Follow a token to a known state that other sequences have reached otherwise. Return False if there is
+        none."""
         stop_ids, guide_cache = sequence.request.stop_ids, sequence.guide_cache
         if guide_cache is None or token in self._eos or token in stop_ids:
             return False
@@ -374,7 +376,7 @@ class Sampler:
         return sequence.follow(token)
 
     def _know(self, sequence: SequenceState) -> None:
-        """Let a sequence be in a known state, where nothing is to be looked at but which token it chooses."""
+        """Set `known` of a sequence, so that the next step only has to choose a token."""
         if not sequence.is_quick or sequence.finish is not None or sequence.state < sequence.request.start.tail:
             return
         stop_ids = sequence.request.stop_ids
@@ -389,7 +391,7 @@ class Sampler:
         if known.enough + 2 > left:
             if guide_cache.tight(state, left):
                 return
-            # What is known without stop ids, where it was not forgotten meanwhile.
+            # the entry without stop ids, if it was not forgotten meanwhile
             enough = guide_cache.enough(state)
             known.enough = min(known.enough, left - 2 if enough is None else enough)
         if known.allowed is None:
@@ -397,7 +399,7 @@ class Sampler:
         sequence.known = known
 
     def _append(self, sequence: SequenceState, token: int) -> None:
-        """Add a token to the sequence; a stop string cuts its text and ends it."""
+        """Append a token. A stop string cuts the text and ends it."""
         request, guide_cache = sequence.request, sequence.guide_cache
         known = len(sequence.text)
         state = sequence.state if guide_cache is None else guide_cache.guide.advance(sequence.state, token)
@@ -412,7 +414,7 @@ class Sampler:
             sequence.finish = "stop"
 
     def _settle(self, sequence: SequenceState) -> None:
-        """Add the tokens to which there is no alternative, and find out whether the text is at its end."""
+        """Append forced tokens, and test whether the text ends."""
         while sequence.finish is None:
             guide_cache = sequence.guide_cache
             if sequence.left == 0 and sequence.request.may_be_cut:
@@ -434,19 +436,19 @@ class Sampler:
 
 
 def place_of(sequence: SequenceState) -> str:
-    """The name of a sequence in errors."""
+    """Return the name of a sequence in errors."""
     return f"step {len(sequence.tokens)} of prompt {sequence.request.number}"
 
 
 def unusable(place: str) -> ModelError:
-    """The error of a place where no token can be chosen."""
+    """Return the error for a place where no token can be chosen."""
     return ModelError(
         f"the model's logits at {place} are NaN or infinite, or give every allowed token the probability 0"
     )
 
 
 def all_banned(place: str) -> OptionError:
-    """The error of a place where nothing is allowed but banned tokens."""
+    """Return the error for a place where all allowed tokens are banned."""
     return OptionError(
         f"logit_bias: at {place} every token that the constraint, and what is left of max_tokens, allow is banned by "
         "-inf; use a number such as -100, which leaves a token to be chosen where there is no other"
@@ -454,7 +456,7 @@ def all_banned(place: str) -> OptionError:
 
 
 def _changed(logits: Tensor, sequences: Sequence[SequenceState]) -> Tensor:
-    """The logits of sequences, float32 [sequences, V], with their penalties and biases."""
+    """Return the logits of sequences, float32 [sequences, V], with penalties and biases."""
     if not any(sequence.request.changes_scores for sequence in sequences):
         return logits
     found = logits.clone()
@@ -464,7 +466,7 @@ def _changed(logits: Tensor, sequences: Sequence[SequenceState]) -> Tensor:
 
 
 def _draws(search: Search, sequences: Sequence[SequenceState], attempt: int) -> list[float]:
-    """A random number for each sequence; any will do for a search that looks at none."""
+    """Return a random number for each sequence. Greedy search ignores them."""
     if type(search) is Greedy:
         return [0.0] * len(sequences)
     return [uniform(sequence.request.key, len(sequence.tokens), attempt) for sequence in sequences]

@@ -1,4 +1,4 @@
-"""One text being generated."""
+"""Requests, and the state of each sequence."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ Text = TypeVar("Text", bound=Hypothesis)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Work of one sequence.
+    """A request for one sequence.
 
-    number: the prompt's place among the caller's; sample: which of its samples
-    start: the prompt that the model reads, and the constraint
-    options: of the call; search: how the text is found, which they may leave open
-    key: of the sequence's random numbers
-    bias: what is added to the scores of tokens; suppressed: tokens that are chosen only where nothing else is left
-    scores: whether log-probabilities are recorded, for which every token has a forward pass of its own
-    best: of how many tokens, the likeliest, they are recorded besides
-    forces_end: whether EOS itself, with the probability 1, comes behind the last token of the budget
-    frame: what the answer stands in, of which there is no more in the text than what stands behind it
-    learns: whether what is learnt of the prompt's texts is kept for further calls
-    prompt_best: the log-probabilities of the prompt's own tokens are recorded, and those of so many of the likeliest in
-        each place; None for neither
-    adapter: the number of the model's adapter that reads it, from 1 on; 0 for none
-    pools: so many numbers of the prompt's final hidden state are asked for, and no text; 0 where a text is
+    number: position of the prompt in the call; sample: number of the sample of this prompt
+    start: prompt and constraint
+    options: of the call; search: resolved, since the options may leave it open
+    key: seed of the sequence's random numbers
+    bias: biases and bans by token; suppressed: tokens that are chosen only if nothing else is left
+    scores: True if log-probabilities are recorded; then every token has a forward pass of its own
+    best: number of top log-probabilities recorded for each token
+    forces_end: True if EOS is appended with probability 1 behind the last token of the budget
+    frame: frame of the answer; the generated text contains only the part behind the answer
+    learns: True if statistics about the prompt's texts are kept for later calls
+    prompt_best: number of top log-probabilities recorded for each prompt token, besides the token's own; None for
+        neither
+    adapter: number of the model's adapter, from 1 on; 0 for none
+    pools: number of components of the requested embedding; 0 for text generation
     """
 
     number: int
@@ -70,42 +70,42 @@ class Request:
 
     @property
     def root(self) -> tuple[str, int, tuple[int, ...]] | None:
-        """The root of its blocks, apart from equal tokens elsewhere: salt, adapter, and what is read apart, if any."""
+        """The root of its blocks in the block pool: cache salt, adapter and encoder input; None without any of them."""
         salt, source = self.options.cache_salt or "", self.start.source
         return (salt, self.adapter, source) if salt or self.adapter or source else None
 
     @property
     def reads_first(self) -> bool:
-        """True where the prompt is read to the end before anything is found out of its text."""
+        """True if the whole prompt is read before the constraint is queried."""
         return self.pools > 0 or self.prompt_best is not None
 
     @property
     def width(self) -> int:
-        """Number of sequences that the model may read for it at once."""
+        """The greatest number of sequences that the model reads for this request at once."""
         if isinstance(self.search, Target):
             return self.search.rows
         return self.search.width if isinstance(self.search, Beam) else 1
 
     @property
     def is_plain(self) -> bool:
-        """True if a sequence chooses by the model's own scores, from all that its constraint allows."""
+        """True if tokens are chosen by the model's own scores from all that the constraint allows."""
         return self.options.controls.are_off and self.bias is NO_BIAS and self.suppressed == NOTHING
 
     @property
     def is_unwatched(self) -> bool:
-        """True if nothing is asked of a sequence but its tokens, and nothing is looked for in its text."""
+        """True if only tokens are requested: no scores, diagnostics or stop strings."""
         return self.is_plain and not (self.scores or self.options.diagnostics or self.stop)
 
     @property
     def weighed_at(self) -> float | None:
-        """The temperature of sampling for which the masks' masses make up; None where they do not."""
+        """The sampling temperature for importance weights by mask mass; None if they do not apply."""
         search = self.search
         if not self.is_plain or not isinstance(search, Sample):
             return None
         return None if search.is_filtered else search.temperature
 
     def is_plain_after(self, made: int) -> bool:
-        """`is_plain` from now on, after `made` tokens of output, if the least number of them is reached."""
+        """Test whether `is_plain` holds from now on, after `made` output tokens."""
         controls = self.options.controls
         is_free = self.bias is NO_BIAS and self.suppressed == NOTHING
         return is_free and not controls.change_scores and not controls.withholds(made)
@@ -117,13 +117,13 @@ class Request:
 
     @property
     def is_changed(self) -> bool:
-        """True if the model says other tokens than by its own scores, or leaves some out."""
+        """True if the distribution is not the model's own: changed scores, banned or suppressed tokens."""
         return self.changes_scores or bool(self.bias.banned) or self.suppressed != NOTHING
 
     def changed(self, scores: Tensor, tokens: Sequence[int], inside: int, state: int) -> None:
-        """Change scores float32 [V] in place, by the penalties first and then the biases, after an output so far.
+        """Apply penalties, then biases, to float32 [V] scores in place.
 
-        inside: how many of its tokens lie within the prompt's end
+        tokens: output so far; inside: how many of them lie inside the healed prompt tail
         """
         if self.options.controls.change_scores:
             prompt = [token for token in self.start.prompt if token > BEGIN]
@@ -134,9 +134,9 @@ class Request:
     def withheld(
         self, mask: Mask | None, tokens: Sequence[int], size: int, eos: frozenset[int], state: int, inside: int
     ) -> Mask | None:
-        """A mask without banned and suppressed tokens, narrowed by the controls, after an output so far.
+        """Return a mask without banned, suppressed and withheld tokens. It is empty if all allowed tokens are banned.
 
-        inside: how many of its tokens lie within the prompt's end. Empty where all are banned.
+        tokens: output so far; inside: how many of them lie inside the healed prompt tail
         """
         if self.bias.banned:
             everything = full_mask(size) if mask is None else mask
@@ -154,11 +154,11 @@ class Request:
         return controls.narrowed(mask, ids, len(tokens), size, eos | self.stop_ids)
 
     def bans(self, state: int, token: int) -> bool:
-        """True if a token is never to be chosen."""
+        """Test whether a token is banned in a state."""
         return token in self.bias.banned and self.is_output(state, token)
 
     def left_out(self, tokens: Sequence[int], inside: int, state: int) -> list[int]:
-        """The tokens that a model with this request's bans and its own settings never says after an output so far."""
+        """Return the banned and suppressed tokens after an output so far."""
         if self.suppressed == NOTHING:
             found = set(self.bias.banned)
         else:
@@ -166,15 +166,15 @@ class Request:
         return [token for token in found if self.is_output(state, token)]
 
     def _biased(self, state: int) -> Callable[[int], bool] | None:
-        """To which tokens biases apply in a state; None for all."""
+        """Return a test for the tokens that biases apply to in a state; None for all tokens."""
         return None if state >= self.start.tail else partial(self.is_output, state)
 
     def left(self, text: Hypothesis) -> int:
-        """Number of tokens that the output may still have."""
+        """Return the number of tokens left of the budget."""
         return self.budget - len(text.tokens) + text.inside
 
     def extended(self, text: Text, token: int, vocabulary: Vocabulary) -> Text:
-        """A text with one more token, finished behind EOS and a stop id, which are no part of it, and a stop string."""
+        """Return a text extended by a token. EOS, stop ids and stop strings finish it, and are not part of it."""
         if token in vocabulary.eos_ids or self.stops(text.state, token):
             return replace(text, finish="complete" if token in vocabulary.eos_ids else "stop")
         longer = text.text + self.output(text.state, vocabulary.tokens[token] or b"")
@@ -190,13 +190,13 @@ class Request:
         )
 
     def overruled(self, tokens: Sequence[int], token: int, ends: bool) -> frozenset[str]:
-        """The controls that a token breaks after an output so far."""
+        """Return the controls that a token breaks after an output so far."""
         if not self.options.controls.may_break(len(tokens), ends):
             return _NONE
         return self.options.controls.broken([*self.start.prompt, *tokens], len(tokens), token, ends)
 
     def safe(self, text: bytes | bytearray) -> int:
-        """Number of bytes of a text before anything that may yet turn out a stop string or not of the answer."""
+        """Return the number of bytes before a possible beginning of a stop string, or of text outside the answer."""
         safe = self.stop.safe(text)
         return safe if self.frame is None else min(safe, self.frame.safe(text))
 
@@ -206,21 +206,21 @@ class Request:
         return 0 if self.start.guide_cache is None else self.start.guide_cache.guide.start
 
     def guide_cache(self, state: int) -> GuideCache | None:
-        """The constraint that holds in a state; None if anything may follow."""
+        """Return the constraint in a state; None if the text is free there."""
         start = self.start
         return None if start.is_free and state >= start.tail else start.guide_cache
 
     @property
     def may_be_cut(self) -> bool:
-        """True if the text is free, but for goals: its budget, stop strings and stop ids may end it."""
+        """True if the text is free but for goals: its budget, stop strings and stop ids may end it."""
         return self.start.is_free or self.start.guide_cache is None or self.start.guide_cache.free
 
     def output(self, state: int, text: bytes) -> bytes:
-        """Bytes of a token that belong to the output, rather than to the prompt's end."""
+        """Return the bytes of a token that lie behind the healed prompt tail."""
         return text[self.start.tail - state :] if state < self.start.tail else text
 
     def is_output(self, state: int, token: int) -> bool:
-        """True if a token is one of the output's, rather than within the prompt's end."""
+        """Test whether a token reaches beyond the healed prompt tail."""
         if state >= self.start.tail:
             return True
         assert self.start.guide_cache is not None
@@ -228,7 +228,7 @@ class Request:
         return len(text) > self.start.tail - state
 
     def stops(self, state: int, token: int) -> bool:
-        """True if a token ends the text without being a part of it: as EOS does, where the text is complete."""
+        """Test whether a token is a stop id that ends the text here. Stop ids end complete texts only, like EOS."""
         if token not in self.stop_ids or not self.is_output(state, token):
             return False
         guide_cache = self.guide_cache(state)
@@ -237,17 +237,17 @@ class Request:
 
 @dataclass(slots=True, eq=False)
 class KVSequence:
-    """A text as the model reads it: what it has read, and the tokens that it has yet to read."""
+    """A text in the KV cache: its block table, and the tokens that the model has yet to read."""
 
     table: BlockTable
     pending: list[int]
 
 
 class CommittedPrefix(NamedTuple):
-    """The beginning of a text that is certain, whatever comes.
+    """The beginning of a text that no later token changes.
 
-    sequence: its tokens and what is known of them, of which the first `tokens` of the output spell no more than the
-        text; None where only the text is known
+    sequence: the source of tokens and their scores; None if only the text is known
+    tokens: number of its output tokens that spell no more than `text`
     """
 
     text: bytes
@@ -257,25 +257,25 @@ class CommittedPrefix(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class SequenceState(KVSequence):
-    """A sequence that grows by one token after the other.
+    """The state of a sequence that grows token by token.
 
-    tokens: generated so far; text: their bytes, without the prompt's end
-    inside: how many of the tokens lie within the prompt's end
-    scores, raw_scores: log-probabilities of the tokens under the masked and the model's own distribution
-    best: the likeliest tokens of both, where they are asked for
-    traces: for diagnostics; of every token, and of that which ended the text
-    overruled: the controls of repetition and length that did not hold
-    score, siblings: of a text found by beam search, its score and how many sequences its prompt has
-    trace: of that search, if asked for
-    steps: forward passes that read it; trail: what guesses of how it goes on are made by
-    drawn: of a text drawn by `Exact`, `SMC` or `Importance`, how that went
-    may_wait: whether it may sit out steps until its constraint has found out what may follow; waits: whether it does
-    closing: what leaves room to finish, if that was found out already for the next token
-    is_quick: whether it may go on from known state to known state; known: the one where it is, None if it is in none
-    is_unread: whether its prompt has yet to be read to the end, before anything is found out of its text
-    prompt_scores: of each token of the prompt but the first, as far as it was read, where they are asked for
-    embedding: the direction of the prompt's final hidden state, float32 [request.pools], where that is asked for
-    error: what went wrong with this text alone
+    tokens: generated tokens; text: their bytes without the healed prompt tail
+    inside: number of tokens inside the healed prompt tail
+    scores, raw_scores: log-probabilities of tokens under the masked and the model's own distribution
+    best: top log-probabilities of both, if requested
+    traces: diagnostics of every token, and of the one that ended the text
+    overruled: repetition and length controls that did not hold
+    score, siblings: score of a beam search result, and number of results of its prompt
+    trace: trace of that search, if requested
+    steps: number of forward passes; trail: its draft history
+    drawn: statistics of a text drawn by `Exact`, `SMC` or `Importance`
+    may_wait: True if it may skip steps while its constraint computes; waits: True if it does
+    closing: the closing mask of the next token, if computed already
+    is_quick: True if it may follow cached transitions; known: the entry of its state, None if unknown
+    is_unread: True until the whole prompt is read, if `reads_first`
+    prompt_scores: scores of the prompt tokens read so far but the first, if requested
+    embedding: normalised final hidden state of the prompt, float32 [request.pools], if requested
+    error: an error of this sequence alone
     """
 
     request: Request
@@ -308,33 +308,33 @@ class SequenceState(KVSequence):
 
     @classmethod
     def of(cls, request: Request, text: Hypothesis, sample: int, siblings: int) -> SequenceState:
-        """A finished text of a search by several, one of so many of its prompt."""
+        """Return a finished text of a search with several texts, one of `siblings` of its prompt."""
         found = cls(BlockTable(), [], replace(request, sample=sample), text.state, list(text.tokens), text.inside)
         found.text, found.finish, found.siblings = bytearray(text.text), text.finish, siblings
         return found
 
     @property
     def readers(self) -> Sequence[KVSequence]:
-        """The sequences that the model reads for it."""
+        """The KV sequences that the model reads for it."""
         return (self,)
 
     @property
     def done(self) -> bool:
-        """True if it goes on no more."""
+        """True if the sequence is finished or has failed."""
         return self.finish is not None or self.error is not None
 
     @property
     def scores_prompt(self) -> bool:
-        """True where it has to read all of its prompt itself, for what the model says of each token."""
+        """True if it has to read its whole prompt itself, to score each token."""
         return self.is_unread and self.request.prompt_best is not None
 
     @property
     def left(self) -> int:
-        """Number of tokens that the output may still have."""
+        """The number of tokens left of the budget."""
         return self.request.budget - len(self.tokens) + self.inside
 
     def follow(self, token: int) -> bool:
-        """Let it go on with a token from a known state to another, with plenty left; False if that is not known."""
+        """Follow a cached transition. Return False if there is none, or if the budget would become tight."""
         known = self.known
         found = None if known is None else known.after.get(token)
         if found is None:
@@ -352,11 +352,11 @@ class SequenceState(KVSequence):
         return True
 
     def overlap(self, vocabulary: Vocabulary) -> int:
-        """Number of bytes of the output's first token that belong to the prompt."""
+        """Return the number of bytes of the first output token that belong to the prompt."""
         within = len(vocabulary.decode(self.tokens[: self.inside]))
         return self.request.start.tail - within if len(self.tokens) > self.inside else 0
 
     @property
     def guide_cache(self) -> GuideCache | None:
-        """The constraint that holds now; None if anything may follow."""
+        """The constraint that holds now; None if the text is free."""
         return self.request.guide_cache(self.state)

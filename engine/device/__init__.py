@@ -1,4 +1,5 @@
-"""Steps that the host need not wait for: sequences go on by what is known on the device.
+"""The device batch: sequences continue on the device by its state table while the host is a launch behind.
 
-state_table < slots < batch, on a backend: that of backend.py on the CPU, where all of it is tested, graphs.py on a GPU.
+Modules build on each other: state_table, slots, batch. A backend runs launches: backend.py on a CPU for tests,
+graphs.py on a GPU.
 """

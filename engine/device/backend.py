@@ -1,4 +1,4 @@
-"""Backends of the device batch: what one launch is told and answers."""
+"""Backends of the device batch: input and output of one launch."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from .state_table import DENSE, DeviceStateTable, News, charsets
 
 LANES = 256
 WIDTHS = (1, 8)
-"""Tokens that a lane may read in a launch; more than one only where lanes are few."""
+"""Numbers of tokens that a slot may read in a launch. The larger one needs at most FEW slots."""
 FEW = 4
 
 TEMPERATURE, TOP_K, TOP_P, MIN_P = range(4)
-"""Rows of what a launch is told of choices; a temperature of 0 is the most likely token."""
+"""Rows of `Launch.choices`. Temperature 0 selects the most likely token."""
 
 
 class Launch(NamedTuple):
-    """A step of lanes.
+    """A step of all slots.
 
-    rows: int32 [B, HEADER + width + blocks], see kernels/lanes/layout.py; width: of these, the tokens
-    choices: float64 [4, B]; is_greedy: all take the most likely token; is_filtered: some have a top k or top p
+    rows: int32 [B, HEADER + width + blocks], see kernels/lanes/layout.py; width: tokens for each slot
+    choices: float64 [4, B]; is_greedy: all slots choose greedily; is_filtered: some have top-k or top-p
+    news: changes of the state table to apply first
     """
 
     rows: NDArray[np.int32]
@@ -40,32 +41,32 @@ class Launch(NamedTuple):
 
 
 class BatchBackend(Protocol):
-    """Runs launches in their order. Arrays that it is given are its own."""
+    """A backend that runs launches in order. It owns the arrays passed to it."""
 
     def prepare(self) -> None:
-        """See to it that what was prepared for launches still holds; none is under way."""
+        """Check before a run that prepared launches are still valid. No launch is in flight."""
         ...
 
     def launch(self, launch: Launch) -> Any:
-        """Begin a launch, without waiting for it: what `answer` takes."""
+        """Start a launch asynchronously. Return the handle for `answer`."""
         ...
 
     def answer(self, begun: Any) -> NDArray[np.int32]:
-        """Wait for a launch: int32 [B, TOKENS + 2 * width], see kernels/lanes/layout.py."""
+        """Wait for a launch. Return int32 [B, TOKENS + 2 * width], see kernels/lanes/layout.py."""
         ...
 
 
 @runtime_checkable
 class DeviceBatchModel(Model, Protocol):
-    """A model whose rows may go on by themselves."""
+    """A model with its own backend for device batches."""
 
     def lanes(self, memory: Memory, records: DeviceStateTable) -> BatchBackend | None:
-        """A backend for lanes whose texts lie in a memory; None if this device has none."""
+        """Return a backend for sequences in a memory; None if the device has none."""
         ...
 
 
 class HostBackend:
-    """Runs a launch when its answer is asked for, as late as a device may."""
+    """A host backend for tests. It runs a launch when its answer is requested, as late as a device may."""
 
     def __init__(self, model: DraftedModel, memory: Memory, records: DeviceStateTable) -> None:
         self._model = model
@@ -88,16 +89,16 @@ class HostBackend:
         self._launched = 0
 
     def prepare(self) -> None:
-        """There is nothing to prepare."""
+        """Do nothing: there is nothing to check."""
 
     def launch(self, launch: Launch) -> int:
-        """Remember a launch; returns its number."""
+        """Queue a launch and return its number."""
         self._waiting.append(launch)
         self._launched += 1
         return self._launched
 
     def answer(self, begun: int) -> NDArray[np.int32]:
-        """Run launches up to this one, in their order."""
+        """Run queued launches up to this one, in order."""
         while begun not in self._answers:
             first = self._launched - len(self._waiting) + 1
             self._answers[first] = self._run(self._waiting.pop(0))
@@ -159,7 +160,7 @@ class HostBackend:
 
 
 def _chunk(begun: LaunchState, lane: int, width: int) -> Chunk:
-    """A lane's tokens, as the model takes them."""
+    """Return a slot's tokens as a chunk."""
     start, count = int(begun.starts[lane]), int(begun.widths[lane])
     table = BlockTable()
     table.tokens = [0] * start

@@ -1,8 +1,8 @@
-"""The device batch: sequences that read and choose launch after launch, the host a launch behind.
+"""The device batch: sequences read and choose launch after launch, with the host one launch behind.
 
-A sequence whose next state is known on the device goes on there by itself. Where it is not known the slot pauses, the
-host says how it goes on, and what it says is known from then on. What a sequence is told in the end is decided here
-alone: what a slot chose under a mask that turns out to be too wide, since the text must end, is chosen again.
+A sequence whose next state the device knows continues there without the host. At an unknown state its slot pauses, and
+the host adds the transition to the state table. The host alone decides what a sequence receives. A token that was
+chosen under a mask too wide for the remaining budget is chosen again.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from .slots import (
 from .state_table import DeviceStateTable, FullError, StateKey
 
 AHEAD = 2
-"""Launches under way at once: while one runs the host looks at the one before."""
+"""Launches in flight at once: the host processes one while the next one runs."""
 _MISSES = 0.25
-"""The share of choices that may lead to what is not known; of more, slots wait for the host instead."""
+"""Share of choices with unknown transitions above which only one launch is in flight."""
 _MEMORY = 0.05
 
 
 class DeviceBatch:
-    """The sequences of one plan. `run` ends with no launch under way, and sequences as a step leaves them."""
+    """The sequences of one plan. After `run` no launch is in flight, and sequences are as after a step."""
 
     def __init__(
         self, rows: Sampler, pool: BlockPool, backend: BatchBackend, records: DeviceStateTable, model: Model
@@ -82,14 +82,15 @@ class DeviceBatch:
         self._missing = 0.0
 
     def takes(self, works: Sequence[Any]) -> TypeGuard[Sequence[SequenceState]]:
-        """True if these can run as slots: sequences of which nothing is asked but their tokens, with little to read."""
+        """Test whether sequences can run in slots: only tokens are requested, and little is left to read."""
         return len(works) <= LANES and all(isinstance(work, SequenceState) and is_plain(work) for work in works)
 
     def run(self, works: Sequence[SequenceState], most: int, is_over: Callable[[], bool]) -> bool:
-        """Up to `most` launches, fewer once `is_over` or when half of the slots are done, but all that was planned.
+        """Run up to `most` launches. Stop early if `is_over`, or if half of the slots are done and all planned tokens
+        are sent.
 
-        Returns whether all that was planned has been read, which only an error of a sequence prevents: if not, the pool
-        expects something in blocks that is not there.
+        Return True if all planned tokens were read. Only a sequence's error prevents this. The pool then has blocks
+        registered whose contents were not written.
         """
         if self._records.is_crowded:
             self._records.forget()
@@ -126,13 +127,13 @@ class DeviceBatch:
                 self._pool.shrink(lane.row.table)
 
     def _special(self, works: Sequence[SequenceState]) -> NDArray[np.bool_]:
-        """The tokens that end texts, bool [V]: those of all sequences, as what ends none of them is only looked at."""
+        """Return the tokens that end texts, bool [V]: those of all sequences, since a false one only costs a check."""
         special = np.zeros(self._vocabulary.size, np.bool_)
         special[list(frozenset(self._vocabulary.eos_ids).union(*{row.request.stop_ids for row in works}))] = True
         return special
 
     def _launch(self) -> InFlight | None:
-        """Begin a launch; None if no slot can go on before the host has looked at what is under way."""
+        """Start a launch. Return None if every slot has to wait for the host."""
         guessed = self._guessed()
         width = WIDTHS[bool(guessed) or self._is_wide()]
         parts: list[SlotStep] = []
@@ -169,7 +170,7 @@ class DeviceBatch:
         return InFlight(self._backend.launch(launch), parts, active, limits, self._eras[active])
 
     def _guessed(self) -> dict[int, Guessed]:
-        """By the numbers of slots that go on from their last choice, how their texts are likely to."""
+        """Return drafts by slot number, for slots that continue from their last choice."""
         found: dict[int, Guessed] = {}
         if self._guesses is not None:
             most = room_of(WIDTHS[-1]) - 1
@@ -183,8 +184,11 @@ class DeviceBatch:
         return found
 
     def _is_wide(self) -> bool:
-        """True if slots read several tokens in the next launch: where they are few, and one knows more than one token,
-        or some are forced behind the state it was in last, or were behind the next one."""
+        """Test whether slots read several tokens in the next launch.
+
+        There must be few slots. One of them must have several known tokens, or forced tokens behind its last or next
+        state.
+        """
         if len(self._lanes) > FEW:
             return False
         hosted = [lane for lane in self._hosted.values() if not lane.row.done]
@@ -193,7 +197,7 @@ class DeviceBatch:
     def _told(
         self, told: list[list[int]], width: int, parts: Sequence[SlotStep], active: Numbers, limits: NDArray[np.int32]
     ) -> Launch:
-        """The data of a launch; from now on its parts, and what it reads for active slots, are under way."""
+        """Build the data of a launch, and count its work as in flight."""
         count = padded(len(self._lanes))
         longest = max([self._active.longest(active), *(len(part.lane.row.table.blocks) for part in parts)])
         first = HEADER + room_of(width)
@@ -219,20 +223,20 @@ class DeviceBatch:
         return Launch(rows, width, choices, not choices[TEMPERATURE].any(), is_filtered, self._records.news())
 
     def _part(self, lane: BatchSlot, count: int, *, chooses: bool, **more: Any) -> SlotStep:
-        """A part of what a slot does from now on."""
+        """Return the work of one slot in a launch."""
         return SlotStep(lane, count, chooses, int(self._eras[lane.number]), **more)
 
     def _resuming(self, lane: BatchSlot, limit: int) -> SlotStep:
-        """A slot reads what it chooses in the launch before, and what is forced behind it, up to so many tokens."""
+        """Return the work of a slot that continues from the choice of the launch before, with up to `limit` tokens."""
         return self._part(lane, limit, chooses=True, resumes=True)
 
     def _resumed(self, lane: BatchSlot, width: int) -> SlotStep | None:
-        """A slot goes on from what it chooses in the launch before; None if its last token may be under way there."""
+        """Return the work of a slot that continues from the launch before; None if its budget may be used up there."""
         limit = min(width, len(lane.row.pending) + lane.row.left - 1 - lane.sent)
         return self._resuming(lane, limit) if limit > 0 else None
 
     def _given(self, lane: BatchSlot, width: int) -> SlotStep:
-        """A slot reads tokens that the host knows. Raises what its guide does."""
+        """Return the work of a slot that reads tokens known to the host. Raises the errors of its guide."""
         waiting = len(lane.row.pending) - lane.sent
         if waiting > width:
             return self._part(lane, width, chooses=False)
@@ -243,7 +247,7 @@ class DeviceBatch:
         return self._part(lane, waiting, chooses=True, record=record, is_closing=is_closing)
 
     def _record(self, lane: BatchSlot, is_closing: bool) -> int:
-        """The record that a slot chooses out of next, which may be one that holds once."""
+        """Return the record for a slot's next choice. If the table is full, it is the slot's own for one use."""
         row = lane.row
         try:
             return self._records.record(key_of(row, is_closing))
@@ -253,7 +257,7 @@ class DeviceBatch:
             return self._records.once(lane.number, row.guide_cache.mask(row.state, row.request.stop_ids, left))
 
     def _collect(self, begun: InFlight) -> None:
-        """Let sequences have what a launch chose."""
+        """Process the answer of a launch."""
         answer = self._backend.answer(begun.handle)
         lanes, is_active = self._lanes, self._active.is_active
         parts = [part for part in begun.parts if part.era == self._eras[part.lane.number]]
@@ -286,7 +290,7 @@ class DeviceBatch:
                 lane.row.error = error
 
     def _activate(self, lane: BatchSlot) -> None:
-        """Let a slot ride."""
+        """Make a slot active."""
         choices = greedily(self._vocabulary.size)
         search = lane.row.request.search
         if isinstance(search, Sample):
@@ -295,7 +299,7 @@ class DeviceBatch:
         self._active.add(lane, choices)
 
     def _deactivate(self, lane: BatchSlot) -> None:
-        """Let a slot go by itself again; its sequence is told what was chosen meanwhile."""
+        """Make a slot inactive, and pass the noted tokens to its sequence."""
         if self._active.flush(lane, self._vocabulary.tokens):
             row, count = lane.row, len(lane.row.tokens)
             lane.was_closing = self._records.is_closing(lane.record)
@@ -304,7 +308,7 @@ class DeviceBatch:
         self._hosted[lane.number] = lane
 
     def _take(self, lane: BatchSlot, part: SlotStep, answer: NDArray[np.int32]) -> None:
-        """One slot's part of a launch: what it read, and its choice unless that must be made again."""
+        """Process one slot's part of an answer: the tokens read, and its choice unless it has to be repeated."""
         row, read = lane.row, int(answer[COUNT])
         assert read, "what is under way for a lane is void when it is known that it pauses"
         tokens, after = answer[TOKENS:].reshape(2, -1)[:, :read].tolist()
@@ -323,9 +327,9 @@ class DeviceBatch:
     def _took(
         self, lane: BatchSlot, part: SlotStep, count: int, token: int, after: int, *, is_last: bool = True
     ) -> bool:
-        """A slot read so many tokens, and chose another. Returns whether that stands.
+        """Process `count` tokens read by a slot, and the token chosen behind them. Return True if the choice stands.
 
-        after: the record after it
+        after: the record behind the chosen token
         """
         row = lane.row
         if not part.chooses or len(row.pending) > count:
@@ -362,7 +366,8 @@ class DeviceBatch:
         return True
 
     def _go_on(self, lane: BatchSlot, after: int, is_last: bool) -> None:
-        """A slot has its next token: let it ride, or go on, if it is known there and something is under way for it."""
+        """Let a slot continue: activate it if possible, or void its work in flight if the device does not know its
+        state."""
         row, lane.record = lane.row, max(after, FREE)
         if after == UNKNOWN or (is_last and not lane.flying):
             self._void(lane)
@@ -371,9 +376,8 @@ class DeviceBatch:
             self._activate(lane)
 
     def _follow(self, key: StateKey, row: SequenceState, is_tight: bool) -> None:
-        """Let the device know where a sequence's pending tokens lead: what was chosen, and what is forced after it.
-        Raises FullError.
-        """
+        """Add the transitions of a sequence's pending tokens, chosen and forced, to the state table. Raises
+        FullError."""
         before, last = self._records.find(key), key_of(row, is_tight)
         is_forced = len(row.pending) > 1
         if not before or (is_forced and (last is None or last.guide_cache is not key.guide_cache)):
@@ -385,7 +389,7 @@ class DeviceBatch:
         self._records.lead(before, row.pending[-1], last, row.left)
 
     def _read(self, lane: BatchSlot, count: int) -> None:
-        """A slot has read its sequence's next tokens."""
+        """Move tokens that a slot has read from `pending` to its sequence's table."""
         row, table = lane.row, lane.row.table
         read = row.pending[:count]
         if lane.fresh:
@@ -397,31 +401,32 @@ class DeviceBatch:
         self._pool.trim(table)
 
     def _learn(self, row: SequenceState, count: int, *, is_chosen: bool) -> None:
-        """A sequence had so many tokens before; those after the next one followed from it."""
+        """Record tokens behind the first `count` of a sequence in its draft history. Those behind the next one were
+        forced."""
         if self._guesses is not None:
             self._guesses.learn(row, row.tokens[count:], chain((is_chosen,), repeat(False)))
 
     def _may_ride(self, lane: BatchSlot) -> bool:
-        """True if nothing is to be looked at but which tokens a slot chooses."""
+        """Test whether a slot may become active: the host only has to note its tokens."""
         row = lane.row
         is_told = not lane.fresh and row.left > 3 and row.state >= row.request.start.tail
         return is_told and len(row.pending) == 1 and not row.request.stop and self._pool.can_cut
 
     def _wrong(self, row: SequenceState, part: SlotStep, token: int) -> int | None:
-        """The attempt with which a choice must be made again; None if it stands."""
+        """Return the attempt number for a choice that has to be repeated; None if it stands."""
         if part.resumes and self._sampler.is_tight(row):
             return 0
         return None if self._sampler.fits(row, token) else 1
 
     def _void(self, lane: BatchSlot) -> None:
-        """Let nothing come of what is under way for a slot."""
+        """Invalidate the work in flight of a slot."""
         self._eras[lane.number] += 1
         lane.sent = lane.flying = 0
         lane.is_choosing = False
 
 
 def _waiting(lane: BatchSlot) -> int:
-    """Number of tokens, at least, that a slot has to read and the host knows."""
+    """Return the number of unsent tokens that the host knows."""
     return len(lane.row.pending) - lane.sent
 
 
@@ -433,10 +438,9 @@ _KINDS = {torch.float32, torch.float16, torch.bfloat16}
 
 
 def batch_of(model: Model, memory: Memory, sequences: Sampler, pool: Pool) -> DeviceBatch | None:
-    """The device batch of sequences whose texts lie in a model's memory; None where its device, or the model, has none.
+    """Return the device batch for a model's memory; None if the model or its device has none.
 
-    On a GPU that Triton knows: decoders that read packed steps, keep keys and values only, and have a head apart, all
-    of them on that device.
+    On a GPU with Triton, it takes decoders with packed steps, KV cache only, and a separate head, all on that device.
     """
     if not isinstance(pool, BlockPool):
         return None

@@ -1,5 +1,5 @@
-"""Refusal of what may not be captured in a CUDA graph: that the host waits for what the device finds out."""
-# torch's modes say little of their types.
+"""Detection of operations that a CUDA graph cannot contain, because the host waits for data of the device."""
+# torch's dispatch modes are only partly typed.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ class WaitsError(Exception):
 
 
 class WithoutWaiting(TorchDispatchMode):
-    """Raises WaitsError in this thread in place of the first operation by which the host would wait for a device.
+    """A mode that raises WaitsError in this thread before the first operation that would make the host wait for a
+    device.
 
-    A capture that is broken off so may still be ended in order, which one may not after what CUDA itself refuses.
-    Source: torch's notes on CUDA semantics, which say what a graph must not hold, and its tags of operators. What is no
-    operation of torch's, such as a kernel of ours, is not seen, nor is a tensor that is made of numbers of the host.
+    A capture stopped this way can still be ended in order. After an error of CUDA itself it cannot.
+    Source: torch's notes on CUDA semantics, for the limits of graphs, and its operator tags. The mode does not see
+    kernels outside torch, nor tensors made from host numbers.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -34,7 +35,7 @@ class WithoutWaiting(TorchDispatchMode):
         self._kind = device.type
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Do what was asked for, by the operations that it is made of if there are such."""
+        """Run the operation, decomposed if possible, unless it waits."""
         given: dict[str, Any] = kwargs or {}
         with self:
             made = func.decompose(*args, **given)
@@ -55,6 +56,6 @@ class WithoutWaiting(TorchDispatchMode):
         if name in _COPIES:
             return len(kinds) > 1
         if name in _BY_INDEX:
-            # A mask stands for as many places as the device finds in it.
+            # The device determines the size of a result that is indexed by a mask.
             return any(isinstance(each, Tensor) and each.dtype in _MASKS for each in tree_leaves(args[1]))
         return not _FOUND.isdisjoint(func.tags)

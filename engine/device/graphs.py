@@ -1,4 +1,4 @@
-"""The device batch on a GPU: a launch is a copy of what the host says, one captured graph, and a copy of the answer."""
+"""The device batch on a GPU: a launch copies the input, replays a captured graph, and copies the answer."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from .capturing import WaitsError, WithoutWaiting
 from .state_table import DENSE, DeviceStateTable, News, charsets
 
 _RING = 4
-"""Answers that are written in turn; more than there are launches under way."""
+"""Number of answer buffers in turn, more than launches in flight."""
 
 
 class LaunchShape(NamedTuple):
-    """All that is baked into a graph: lanes, tokens of each, blocks of each text, and how tokens are chosen."""
+    """Constants of a graph: slots, tokens of each, blocks of each sequence, and sampling variants."""
 
     lanes: int
     width: int
@@ -50,7 +50,7 @@ class LaunchShape(NamedTuple):
 
 
 class CapturedGraph(NamedTuple):
-    """A launch to be repeated. It reads `rows` and `choices`, and writes `answer`."""
+    """A captured launch. It reads `rows` and `choices`, and writes `answer`."""
 
     replay: Callable[[], Any]
     rows: Tensor
@@ -59,18 +59,18 @@ class CapturedGraph(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """A launch under way: its answer on the host, valid after the event."""
+    """A launch in flight. Its answer on the host is valid after the event."""
 
     answer: Tensor
     event: torch.cuda.Event | None
 
 
 class GraphBackend:
-    """Runs lanes of a packed model by CUDA graphs, one for each `LaunchShape` that was met.
+    """Runs slots of a packed model by CUDA graphs, one for each `LaunchShape`.
 
-    Everything goes through one stream, in order: what is written for a launch is there when it runs, and blocks that a
-    row gave back are written by others only later. A launch in which the model asks what lies on the device, as some do
-    that have experts, is run anew each time; so is each on a CPU, where Triton's interpreter takes a GPU's place.
+    All work goes through one stream in order. Data for a launch is there when it runs, and released blocks are only
+    overwritten later. A launch that cannot be captured runs eagerly each time, such as one of experts that read data of
+    the device on the host. On a CPU, with Triton's interpreter, all launches run eagerly.
     """
 
     def __init__(
@@ -115,17 +115,17 @@ class GraphBackend:
         self._turn = 0
 
     def prepare(self) -> None:
-        """Drop graphs that were captured over weights, or blocks, which lie elsewhere now, or by other modules."""
+        """Drop graphs if weights or blocks have moved, or if modules were replaced."""
         layers = ((layer.keys.data_ptr(), layer.values.data_ptr()) for layer in self._storage.layers)
         baked = (*self._reader.baked, *self._head.baked, *layers)
         if baked != self._baked:
             self._graphs.clear()
-            self._pool = None  # which went with the last of them
+            self._pool = None  # the last graph held it
             self._baked = baked
 
     def launch(self, launch: Launch) -> Begin:
-        """Begin a launch, without waiting for it."""
-        with on(self._known.masks):  # events and graphs are made and recorded on the device that is the current one
+        """Start a launch asynchronously."""
+        with on(self._known.masks):  # CUDA events and graphs belong to the current device
             return self._launch(launch)
 
     def _launch(self, launch: Launch) -> Begin:
@@ -152,7 +152,7 @@ class GraphBackend:
         return begun.answer.numpy().copy()
 
     def _write(self, news: News) -> None:
-        """Let the device know what is new."""
+        """Apply changes to the state table on the device."""
         known = self._known
         if news.forgotten:
             known.keys.fill_(EMPTY)
@@ -189,13 +189,13 @@ class GraphBackend:
         return self._staged(given).to(self._device, non_blocking=True)
 
     def _staged(self, given: NDArray[Any]) -> Tensor:
-        """A copy in memory that the device reads by itself; torch keeps it until it has."""
+        """Return a copy in pinned memory. torch keeps it until the device has read it."""
         staged = torch.empty(given.shape, dtype=_KINDS[given.dtype.name], pin_memory=self._is_captured)
         staged.numpy()[...] = given
         return staged
 
     def _prepared(self, shape: LaunchShape) -> CapturedGraph:
-        """Such a launch, which is run, so that kernels are compiled, and captured. No lane reads anything in either."""
+        """Run a launch without reading slots, so that kernels are compiled, and capture it."""
         columns = HEADER + room_of(shape.width) + shape.blocks
         rows = torch.zeros((shape.lanes, columns), dtype=torch.int32, device=self._device)
         choices = torch.zeros((4, shape.lanes), dtype=torch.float64, device=self._device)
@@ -220,20 +220,20 @@ class GraphBackend:
     def _captured(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> CapturedGraph:
         graph = torch.cuda.CUDAGraph()
         capture = torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local")
-        # One at a time: all captures go through one stream of torch's, and one begins by waiting for the whole device,
-        # which must not be waited for while something is captured.
+        # One capture at a time: all use one stream of torch, and each begins with a device-wide synchronisation, which
+        # is not allowed during another capture.
         with _capturing, capture, WithoutWaiting(self._device):
             answer = self._run(rows, choices, shape)
         self._pool = graph.pool()
         return CapturedGraph(graph.replay, rows, choices, answer)
 
     def _anew(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> CapturedGraph:
-        """The same, not captured."""
+        """Return the launch without a graph."""
         answer = torch.empty((shape.lanes, TOKENS + 2 * shape.width), dtype=torch.int32, device=self._device)
         return CapturedGraph(lambda: answer.copy_(self._run(rows, choices, shape)), rows, choices, answer)
 
     def _run(self, rows: Tensor, choices: Tensor, shape: LaunchShape) -> Tensor:
-        """The launch itself: begin, read, choose, advance."""
+        """Run the launch: begin, read, choose, advance."""
         begun: LaunchState = triton_lanes.begin(rows, shape.width, BLOCK, self._known, self._kept)
         told = DeviceRows(
             begun.slots, begun.tables, begun.firsts, begun.widths, begun.starts, shape.blocks * BLOCK, shape.width
@@ -257,7 +257,7 @@ def _has_graphs(device: torch.device) -> bool:
 
 @cache
 def _trial_stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream of trial launches: one for a device, since cuBLAS keeps memory for each that it was used on."""
+    """Return the stream of trial launches. There is one per device, since cuBLAS keeps a workspace for each stream."""
     return torch.cuda.Stream(device)
 
 

@@ -1,9 +1,9 @@
-"""Slots of the device batch. Active ones go on by the state table; their choices stay in arrays until flushed.
+"""Slots of the device batch. Active slots continue by the state table, and their choices stay in arrays until flushed.
 
-Guesses of how their texts go on are read with what is chosen, and known to the device before it comes to that. A guess
-is only compared with what is chosen, by the logits at its own place and the sequence's own random number. Lanes that
-read several tokens are few, and what such a launch takes is reading the weights, so a guess is read wherever it is as
-likely as not to be right. Each token that is chosen says whether the guess of it was, read or not.
+Drafts are read together with the chosen token. A draft is only compared with the choice from the logits at its place
+and the sequence's own random number. Only batches with few slots read drafts. Their launches are bound by reading the
+weights, so a draft is read if it is at least as likely right as wrong. Each chosen token updates the acceptance rates,
+whether its draft was read or not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LIKELY = 0.5
 
 
 class Guesses:
-    """Guesses for some sequences of a model. special: bool [V], tokens that end texts; odds: of all guesses so far"""
+    """Drafts for sequences of a model. special: bool [V], tokens that end texts; odds: rates of all drafts so far"""
 
     def __init__(
         self,
@@ -53,16 +53,16 @@ class Guesses:
         self._led: dict[tuple[int, int], int | None] = {}
 
     def learn(self, sequence: SequenceState, tokens: Iterable[int], chosen: Iterable[bool]) -> None:
-        """Take note of further tokens of a sequence. chosen: of each, whether it might have been another"""
+        """Record further tokens of a sequence. chosen: for each token, True if it was not forced"""
         if sequence.trail is not None:
             for token, is_chosen in zip(tokens, chosen, strict=False):
                 sequence.trail.take(token, is_chosen)
 
     def after(self, sequence: SequenceState, noted: Sequence[int], record: int, most: int) -> list[int]:
-        """The last token of a sequence, and up to `most` that are likely to follow; nothing if not even one is.
+        """Return the last token of a sequence and up to `most` drafted tokens; nothing if no draft is likely enough.
 
-        noted: tokens of the text that its sequence was not told of yet
-        record: of the state after all of them. The device is told where guesses lead from there.
+        noted: tokens that are not flushed to the sequence yet
+        record: record of the state behind them; the transitions of drafts are added from there
         """
         if not sequence.request.options.draft:
             return []
@@ -85,7 +85,7 @@ class Guesses:
         return found if len(found) > 1 else []
 
     def _lead(self, record: int, token: int, sequence: SequenceState) -> int | None:
-        """The record to which a guess leads; None where that is not known, or where it would end the text."""
+        """Return the record behind a drafted token; None if it is unknown or if the token ends the text."""
         if self._special[token]:
             return None
         if record == FREE:
@@ -101,22 +101,20 @@ class Guesses:
         try:
             state = before.guide_cache.guide.advance(before.state, token)
             return None if state == DEAD else self._records.lead(record, token, before._replace(state=state), left)
-        except Exception:  # the sequence itself asks again, should it come to that
+        except Exception:  # the sequence itself repeats the query if it gets there
             return None
 
 
 _NOTED = 64
-"""Tokens of a slot that are noted before its sequence is told of them."""
+"""Capacity of a slot for tokens that are not flushed."""
 
 
 class ActiveSlots:
-    """Those of `count` slots that ride, by their numbers. Nothing is asked of a guide, or written to a sequence, for a
-    token
-    that leads from one known record to another with plenty left: a launch costs no Python for each.
+    """The active slots among `count`, in arrays by slot number.
 
-    special: bool [V], the tokens that end a text; guesses: of those that follow, where slots are few
-    is_active: bool [count]; flying, sent: int32 [count], launches under way that read for a slot, and how many tokens
-        these read at most
+    A token between known records needs no guide and no Python for each sequence, as long as the budget is not tight.
+    special: bool [V], tokens that end a text; guesses: drafts if slots are few
+    is_active: bool [count]; flying, sent: int32 [count], launches in flight of a slot, and the most tokens these read
     """
 
     def __init__(
@@ -150,9 +148,9 @@ class ActiveSlots:
         return len(self._rows)
 
     def add(self, lane: BatchSlot, choices: NDArray[np.float64]) -> None:
-        """Let a slot ride whose last choice leads to a known record, and is being read by launches under way.
+        """Activate a slot whose last choice led to a known record and is being read by launches in flight.
 
-        choices: float64 [4], how it chooses
+        choices: float64 [4], its sampling parameters
         """
         number, row = lane.number, lane.row
         self._rows[number] = row
@@ -165,7 +163,7 @@ class ActiveSlots:
         self._lay(number, row)
 
     def flush(self, lane: BatchSlot, tokens: list[bytes | None]) -> bool:
-        """Tell the sequence what was noted, if anything, which is returned.
+        """Deactivate a slot and pass noted tokens to its sequence. Return True if there were any.
 
         tokens: the vocabulary's
         """
@@ -190,11 +188,11 @@ class ActiveSlots:
 
     @property
     def is_near(self) -> bool:
-        """True if a token is forced for one of them, or may soon be, as far as its last record is known."""
+        """True if a slot's next token, or the one after it, is known to be forced."""
         return bool(self._records.near[self._last[self.is_active]].any())
 
     def guessed(self, most: int) -> dict[int, Guessed]:
-        """Guesses of how their texts go on, with up to so many tokens."""
+        """Return drafts by slot number, of up to `most` tokens."""
         found: dict[int, Guessed] = {}
         if self._guesses is not None:
             for number, row in self._rows.items():
@@ -205,9 +203,9 @@ class ActiveSlots:
         return found
 
     def ready(self, width: int) -> tuple[Numbers, NDArray[np.int32]]:
-        """The active slots for whose next token there is room, and how many of `width` tokens each may read at most."""
+        """Return the slots with room for a token, and how many of `width` tokens each may read."""
         numbers = np.flatnonzero(self.is_active)
-        # All tokens of a text are read but the last.
+        # The last token of a text is not read.
         limits = np.minimum(width, self._left[numbers] - self.sent[numbers])
         for place in np.flatnonzero(self._ends[numbers] + limits > self._room[numbers]).tolist():
             number = int(numbers[place])
@@ -218,7 +216,7 @@ class ActiveSlots:
         return numbers[limits > 0], limits[limits > 0]
 
     def _lay(self, number: int, row: SequenceState) -> None:
-        """Note the blocks of a sequence."""
+        """Store the blocks of a sequence."""
         blocks = row.table.blocks
         if len(blocks) > self._blocks.shape[1]:
             wider = np.zeros((len(self._blocks), 4 * len(blocks)), np.int32)
@@ -228,7 +226,7 @@ class ActiveSlots:
         self._room[number] = len(blocks) * BLOCK
 
     def longest(self, numbers: Numbers) -> int:
-        """The most blocks of their texts."""
+        """Return the greatest number of blocks of these slots."""
         return int(self._room[numbers].max(initial=0)) // BLOCK
 
     def tell(
@@ -239,9 +237,10 @@ class ActiveSlots:
         width: int,
         choices: NDArray[np.float64],
     ) -> None:
-        """Write what a launch is told of active slots, which reads so many more tokens of each at most.
+        """Write the input of a launch for active slots, and count it as in flight.
 
-        sequences, choices: of all slots, as `Launch` has them
+        limits: the most tokens that each slot reads
+        rows, choices: of all slots, see `Launch`
         """
         rows[numbers, RESUME] = 1
         rows[numbers, WIDTH] = limits
@@ -255,10 +254,10 @@ class ActiveSlots:
         self.flying[numbers] += 1
 
     def take(self, numbers: Numbers, limits: NDArray[np.int32], answer: NDArray[np.int32]) -> tuple[int, Numbers]:
-        """Note what a launch chose for active slots: for how many tokens, and the places of those that have to be
-        looked at.
+        """Note the tokens that a launch chose. Return their number, and the indices of slots that the host has to
+        check.
 
-        limits: how many tokens it was to read of each at most
+        limits: the most tokens that the launch could read for each slot
         """
         width = (answer.shape[1] - TOKENS) // 2
         counts, tokens, after = answer[numbers, COUNT], *np.split(answer[numbers, TOKENS:], 2, axis=1)
@@ -292,15 +291,15 @@ Numbers = NDArray[np.intp]
 
 @dataclass(slots=True, eq=False)
 class BatchSlot:
-    """A sequence in its slot.
+    """A sequence in a slot.
 
-    number: of the slot
-    fresh: how many of the sequence's pending tokens have their blocks' content known already, from when it was planned
-    told: what every launch is told of it, from ORIGIN on
-    sent: tokens that launches under way read at most; flying: how many these are; is_choosing: whether the last chooses
-    record: after what was chosen last, FREE if it is not known
-    attempt: of the next choice, where it is made under a mask that leaves room to finish; None where it need not
-    was_closing: whether the last choice was made under such a mask
+    number: number of the slot
+    fresh: pending tokens whose blocks were registered when the step was planned
+    told: constant input columns, from ORIGIN on
+    sent: the most tokens that launches in flight read; flying: number of these; is_choosing: the last of them chooses
+    record: record behind the last choice, FREE if unknown
+    attempt: number of the next choice under a closing mask; None without one
+    was_closing: True if the last choice was under a closing mask
     """
 
     number: int
@@ -317,10 +316,10 @@ class BatchSlot:
 
 @dataclass(slots=True)
 class SlotStep:
-    """Work of one slot in a launch: how many tokens it reads, at most if it resumes; whether it chooses then, and out
-    of which record.
+    """Work of one slot in a launch.
 
-    era: of the slot, which counts the times that what was under way for it became void
+    count: tokens read, an upper bound if it resumes; chooses: whether a token is chosen; record: its mask
+    era: the slot's era at the start; work of earlier eras is void
     """
 
     lane: BatchSlot
@@ -333,14 +332,14 @@ class SlotStep:
 
 
 class Guessed(NamedTuple):
-    """The last token of a text, where it lies, and those that are likely to follow."""
+    """A text's last token with its position, and drafted tokens behind it."""
 
     place: int
     tokens: list[int]
 
 
 class InFlight(NamedTuple):
-    """A launch under way: its parts; and the active slots in it, how many tokens each reads at most, and their eras."""
+    """A launch in flight: its parts, and for its active slots the numbers, token limits and eras."""
 
     handle: Any
     parts: list[SlotStep]
@@ -350,11 +349,11 @@ class InFlight(NamedTuple):
 
 
 _SEARCHES = (Greedy, Sample)
-"""Those that slots know; a caller's own, also one derived of these, may choose otherwise."""
+"""Searches that slots implement. Subclasses may choose otherwise."""
 
 
 def is_plain(sequence: SequenceState) -> bool:
-    """True if nothing is asked of a sequence but its tokens, one after the other."""
+    """Test whether only tokens are requested of a sequence, and few are pending."""
     request: Request = sequence.request
     return (
         not (request.scores or request.options.diagnostics or request.adapter)
@@ -364,12 +363,12 @@ def is_plain(sequence: SequenceState) -> bool:
         and not sequence.is_unread
         and 0 < len(sequence.pending) <= BLOCK
         and (len(sequence.pending) == 1 or bool(sequence.tokens))
-        and min(sequence.pending) >= BEGIN  # launches look up tokens, and no rows of images or audio
+        and min(sequence.pending) >= BEGIN  # launches look up tokens, not rows of images or audio
     )
 
 
 def key_of(sequence: SequenceState, is_closing: bool) -> StateKey | None:
-    """The state that a sequence is in; None if it has no constraint."""
+    """Return the key of a sequence's state; None without a constraint."""
     guide_cache = sequence.guide_cache
     if guide_cache is None:
         return None
@@ -379,32 +378,32 @@ def key_of(sequence: SequenceState, is_closing: bool) -> StateKey | None:
 
 
 def always_told(sequence: SequenceState) -> tuple[int, ...]:
-    """Columns of a sequence, from ORIGIN on, that every launch is told."""
+    """Return a sequence's constant input columns, from ORIGIN on."""
     low, high = np.array([sequence.request.key], np.uint64).view(np.int32).tolist()
     return len(sequence.request.start.prompt), 0, low, high
 
 
 def greedily(size: int, *lanes: int) -> NDArray[np.float64]:
-    """The choice of the most likely of `size` tokens, float64 [4, *slots], for which nothing is left out."""
+    """Return the choice columns of greedy search among `size` tokens, float64 [4, *lanes]."""
     choices = np.zeros((4, *lanes))
     choices[TOP_K], choices[TOP_P] = size, 1
     return choices
 
 
 def tell(choice: Any, search: Sample) -> None:
-    """Settings of a sequence's choice, but for the draw."""
+    """Write the sampling parameters of a search into choice columns."""
     choice[TEMPERATURE], choice[TOP_P], choice[MIN_P] = search.temperature, search.top_p, search.min_p
     if search.top_k is not None:
         choice[TOP_K] = min(search.top_k, choice[TOP_K])
 
 
 def padded(count: int) -> int:
-    """The next power of 2."""
+    """Return the next power of 2."""
     return 1 << (count - 1).bit_length()
 
 
 def bucket(blocks: int) -> int:
-    """Room for so many blocks of a text: 16, 64, 256, ..."""
+    """Return the next size of 16, 64, 256, ... that holds `blocks`."""
     room = 16
     while room < blocks:
         room *= 4

@@ -1,4 +1,4 @@
-"""The device's table of states that were met: what each allows, where tokens lead, which characters lead back."""
+"""The state table on the device: masks, transitions, and characters that lead back to the same state."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from ..decode.guide_cache import GuideCache
 
 RECORDS = 1 << 14
 _MASKS = 1 << 28
-"""Bytes for the masks of records, if there are fewer of them then."""
+"""Bound of the masks' memory in bytes; it may reduce the number of records."""
 CAPACITY = 1 << 20
-"""Places for transitions, of which at most half are used."""
+"""Slots of the transition hash table, of which at most half are used."""
 DENSE = 512
-"""Entries for which it may be known where every token leads."""
+"""Number of records that may have a dense row of transitions for all tokens."""
 OFTEN = 4
-"""After so many transitions met one by one, all those out of a record are asked for."""
+"""Number of single transitions of a record after which its dense row is requested."""
 
 FAR = 1 << 30
 MOST_LOOKED_AT = 3
-"""Texts that may have so many tokens more, or fewer, are looked at after each."""
+"""Greatest number of tokens left for which a closing record is checked after each token."""
 
 
 class StateKey(NamedTuple):
     """A state of a constraint.
 
-    stop_ids: those that end a text where it is complete
-    left: how many more tokens it may have, if it has to come to its end with these; None where there are plenty
+    stop_ids: tokens that end a complete text
+    left: tokens left, if the mask has to leave room to finish; None otherwise
     """
 
     guide_cache: GuideCache
@@ -45,15 +45,16 @@ class StateKey(NamedTuple):
 
 
 class FullError(Exception):
-    """There is no room for another record, until all are forgotten."""
+    """The table has no room for another record until it is cleared."""
 
 
 class News(NamedTuple):
-    """Changes to be written to the device before the next launch.
+    """Changes to write to the device before the next launch.
 
-    masks, loops: int64 [3], and forced: the one token that may follow, of records; transitions: place, key and value
-    dense: of rows, the record, its classes uint8 [V] and their targets int32 [CLASSES]; targets: row, class and record,
-    to be written after those
+    masks, loops: by record; loops are int64 [3]; forced: the only allowed token, by record
+    transitions: index, key and value; dense: by row, the record, its classes uint8 [V] and their targets int32
+        [CLASSES]
+    targets: row, class and record, written after `dense`; forgotten: clear the table first
     """
 
     masks: dict[int, Mask]
@@ -66,14 +67,13 @@ class News(NamedTuple):
 
 
 class DeviceStateTable:
-    """Numbers for states, as many as there is room for. Lanes have one each for masks that hold once only.
+    """Numbers of states, called records. Each slot also has one record for masks of one use.
 
-    What is added is written to the device by the launch that follows, in the order of launches: nothing is read there
-    that was not written.
-
-    enough: int32 [count], of each record, with how many more tokens at most a text surely comes to its end; FAR where
-        that is not known, or something else is to be looked at
-    is_forced, near: bool [count], whether only one token may follow; and whether that was seen to be so after the next
+    Changes reach the device with the following launch, in order. The device reads nothing that was not written.
+    enough: int32 [count], for each record a number of tokens that completes a text; FAR if unknown or if the host has
+        to check each token
+    is_forced, near: bool [count], True if one token is forced; and True if one was seen to be forced after the next
+        token
     """
 
     def __init__(self, lanes: int, size: int) -> None:
@@ -98,11 +98,11 @@ class DeviceStateTable:
 
     @property
     def is_crowded(self) -> bool:
-        """True if little room is left, so that all should be forgotten before the next lanes begin."""
+        """True if little room is left, and the table should be cleared before the next run."""
         return 2 * len(self._numbers) > self._room or 4 * self._used > self.capacity
 
     def forget(self) -> None:
-        """Forget all records; no lane may go on by what was known."""
+        """Clear the table. No slot may continue by old records."""
         self._numbers.clear()
         self._keys[:] = EMPTY
         self._used = 0
@@ -113,11 +113,11 @@ class DeviceStateTable:
         self._news = _nothing(forgotten=True)
 
     def find(self, key: StateKey | None) -> int | None:
-        """The record of a state, FREE for none, if there is one."""
+        """Return the record of a state, FREE for no constraint; None if there is none."""
         return FREE if key is None else self._numbers.get(key)
 
     def record(self, key: StateKey | None) -> int:
-        """The record of a state, made if there is none. Raises FullError."""
+        """Return the record of a state, created if missing. Raises FullError."""
         found = self.find(key)
         if found is not None or key is None:
             return found or FREE
@@ -137,36 +137,36 @@ class DeviceStateTable:
         return number
 
     def key(self, record: int) -> StateKey:
-        """The state that a record, other than FREE, is of."""
+        """Return the state of a record other than FREE."""
         return self._states[record]
 
     def note(self, record: int) -> None:
-        """Note how many tokens are enough after a record in which there is a choice, or one token is forced."""
+        """Update `enough` of a record."""
         if record == FREE:
             return
         key = self._states[record]
         if key.left is None:
             enough = key.guide_cache.enough(key.state)
         else:
-            # Behind masks that leave room to finish, as many are left as the record says.
+            # A closing mask guarantees that the rest fits into the tokens left.
             enough = key.left - 2 if key.left > MOST_LOOKED_AT else None
         if enough is not None:
             self.enough[record] = min(self.enough[record], enough)
 
     def is_closing(self, record: int) -> bool:
-        """True if a record's mask leaves room to finish with what is left."""
+        """Test whether a record's mask is a closing mask."""
         return record != FREE and self._states[record].left is not None
 
     def once(self, lane: int, mask: Mask) -> int:
-        """The lane's own record, with a mask, after which nothing is known."""
+        """Return the slot's own record with a mask. Nothing is known after it."""
         number = 1 + lane
         self._news.masks[number] = mask
         return number
 
     def lead(self, record: int, token: int, key: StateKey | None, left: int) -> int:
-        """The record of the state to which a token leads from another one, made if there is none, as `record` does.
+        """Return the record that a token leads to, created as by `record`, and add the transition.
 
-        left: how many tokens the text that was, or may come, there can still have
+        left: tokens left there for the text that came, or may come, this way
         """
         after = self.record(key)
         if key is not None and key.guide_cache.fits(key.state, left):
@@ -175,7 +175,7 @@ class DeviceStateTable:
         return after
 
     def follow(self, record: int, token: int, after: int) -> None:
-        """Let a record follow another after a token; not if there is no room near the key's place."""
+        """Add a transition, unless the probe sequence of its key is full."""
         self.near[record] |= self.is_forced[after]
         classes = self._classes.get(record)
         if classes is not None and classes[token]:
@@ -198,10 +198,10 @@ class DeviceStateTable:
                 return
 
     def widen(self) -> None:
-        """Find out where all tokens lead from one record of those whose transitions were often met one by one.
+        """Compute the dense row of one record with frequent single transitions.
 
-        Takes about as long as a mask of the state, so it is done while the device is busy. Nothing is found for states
-        that lead to very many others, and then no more for their guide.
+        This takes about as long as a mask, so it runs while the device is busy. States with too many successors have no
+        dense row, and neither have other states of their guide.
         """
         while self._wanted and len(self._classes) < DENSE:
             record = self._wanted.pop()
@@ -214,7 +214,7 @@ class DeviceStateTable:
         guide_cache = key.guide_cache
         try:
             after = guide_cache.after_tokens(key.state)
-        except LimitError:  # a text may well do with less than all that could follow
+        except LimitError:  # a text may need less than the bounded computation
             self._refused.add(guide_cache)
             return
         if after is None:
@@ -238,7 +238,7 @@ class DeviceStateTable:
         self._news.dense[row] = record, classes, targets
 
     def news(self) -> News:
-        """Changes since the last time."""
+        """Return the changes since the last call."""
         news, self._news = self._news, _nothing(forgotten=False)
         return news
 
@@ -252,13 +252,14 @@ def _nothing(*, forgotten: bool) -> News:
 
 _FIRST_LEAD = int(FORMS[0, LEAD])
 _NEVER = 63
-"""A bit of the third word that no state has: of tokens that are no whole characters."""
+"""A bit of the third word that no state has. It marks tokens that are not whole characters."""
 
 _charsets: WeakKeyDictionary[Vocabulary, NDArray[np.int64]] = WeakKeyDictionary()
 
 
 def charsets(vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """The characters of each token, int64 [V, 3]: ASCII below 64, from 64 on, and lead bytes of others."""
+    """Return the characters of each token as bit sets, int64 [V, 3]: ASCII below 64, ASCII from 64 on, other lead
+    bytes."""
     found = _charsets.get(vocabulary)
     if found is None:
         found = _charsets[vocabulary] = np.array([_charset(token) for token in vocabulary.tokens], np.uint64).view(
@@ -282,9 +283,9 @@ def _charset(token: bytes | None) -> tuple[int, int, int]:
 
 
 def loops(guide: Guide, state: int) -> NDArray[np.int64]:
-    """The characters after any of which a guide is in the same state again, int64 [3].
+    """Return the characters that lead from a state back to it, int64 [3].
 
-    None if the guide reads no bytes, or if that takes more than its limits allow: a text may well do with less.
+    The set is empty if the guide reads no bytes, or if its limits do not allow the computation.
     """
     words = [0, 0, 0]
     ask: Any = getattr(guide, "after_bytes", None)
@@ -299,7 +300,7 @@ def loops(guide: Guide, state: int) -> NDArray[np.int64]:
 
 
 def _leads(ask: Any, after: NDArray[np.int32], state: int) -> int:
-    """The lead bytes all of whose characters lead back, a bit each."""
+    """Return the lead bytes all of whose characters lead back, as a bit set."""
     known: dict[int, NDArray[np.int32]] = {}
 
     def returns(place: int, first: int, last: int, more: int) -> bool:

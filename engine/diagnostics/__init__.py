@@ -1,4 +1,4 @@
-"""Diagnostics: what a constraint did to the model's choice of each token."""
+"""Diagnostics: effects of a constraint on the choice of each token."""
 
 from .diagnostics import Diagnostics, Summary
 from .hints import Hint

@@ -1,4 +1,4 @@
-"""The diagnostics of one text: its steps, what they come to, and the forms that they are shown in."""
+"""Diagnostics of one text: its steps, their summary, and output formats."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WORST = 5
 class Summary:
     """Totals of the steps of a text.
 
-    tokens: how many there are, EOS included where it was chosen; forced: to how many there was no alternative
-    logprob, raw_logprob: of the whole text, under the constraint step by step, and under the model alone
-    log_feasible_mass: natural logarithm of the probability that the model alone would have stayed in the language
-        along this path; raw_logprob - logprob, the log importance weight of a text sampled at temperature 1
-    worst: the steps of the least feasible mass, below one half, least first; hints: what may be done
-    log_weight: log_feasible_mass at the temperature of `Sample`, the log importance weight of the text; None where
-        masks are not all that keeps texts from being the model's own, as with `Step.log_weight`
-    bias: what the texts that were sampled for the prompt say together of masked sampling; None for one alone
+    tokens: number of tokens, including a chosen EOS; forced: number of tokens without alternative
+    logprob, raw_logprob: log-probability of the text under the constraint step by step, and under the model alone
+    log_feasible_mass: natural logarithm of the probability that the model alone stays within the constraint along this
+        path; equals raw_logprob - logprob, the log importance weight of a text sampled at temperature 1
+    worst: the steps of least feasible mass, below one half, least first; hints: advice
+    log_weight: log_feasible_mass at the temperature of `Sample`, the log importance weight of the text; None as for
+        `Step.log_weight`
+    bias: the estimated bias of masked sampling from all samples of the prompt; None for a single text
     """
 
     tokens: int
@@ -61,7 +61,7 @@ class Summary:
 
 @dataclass(frozen=True, repr=False)
 class Diagnostics(Sequence[Step]):
-    """Effects of the constraint on each token of one text: a sequence of `Step`, with an EOS that was chosen.
+    """Effects of the constraint on each token of one text: a sequence of `Step`, including a chosen EOS.
 
     `str` and `print` give a table, `show` a coloured one on a terminal, notebooks the page of `to_html`.
     """
@@ -75,7 +75,7 @@ class Diagnostics(Sequence[Step]):
     def of(
         cls, traces: Sequence[Trace], vocabulary: Vocabulary, guide: Guide | None, finish: FinishReason
     ) -> Diagnostics:
-        """The diagnostics of a finished row."""
+        """Return the diagnostics of a finished sequence."""
         words = Words(guide)
         return cls(tuple(Step.of(i, trace, vocabulary, words) for i, trace in enumerate(traces)), finish, words)
 
@@ -94,7 +94,7 @@ class Diagnostics(Sequence[Step]):
 
     @staticmethod
     def together(several: Sequence[Diagnostics]) -> list[Diagnostics]:
-        """The diagnostics of all texts sampled for one prompt, each with their `bias`, where that is known."""
+        """Return the diagnostics of all samples of one prompt, each with their common `bias` if it is known."""
         weights = [one._log_weight for one in several]
         known = [weight for weight in weights if weight is not None]
         if len(known) < max(2, len(several)):
@@ -130,14 +130,15 @@ class Diagnostics(Sequence[Step]):
 
     @cached_property
     def warning(self) -> str | None:
-        """A line on where the constraint may have decided the text against the model, what it wanted, and what helps.
+        """A line on the step where the constraint may have overruled the model, with what the model wanted, and advice.
 
-        None where it left the model at least a twentieth of its probability wherever there was a choice.
+        None if the model kept at least a twentieth of its probability wherever there was a choice.
         """
         return warning(self.steps, self._words.guide)
 
     def table(self, *columns: str) -> str:
-        """The steps as an aligned table, with these columns of `to_dicts`. Raises OptionError for unknown ones."""
+        """Return the steps as an aligned table, with these columns of `to_dicts`. Raises OptionError for unknown
+        columns."""
         unknown = [column for column in columns if column not in COLUMNS]
         if unknown:
             raise OptionError(f"{unknown[0]!r} is not a column; the columns are {', '.join(COLUMNS)}")
@@ -153,7 +154,7 @@ class Diagnostics(Sequence[Step]):
         return rich_table(self.steps, str(self.summary))
 
     def show(self) -> None:
-        """Print the table; on a terminal, where the package rich is installed, in colours."""
+        """Print the table, in colours on a terminal if the package rich is installed."""
         if sys.stdout.isatty():
             try:
                 import rich
@@ -165,11 +166,11 @@ class Diagnostics(Sequence[Step]):
         print(self)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """A dict for each step, ready for JSON."""
+        """Return a JSON-compatible dict for each step."""
         return [step.to_dict() for step in self.steps]
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame with a row for each step. Raises OptionError where pandas is not installed."""
+        """Return a pandas DataFrame with a row for each step. Raises OptionError if pandas is not installed."""
         try:
             import pandas  # pyright: ignore[reportMissingTypeStubs]
         except ImportError:
@@ -177,11 +178,11 @@ class Diagnostics(Sequence[Step]):
         return pandas.DataFrame(self.to_dicts(), columns=list(COLUMNS))
 
     def to_html(self, title: str = "trellm diagnostics") -> str:
-        """A page that needs nothing else: the text, each token tinted by its feasible mass, and the table below."""
+        """Return a self-contained page: the text, with tokens tinted by feasible mass, and the table."""
         return page([(title, self.to_section())])
 
     def to_section(self) -> str:
-        """The part of a page that is about this text; `page.page` puts several under their titles."""
+        """Return the text's section of a page. `page.page` joins several under their titles."""
         summary = self.summary
         said = str(summary).partition("\n")[0]
         if summary.bias is not None:
@@ -192,7 +193,7 @@ class Diagnostics(Sequence[Step]):
         return f"<style>{STYLE}</style>{self.to_section()}"
 
     def __getstate__(self) -> object:
-        """All that is worked out on demand, since the guide stays behind."""
+        """Compute all lazy values before pickling, since the guide is not pickled."""
         self.summary  # noqa: B018
         for step in self.steps:
             step.expected  # noqa: B018

@@ -1,4 +1,4 @@
-"""Hints: where the model was forced away from what it wanted in a way that is known, and what helps."""
+"""Hints: known patterns of a model forced away from its choice, with advice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Kind = Literal["budget", "stop", "whitespace", "case", "spelling", "preface", "w
 
 LOW_MASS = 0.5
 LOST_MASS = 0.05
-"""A step at which the constraint leaves less may decide the answer against the model: see docs/answers.md."""
+"""Feasible mass below which the constraint may decide the answer against the model: see docs/answers.md."""
 LATE_MASS = 0.1
 WANTED = 0.2
 SIMILAR = 0.75
@@ -34,7 +34,7 @@ _LATE = (
 
 _INSIDE = "the text has {phrase} inside a word, {word}: Phrase({phrase}, word=True) asks for a word of its own"
 _LETTER = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\uffef\U00020000-\U0003ffff]"
-"""A character of words, but for those of scripts that put no spaces between them."""
+"""A word character, except in scripts without spaces between words."""
 _OTHER_DIGIT = (
     "\\d in the pattern is a digit of any script, as in Python's re, and the text has {digit}: write [0-9], or use the "
     "flag a"
@@ -60,7 +60,7 @@ _ADVICE: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Hint:
-    """One pattern that was recognised: `kind`, the positions of the tokens concerned, and the advice in `text`."""
+    """A recognised pattern. kind: its name; positions: the tokens concerned; text: the advice"""
 
     kind: Kind
     positions: tuple[int, ...]
@@ -73,9 +73,9 @@ class Hint:
 def hints(
     steps: Sequence[Step], guide: Guide | None, finish: FinishReason, bias: Bias | None = None
 ) -> tuple[Hint, ...]:
-    """Patterns that are recognised in a text; each step counts for one, the most telling one.
+    """Return the recognised patterns of a text. Each step counts only for its most specific one.
 
-    bias: of the texts that were sampled with it, which says more than its own steps do
+    bias: estimate from all samples of the prompt, which replaces the step's own in the sampling hint
     """
     by_kind: dict[Kind, list[Step]] = {}
     for step in steps:
@@ -93,10 +93,10 @@ def hints(
 
 
 def warning(steps: Sequence[Step], guide: Guide | None) -> str | None:
-    """A line on where the constraint may have decided a text against the model; None where it did not.
+    """Return a line on the step where the constraint may have overruled the model; None if there is none.
 
-    It is the step at which it left the least, among those where the model wanted something else, there was a choice,
-    and what was left is below `LOST_MASS`; other white space alone decides nothing.
+    It is the step of least feasible mass with a choice, a different leading token and a mass below `LOST_MASS`. Steps
+    that differ only in white space do not count.
     """
     lost = [step for step in steps if not step.leading_allowed and not step.forced and step.feasible_mass < LOST_MASS]
     found: list[tuple[Step, Kind | None]] = [
@@ -118,7 +118,7 @@ def warning(steps: Sequence[Step], guide: Guide | None) -> str | None:
 
 
 def _about_text(steps: Sequence[Step], guide: Guide | None) -> Iterator[Hint]:
-    """Places where the text keeps to the constraint in a way that is often not what was meant."""
+    """Yield hints on text that meets the constraint in an unintended way."""
     if not isinstance(guide, (GoalGuide, RegexGuide)):
         return
     text, positions = _text(steps, guide)
@@ -139,7 +139,7 @@ def _asks_for_any_digit(guide: RegexGuide) -> bool:
 
 
 def _inside_words(text: str, positions: Sequence[int], phrase: str) -> Iterator[Hint]:
-    """A phrase that the text has inside words only."""
+    """Yield a hint if a phrase occurs only inside words."""
     found = [*re.finditer(re.escape(phrase), text)]
     words = [_word_around(text, *place.span()) for place in found]
     if words and all(words):
@@ -148,7 +148,7 @@ def _inside_words(text: str, positions: Sequence[int], phrase: str) -> Iterator[
 
 
 def _word_around(text: str, begin: int, end: int) -> str:
-    """The word that a place in a text is a part of; "" where it is whole, or between words."""
+    """Return the word that contains a match; "" if it is a whole word or lies between words."""
     before = re.search(f"{_LETTER}*$", text[:begin]) if re.match(_LETTER, text[begin:]) else None
     behind = re.match(f"{_LETTER}*", text[end:]) if re.search(f"{_LETTER}$", text[:end]) else None
     more = before[0] if before else "", behind[0] if behind else ""
@@ -156,7 +156,7 @@ def _word_around(text: str, begin: int, end: int) -> str:
 
 
 def _text(steps: Sequence[Step], guide: Guide) -> tuple[str, list[int]]:
-    """The text of the tokens, and of each character the position of the token in which it ends."""
+    """Return the text of the tokens, and for each character the position of the token that completes it."""
     text, positions, decoder = "", list[int](), codecs.getincrementaldecoder("utf-8")("replace")
     for step in steps:
         more = "" if step.ends else decoder.decode(guide.vocabulary.tokens[step.token_id] or b"")
@@ -166,7 +166,7 @@ def _text(steps: Sequence[Step], guide: Guide) -> tuple[str, list[int]]:
 
 
 def _sampling(steps: Sequence[Step], bias: Bias | None) -> Iterator[Hint]:
-    """True if sampling under masks is far from what the model would draw, as far as can be told."""
+    """Yield a hint if masked sampling is far from the model's own distribution."""
     found = late(steps)
     if found is None:
         return
@@ -194,7 +194,7 @@ def _kind(steps: Sequence[Step], step: Step, guide: Guide | None) -> Kind | None
 
 
 def _following(steps: Sequence[Step], step: Step, length: int) -> str:
-    """Text that was written in place of a wanted text of `length`, and some characters more."""
+    """Return the text written in place of a wanted text of `length`, with some characters more."""
     got = ""
     for later in steps[step.position :]:
         got += later.token or ""

@@ -1,4 +1,4 @@
-"""Records of tokens as a table of text, and as a page to look at."""
+"""Steps as a text table and as an HTML page."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _SPECIAL: dict[str, Callable[[Step], str]] = {
 
 
 def plain(steps: Sequence[Step], columns: Sequence[str]) -> str:
-    """Aligned columns, texts to the left and numbers to the right; spaces in tokens are shown as ␣."""
+    """Return aligned columns, texts to the left and numbers to the right. Spaces in tokens are shown as ␣."""
     rows = [list(columns), *([cell(step, column) for column in columns] for step in steps)]
     return aligned(rows, [column in _TEXTS for column in columns])
 
 
 def rich_table(steps: Sequence[Step], caption: str) -> Any:
-    """A table of the package rich, each row tinted by its feasible mass."""
+    """Return a table of the package rich, with rows tinted by feasible mass."""
     from rich.box import SIMPLE
     from rich.table import Table
     from rich.text import Text
@@ -46,7 +46,7 @@ def rich_table(steps: Sequence[Step], caption: str) -> Any:
 
 
 def cell(step: Step, column: str) -> str:
-    """Text of a column for a step."""
+    """Return the text of a column for a step."""
     if column in _SPECIAL:
         return visible(_SPECIAL[column](step)).replace(" ", "␣")
     value: Any = getattr(step, column)
@@ -59,17 +59,17 @@ def cell(step: Step, column: str) -> str:
 
 
 def probability(value: float) -> str:
-    """Four places, or a power of ten where they would not show it."""
+    """Format with four decimal places, or as a power of ten if these are not enough."""
     return f"{value:.4f}" if value >= 0.001 or value == 0 else f"{value:.0e}"
 
 
-# The mass at which a token has the full tint; the tint grows with the logarithm.
+# Mass of the full tint. The tint grows with the logarithm.
 DARKEST = 1e-6
 
-# A tooltip is the attribute data-tip, shown by the style sheet: nothing of a model's text is ever markup or script.
-# It stands below its line and as wide as the text, so that it is never cut off at an edge.
-# Colours are those of what is around, which in a notebook may be dark where the system is light: whatever covers
-# something has both of Canvas and CanvasText, and all else neither.
+# A tooltip is the attribute data-tip, shown by the style sheet: text of a model never becomes markup or script.
+# It stands below its line, as wide as the text, so that no edge cuts it off.
+# A notebook may be dark on a light system. Elements that cover others set both Canvas and CanvasText, all others
+# neither.
 STYLE = """\
 .trellm { font: 14px/1.5 system-ui, sans-serif; }
 .trellm .text { position: relative; white-space: pre-wrap; overflow-wrap: anywhere;
@@ -93,12 +93,12 @@ _WHOLE = """\
 :root { color-scheme: light dark; }
 .trellm th { position: sticky; top: 0; background: Canvas; }
 """
-# Whatever a browser makes of a page, it fetches nothing and runs nothing.
+# The page loads and runs nothing, whatever its markup.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(sections: Sequence[tuple[str, str]]) -> str:
-    """A whole page of titled sections."""
+    """Return a page of titled sections."""
     body = "".join(f"<h2>{escape(title)}</h2>\n{content}" for title, content in sections)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -110,7 +110,7 @@ def page(sections: Sequence[tuple[str, str]]) -> str:
 
 
 def section(steps: Sequence[Step], summary: str, hints: Sequence[Hint]) -> str:
-    """The text, a line about it, its hints and the table, in one element."""
+    """Return the text, its summary, hints and table in one element."""
     text = "".join(map(_token, steps))
     items = "".join(f"<li>{escape(str(hint))}</li>\n" for hint in hints)
     head = "".join(f"<th{_side(column)}>{column.replace('_', ' ')}</th>" for column in COLUMNS)
@@ -123,7 +123,7 @@ def section(steps: Sequence[Step], summary: str, hints: Sequence[Hint]) -> str:
 
 
 def _token(step: Step) -> str:
-    """A token as it stands in the text; what cannot be seen gets a sign."""
+    """Return the markup of a token. Invisible characters become visible signs."""
     shown = step.name if step.token is None else _signs(step.token)
     kind = ' class="end"' if step.token is None else ""
     tip = escape(_tip(step), quote=True).replace("\n", "&#10;")
@@ -138,7 +138,7 @@ def _signs(text: str) -> str:
 
 
 def _tip(step: Step) -> str:
-    """The record in a few lines."""
+    """Return the record of a token in a few lines."""
     lines = [
         f"token {step.position}: {_quoted(step.name)}, id {step.token_id}",
         f"probability {probability(step.probability)} of the allowed, {probability(step.raw_probability)} of all, "
@@ -170,6 +170,6 @@ def _legend() -> str:
 
 
 def _tint(mass: float) -> str:
-    """Red, the stronger the less mass."""
+    """Return a red background, stronger for less mass."""
     strength = min(1.0, math.log(max(mass, DARKEST)) / math.log(DARKEST))
     return f"background: rgb(230 60 40 / {0.75 * strength:.2f})"

@@ -1,4 +1,4 @@
-"""Records of tokens, one each, and what the masks have made of a text's chance by them."""
+"""Records of single tokens, and estimates of the bias that masks cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ END = "EOS"
 
 
 class Words:
-    """Expectations of a guide in its states, in words; asked for when they are wanted, once for each state."""
+    """Expected input of a guide's states in words, computed on demand and cached."""
 
     def __init__(self, guide: Guide | None) -> None:
         self.guide = guide
@@ -37,26 +37,26 @@ class Words:
         return self._known[state]
 
     def __getstate__(self) -> Mapping[str, Any]:
-        """The answers so far: a guide holds locks, and stays where it is."""
+        """Return the cached descriptions. A guide holds locks and is not pickled."""
         return {"guide": None, "_known": self._known}
 
 
 @dataclass(frozen=True)
 class Step:
-    """A choice: the token, what the model would have chosen freely, and what the constraint left to choose from.
+    """One choice: the token, the model's preferred token, and the effect of the constraint.
 
-    position: of the token, from 0; with a healed prompt the first tokens may still be within the end of that
-    token, leading_token: their texts, None for those without, as EOS; bytes that are no text as \\xNN
-    leading_...: of the token that is likeliest without the constraint; leading_allowed: whether it was allowed
-    probability, raw_probability: of the token, among the allowed ones and among all, at temperature 1;
+    position: position of the token, from 0; with token healing the first tokens may lie inside the healed prompt tail
+    token, leading_token: their texts, None for tokens without text such as EOS; bytes that are not UTF-8 as \\xNN
+    leading_...: the most probable token without the constraint; leading_allowed: whether it was allowed
+    probability, raw_probability: of the token among the allowed ones, and among all, at temperature 1;
         logprob and so on are their natural logarithms
-    rank: of the token without the constraint, from 1; equals share one
-    allowed: how many tokens were; forced: whether it was only one
-    feasible_mass: the raw probability of everything allowed, 1 without a constraint
-    ends, leading_ends: whether they are EOS
-    left: how many tokens `max_tokens` still allowed; state: of the guide, before the token
-    log_weight: log_feasible_mass at the temperature of `Sample`; None with its filters, with penalties and biases, and
-        with other searches, of which no weight makes up for the masks
+    rank: of the token without the constraint, from 1; equal tokens share a rank
+    allowed: number of allowed tokens; forced: True for one
+    feasible_mass: raw probability of all allowed tokens, 1 without a constraint
+    ends, leading_ends: True for EOS
+    left: tokens left of `max_tokens`; state: state of the guide before the token
+    log_weight: log_feasible_mass at the temperature of `Sample`; None with filters, penalties and biases, and with
+        other searches, where no weight corrects for the masks
     """
 
     position: int
@@ -80,7 +80,7 @@ class Step:
 
     @classmethod
     def of(cls, position: int, trace: Trace, vocabulary: Vocabulary, words: Words) -> Step:
-        """The record of a trace."""
+        """Return the record of a trace."""
         return cls(
             position=position,
             token=_text(vocabulary.tokens[trace.token]),
@@ -104,22 +104,22 @@ class Step:
 
     @property
     def probability(self) -> float:
-        """Of the token, among the allowed ones."""
+        """The token's probability among the allowed tokens."""
         return math.exp(self.logprob)
 
     @property
     def raw_probability(self) -> float:
-        """Of the token, among all."""
+        """The token's probability among all tokens."""
         return math.exp(self.raw_logprob)
 
     @property
     def leading_probability(self) -> float:
-        """Of the leading token, among all."""
+        """The leading token's probability among all tokens."""
         return math.exp(self.leading_logprob)
 
     @property
     def feasible_mass(self) -> float:
-        """The raw probability of everything allowed."""
+        """The raw probability of all allowed tokens."""
         return math.exp(self.log_feasible_mass)
 
     @property
@@ -129,21 +129,21 @@ class Step:
 
     @property
     def expected(self) -> str:
-        """The guide's expectation, in words."""
+        """The guide's expected input, in words."""
         return self._words(self.state)
 
     @property
     def name(self) -> str:
-        """The token for people: its text, or EOS, or its number."""
+        """A readable name of the token: its text, EOS, or its number."""
         return _name(self.token, self.ends, self.token_id)
 
     @property
     def leading_name(self) -> str:
-        """The leading token likewise."""
+        """A readable name of the leading token."""
         return _name(self.leading_token, self.leading_ends, self.leading_token_id)
 
     def to_dict(self) -> dict[str, Any]:
-        """The columns of `COLUMNS` by name: numbers, texts, booleans and None."""
+        """Return the columns of `COLUMNS` by name: numbers, texts, booleans and None."""
         return {column: getattr(self, column) for column in COLUMNS}
 
 
@@ -158,23 +158,24 @@ def _name(text: str | None, ends: bool, token: int) -> str:
 
 
 FAR = 0.1
-"""A distance that is worth another search."""
+"""Distance from which another search is advised."""
 OFTEN_ENOUGH = 1e-3
-"""`Exact` comes to a text in time where the model stays within the constraint so often."""
+"""Probability of the constraint from which `Exact` is fast enough."""
 PARTICLES = 64
 
 
 @dataclass(frozen=True)
 class Bias:
-    """An estimate, by several texts of one prompt sampled under masks, of the distribution that they are drawn from.
+    """An estimate, from several texts of one prompt, of the bias of sampling under masks.
 
-    texts: how many
-    distance: estimated total variation distance between masked sampling and the model's own distribution of texts,
-        given that they meet the constraint: by so much the probability of some set of texts is off, and that of no set
-        by more; 0 to 1. error: its standard error. Too low where a few texts have most of the weight (see ess), since
-        likelier ones have then perhaps not been drawn at all; never above (texts - 1) / texts
-    log_z: natural logarithm of an estimate, without bias, of the probability that the model stays in the constraint
-    ess: how many independent draws of the model's own distribution the texts are worth
+    texts: number of texts
+    distance: estimated total variation distance between masked sampling and the model's own distribution of texts that
+        meet the constraint: the largest error of the probability of any set of texts, 0 to 1. error: its standard
+            error.
+        The estimate is too low if a few texts have most of the weight (see ess), since more probable texts may not have
+        been drawn. It never exceeds (texts - 1) / texts
+    log_z: natural logarithm of an unbiased estimate of the probability that the model stays within the constraint
+    ess: effective sample size: number of independent draws of the model's own distribution with the same accuracy
     """
 
     texts: int
@@ -185,10 +186,11 @@ class Bias:
 
     @classmethod
     def of(cls, log_weights: Sequence[float]) -> Bias:
-        """By the logarithms of the weights of texts, each the product of its masks' masses.
+        """Estimate the bias from log-weights of texts, each the sum of the logarithms of its masks' masses.
 
-        The weight of a text x is P(x) / Q(x), with Q masked sampling; its mean under Q is Z, and the distance between
-        P / Z and Q is the mean of max(0, 1 - weight / Z). The error is that of the delta method, Z being estimated.
+        The weight of a text x is P(x) / Q(x), with Q masked sampling. Its mean under Q is Z, and the distance between P
+        / Z and Q is the mean of max(0, 1 - weight / Z). The error comes from the delta method, since Z is estimated
+        too.
         """
         log_z, ess, count = log_mean(log_weights), effective(log_weights), len(log_weights)
         if log_z == -math.inf:
@@ -201,12 +203,12 @@ class Bias:
 
     @property
     def is_far(self) -> bool:
-        """True if the distance matters, and is not chance."""
+        """True if the distance is large and statistically significant."""
         return self.distance >= max(FAR, 2 * self.error)
 
     @property
     def search(self) -> str:
-        """The search to take instead."""
+        """The recommended search."""
         if self.log_z >= math.log(OFTEN_ENOUGH):
             return f"Exact({self.texts})"
         return f"SMC({PARTICLES}, n={self.texts})" if self.texts < PARTICLES else f"SMC({self.texts})"
@@ -219,7 +221,7 @@ class Bias:
 
     @property
     def advice(self) -> str:
-        """The hint's words."""
+        """The text of the hint."""
         few = self.ess < self.texts / 10
         return (
             f"masked sampling draws other texts than the model would (total variation distance {self.distance:.2f} ± "
@@ -229,10 +231,11 @@ class Bias:
 
 
 def late(steps: Sequence[Step], share: float = 0.99) -> tuple[float, tuple[int, ...]] | None:
-    """The logarithm of the mass that masks left where texts have parted, and the steps that left less than half.
+    """Return the log mass left by masks after texts diverge, and the positions that left less than half; None if
+    unknown.
 
-    A constraint takes the same from all texts up to the first real choice, by which nothing is biased: as long as what
-    a text has come to has this share of masked sampling. None where weights are not known.
+    Up to the first real choice, a constraint takes the same mass from all texts and causes no bias. Texts count as not
+    yet diverged while the prefix has this share of masked sampling.
     """
     together, found = 0.0, 0.0
     places: list[int] = []

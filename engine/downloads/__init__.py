@@ -1,1 +1,1 @@
-"""Weights that are fetched once and kept: which there are by name, where they lie, how they are fetched."""
+"""Weights that are downloaded once: the registry of names, the cache, and the downloads."""

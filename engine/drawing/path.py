@@ -1,4 +1,4 @@
-"""Texts that are drawn for one prompt: how each goes on, what is known of all as a trie, and their keys and values."""
+"""Texts drawn for one prompt: their continuation, the trie of known nodes, and their KV sequences."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from ..search import Hypothesis
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledPath(Hypothesis):
-    """A hypothesis that is drawn. is_dead: whether its budget is used up and it is no text of the constraint"""
+    """A drawn hypothesis. is_dead: the budget is used up and the text does not meet the constraint"""
 
     is_dead: bool = False
 
     @property
     def said(self) -> str:
-        """Its whole characters."""
+        """The text as characters, without an incomplete one at its end."""
         return codecs.getincrementaldecoder("utf-8")("replace").decode(self.text)
 
 
 class Walk:
     """Continuation of the texts of a request.
 
-    A text ends with EOS, of which the model is asked also where nothing else may follow; where it is free but for
-    goals, its budget ends it too, provided that the goals are met.
+    A text ends with EOS, which the model has to choose even if nothing else is allowed. A text that is free but for
+    goals also ends with its budget, if it meets the goals.
     """
 
     def __init__(self, request: Request, vocabulary: Vocabulary) -> None:
@@ -47,14 +47,13 @@ class Walk:
         self._eos = frozenset(vocabulary.eos_ids)
 
     def first(self) -> SampledPath:
-        """The beginning of all texts."""
+        """Return the empty text."""
         return SampledPath((), b"", self.request.first_state)
 
     def mask(self, path: SampledPath) -> Mask | None:
-        """The tokens that may follow; None if all may.
+        """Return the tokens that may follow; None for all.
 
-        Whether the rest would fit into the budget is told here of the last token only, since distances may be more
-        than it takes.
+        Only for the last token does the mask take the budget into account, since distances may overestimate the rest.
         """
         guide_cache, left = self.request.guide_cache(path.state), self.request.left(path)
         if guide_cache is None:
@@ -67,14 +66,14 @@ class Walk:
         return guide_cache.mask(path.state, self.request.stop_ids, 1 if left == 1 else None)
 
     def closing(self, path: SampledPath) -> Mask | None:
-        """Of what may follow, the tokens after which the rest surely fits; None where that is no question."""
+        """Return the allowed tokens after which the rest surely fits; None if the budget is not tight."""
         guide_cache, left = self.request.guide_cache(path.state), self.request.left(path)
         if guide_cache is None or left < 2 or not guide_cache.tight(path.state, left):
             return None
         return guide_cache.mask(path.state, self.request.stop_ids, left)
 
     def after(self, path: SampledPath, token: int) -> SampledPath:
-        """The text with one more token that may follow."""
+        """Return the text extended by an allowed token."""
         request = self.request
         found = request.extended(path, token, self._vocabulary)
         if found.finish is not None or request.left(found) > 0:
@@ -85,24 +84,25 @@ class Walk:
         return replace(found, finish="length") if request.may_be_cut else found
 
     def unusable(self, path: SampledPath) -> ModelError:
-        """The error of logits that are no distribution."""
+        """Return the error for logits that are no distribution."""
         place = f"step {len(path.tokens)} of prompt {self.request.number}"
         return ModelError(f"the model's logits at {place} are NaN or infinite, or give every token the probability 0")
 
 
 MOST_WEIGHTS = 1 << 21
-"""So much a trie keeps, in probabilities of 20 bytes; what does not fit is asked of the model again."""
+"""Capacity of a trie, in probabilities of 20 bytes each. Nodes beyond it are not kept, and the model is queried
+again."""
 A_NODE = 50
-"""Probabilities that a node counts as besides, about a kilobyte; its text counts as one for each token."""
+"""Size of a node besides its probabilities, in probabilities, about a kilobyte. Each token of its text adds one."""
 MOST_TRIES = 8
 
 
 class PathNode:
-    """A text so far.
+    """A node of the trie: a partial text.
 
-    bound: of what is behind it
-    ids: int32 [k], the tokens that may follow; None before the model was asked, and where there was no room to keep it
-    chances, weights: float64 [k], their probabilities, and these times the bounds behind them
+    bound: upper bound of the probability of an accepted completion
+    ids: int32 [k], tokens that may follow; None if the model was not queried, or if they were not kept for lack of room
+    chances, weights: float64 [k], their probabilities, and these times the bounds of the children
     """
 
     __slots__ = ("bound", "chances", "children", "ids", "parent", "path", "slot", "weights")
@@ -117,12 +117,12 @@ class PathNode:
         self.children: dict[int, PathNode] = {}
 
     def learn(self, ids: NDArray[np.int32], chances: NDArray[np.float64]) -> None:
-        """Have what the model says of the tokens that may follow."""
+        """Store the model's probabilities of the tokens that may follow."""
         self.ids, self.chances, self.weights = ids, chances, chances.copy()
         self.tighten()
 
     def tighten(self) -> None:
-        """Take over what is known behind this node, here and in all before it."""
+        """Recompute the bounds of this node and its ancestors."""
         node: PathNode | None = self
         while node is not None:
             node.bound = min(node.bound, float(node.weights.sum()))
@@ -131,11 +131,11 @@ class PathNode:
             node = node.parent
 
     def choose(self, uniform: float) -> int:
-        """The place of a token, as likely as its weight; some weight must be above 0."""
+        """Return the index of a token drawn by weight. Some weight must be above 0."""
         return places_of(self.weights, np.array([uniform]))[0]
 
     def forget(self) -> None:
-        """Keep nothing but the bound, which is that of the mask's mass; what is behind is known to nobody then."""
+        """Drop everything but the bound, which stays that of the mask's mass, and detach the children."""
         for child in self.children.values():
             child.parent = None
         self.ids = None
@@ -144,11 +144,11 @@ class PathNode:
 
 
 class PathTrie:
-    """All nodes that were met: the model's distributions, and bounds of what is left of the constraint.
+    """The known nodes of a prompt: the model's distributions, and bounds of the constraint's probability.
 
-    A node's bound is no less than the probability that the model, having come so far, ends in a text of the constraint.
-    It is 1 before the model was asked there, then the mass of the mask, and falls as bounds behind it do.
-    size: what the nodes keep, in probabilities
+    A node's bound is at least the probability that the model ends in a text of the constraint from there. It is 1
+    before the model was queried, then the mass of the mask, and falls with the bounds of the children.
+    size: size of the nodes, in probabilities
     """
 
     def __init__(self, first: SampledPath) -> None:
@@ -156,7 +156,7 @@ class PathTrie:
         self.size = 0
 
     def child(self, node: PathNode, token: int, slot: int, path: SampledPath) -> PathNode:
-        """A new node behind a token; apart from the trie where there is no room for it."""
+        """Return a new child. Without room it is detached from the trie."""
         size = A_NODE + len(path.tokens)
         if self.size + size > MOST_WEIGHTS:
             return PathNode(path)
@@ -165,7 +165,7 @@ class PathTrie:
         return found
 
     def has_room(self, node: PathNode) -> bool:
-        """True if what a node has learnt may stay, and is counted; the root's always may."""
+        """Test whether the distribution of a node may stay, and account for it. The root's may always stay."""
         is_apart = node.parent is None or self.size + len(node.chances) > MOST_WEIGHTS
         if is_apart and node is not self.root:
             return False
@@ -174,7 +174,7 @@ class PathTrie:
 
 
 def trie_of(guide_cache: GuideCache, key: Hashable, first: SampledPath) -> PathTrie:
-    """The trie of what earlier calls learnt of a prompt under a constraint; of the last few prompts."""
+    """Return the trie that earlier calls learnt for a prompt under a constraint. The last few prompts are kept."""
     known = _TRIES.setdefault(guide_cache, OrderedDict())
     found = known.pop(key, None) or PathTrie(first)
     known[key] = found
@@ -190,9 +190,9 @@ Tokens = tuple[int, ...]
 
 
 class Readers:
-    """Readers of one prompt's texts: each of a new one begins with the longest beginning that any of them has read.
+    """KV sequences of one prompt's texts. A new one forks the sequence with the longest common prefix.
 
-    all: those whose memory is held, the prompt's first; tokens: how many tokens behind the prompt have been asked for
+    all: sequences whose blocks are held, the prompt's first; tokens: count of tokens read behind the prompt
     """
 
     def __init__(self, pool: Pool, prompt: Sequence[int], first: KVSequence) -> None:
@@ -203,13 +203,13 @@ class Readers:
         self.tokens = 0
 
     def of(self, tokens: Tokens) -> KVSequence:
-        """The reader of a text behind the prompt."""
+        """Return the KV sequence of a text behind the prompt."""
         return self._known[tokens]
 
     def keep(self, wanted: Sequence[Tokens], *, root: bool) -> None:
-        """Have a reader of each of the texts and, with `root`, that of the prompt; give up what is not needed.
+        """Keep one KV sequence for each text, and with `root` that of the prompt. Release all others.
 
-        All that the readers had to read must have been read, which is what texts begin with from now on.
+        All pending tokens must have been read: new sequences fork from the present ones.
         """
         before = self._known
         known: dict[Tokens, KVSequence] = {(): before[()]} if root else {}
@@ -224,7 +224,7 @@ class Readers:
         self.all = list(known.values())
 
     def again(self, first: KVSequence) -> None:
-        """Have everything to read again, what belongs to the first reader in that one's table."""
+        """Mark all tokens as unread. Tables are new; the first sequence uses the given one."""
         fresh = [first, *(KVSequence(self._pool.table(first.table.source), []) for _ in self.all[1:])]
         for reader, tokens in zip(fresh, self._known, strict=True):
             reader.table.node = first.table.node
@@ -233,7 +233,7 @@ class Readers:
         self.all = fresh
 
     def _new(self, tokens: Tokens) -> KVSequence:
-        """A reader of a text, whose last token at least is yet to be read."""
+        """Return a KV sequence of a text with at least its last token pending."""
         text = [*self._prompt, *tokens]
         lengths = [min(common(reader.table.tokens, text), len(text) - 1) for reader in self.all]
         if not self._pool.can_cut:

@@ -1,4 +1,4 @@
-"""Searches by many texts for each prompt: what the loop asks of them."""
+"""Searches with many texts for each prompt, and their interface to the decode loop."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ from .path import PathTrie, SampledPath, Walk, trie_of
 
 
 class Population(Protocol):
-    """The texts of one prompt. readers: those in memory; error: what went wrong with this prompt alone."""
+    """The texts of one prompt. error: an error of this prompt alone"""
 
     request: Request
     error: Exception | None
 
     @property
     def readers(self) -> Sequence[KVSequence]:
-        """The sequences that the model reads; those that have nothing pending are kept for others to go on from."""
+        """The KV sequences that the model reads. Those without pending tokens are kept to be forked."""
         ...
 
     @property
     def done(self) -> bool:
-        """True if it goes on no more."""
+        """True if the population is finished or has failed."""
         ...
 
     def again(self, first: KVSequence) -> None:
-        """Have everything to read again, the first reader in that one's table."""
+        """Mark all tokens as unread. The first sequence uses the table of `first`."""
         ...
 
     def ask(self, rows: Mapping[int, int]) -> Question:
-        """Its question. rows: of its readers that have just read, by their identity, the rows of logits."""
+        """Return the query of this step. rows: row of the logits by id of each KV sequence that was read"""
         ...
 
     def answer(self, found: Distribution, first: int) -> list[Draw]:
-        """Take what it asked for, which begins in a row of the distributions; returns what is to be drawn of them."""
+        """Receive the queried distributions, from row `first` on. Return the requested draws."""
         ...
 
     def take(self, tokens: Sequence[int]) -> None:
-        """Go on with the tokens that were drawn."""
+        """Continue with the drawn tokens."""
         ...
 
     def results(self) -> list[tuple[SampledPath, Drawn]]:
-        """The texts of a population that is done, each with how it was drawn."""
+        """Return the texts of a finished population with their sampling statistics."""
         ...
 
 
 class Populations:
-    """Populations of one model. What goes wrong with one becomes its `error`, and does not touch the others.
+    """Populations of one model. An error of one is stored in its `error` and does not affect the others.
 
-    weights: of the model, by which it is known whether what was learnt of its texts is still true
+    weights: detects whether tries still describe the model's weights
     """
 
     def __init__(self, model: Model, pool: Pool, weights: Weights) -> None:
@@ -72,7 +72,7 @@ class Populations:
         self._pool = pool
 
     def start(self, request: Request, table: BlockTable) -> Population:
-        """A prompt at its beginning."""
+        """Return the population of a prompt before its first token."""
         walk, search = Walk(request, self._vocabulary), request.search
         first = KVSequence(table, list(request.start.prompt))
         if isinstance(search, Exact):
@@ -81,12 +81,12 @@ class Populations:
         return Particles(request, search, walk, self._pool, first)
 
     def restart(self, population: Population, table: BlockTable) -> Population:
-        """The population with everything to read again."""
+        """Return the population with all tokens unread."""
         population.again(KVSequence(table, []))
         return population
 
     def advance(self, populations: Sequence[Population], reading: ForwardOutput[KVSequence]) -> None:
-        """Let populations go on whose readers have read; those of equal targets are told, and drawn for, together."""
+        """Advance populations whose KV sequences were read. Populations of equal targets share one batched draw."""
         logits = reading.logits(range(len(reading.texts)))
         rows = {id(reader): row for row, reader in enumerate(reading.texts)}
         asked: dict[Hashable, list[tuple[Population, Question]]] = {}
@@ -97,7 +97,7 @@ class Populations:
             self._answer(pairs, logits)
 
     def _answer(self, pairs: Sequence[tuple[Population, Question]], logits: Tensor) -> None:
-        """Tell populations of equal targets what they asked for, and let them have tokens."""
+        """Answer the queries of populations with equal targets, and pass the drawn tokens to them."""
         questions = [question for _, question in pairs]
         selected = logits[[row for question in questions for row in question.rows]]
         requests = [population.request for population, question in pairs for _ in question.rows]
@@ -123,7 +123,7 @@ class Populations:
                 population.take([next(tokens) for _ in several])
 
     def results(self, population: Population) -> list[SequenceState]:
-        """The texts of a population that is done."""
+        """Return the texts of a finished population."""
         found = population.results()
         rows: list[SequenceState] = []
         for sample, (path, drawn) in enumerate(found):
@@ -134,7 +134,7 @@ class Populations:
 
 @contextmanager
 def _blaming(population: Population) -> Generator[None]:
-    """Note what goes wrong in the block as the population's error."""
+    """Store an exception in the block as the population's error."""
     try:
         yield
     except Exception as error:
@@ -142,16 +142,16 @@ def _blaming(population: Population) -> Generator[None]:
 
 
 def _target(request: Request) -> Hashable:
-    """The key of what the distributions of a request depend on beside the model."""
+    """Return a key of the target's parameters, which with the model determine the distributions."""
     search = request.search
     assert isinstance(search, Target)
     return tuple(search.random.values())
 
 
 def _trie(weights: Weights, request: Request, walk: Walk) -> PathTrie:
-    """The trie of the request's texts; empty where a seed is to repeat, or where there is no constraint.
+    """Return the trie of a request. It is a new one if a seed must reproduce results, or without a constraint.
 
-    Of a model that torch holds it is forgotten when its weights have changed.
+    The key includes the state of the weights, so that a trie is not reused after they change.
     """
     start = request.start
     if not request.learns or start.guide_cache is None:

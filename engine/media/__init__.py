@@ -1,4 +1,4 @@
-"""Images and audio of prompts, read from files, data URLs and what callers have in memory."""
+"""Images and audio of prompts, read from files, data URLs and objects in memory."""
 
 from collections.abc import Mapping
 
@@ -7,4 +7,4 @@ from .image import Image
 
 Media = Image | Audio
 KINDS: Mapping[str, type[Image] | type[Audio]] = {"image": Image, "audio": Audio}
-"""Classes by the types of a message's parts, which hold an object each under the same name."""
+"""Classes by the type of a message part. The part holds the object under the same name."""

@@ -1,8 +1,8 @@
-"""Audio: samples of one channel and their digest, read from what callers give; lengths are looked at beforehand.
+"""Audio of prompts: decoding to samples of one channel, with a digest. Sizes are checked before decoding.
 
-Files come from strangers. A file is told by its first bytes. WAV of PCM is read here, since the standard library's
-reader knows neither its extensible form, before Python 3.12, nor files that do not say how long they are; other formats
-are read by soundfile, where that is installed. Several channels become their mean.
+Files are untrusted. Their first bytes determine the format. WAV of PCM is decoded here, since the standard library
+reads neither its extensible form before Python 3.12 nor streams of unknown length. soundfile decodes other formats if
+it is installed. Several channels are averaged.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from .files import FileLimits
 
 Samples = NDArray[np.float32]
 RATES = (1_000, 192_000)
-"""The least and the greatest number of samples a second."""
+"""The least and greatest sample rate in Hz."""
 _READERS = {
     rb"RIFF....WAVE": "a WAV", rb"fLaC": "a FLAC", rb"OggS": "an OGG", rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]": "an MP3"
 }  # fmt: skip
-"""Formats, with their articles, by the beginnings of their files."""
+"""Formats, with their articles, by file signature."""
 SUFFIXES = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
 _LOUDEST = 8.0
-"""Decoders go a little beyond 1; what goes beyond this is on another scale, such as that of 16 bits."""
+"""Greatest sample value. Decoders slightly exceed 1; larger values have another scale, such as that of 16-bit
+integers."""
 _USUAL = 48_000
-"""Samples a second, of which there may be as many as the seconds say; of more, fewer seconds are allowed."""
+"""Sample rate in Hz up to which `AudioLimits.seconds` holds. Above it the number of samples is bounded."""
 _BLOCK = 1 << 16
-"""Frames that are read at a time where there may be many channels."""
+"""Frames that are decoded at a time."""
 _MOST_CHANNELS = 32
 _PCM, _EXTENSIBLE = 1, 0xFFFE
-"""Formats of WAV; the second has another behind it, and `_KIND` behind that."""
+"""Format codes of WAV. An extensible header contains another code, followed by `_KIND`."""
 _KIND = bytes.fromhex("000000001000800000aa00389b71")
 _MOST_PARTS = 4096
 _UNKNOWN = 0x7FFF_F000
-"""So many bytes, or more, are what WAV says that was written as a stream, before its end was known."""
+"""Data size from which a WAV header does not state a length, as streams are written."""
 _SAMPLES = 1 << 16
 _LEAST_TURNS = 64
-"""So many samples are resampled at a time, or so many times as many as from where on the filter's phases repeat."""
+"""Samples that are resampled at a time, and at least this many periods of the filter's phases."""
 
 
 @dataclass(frozen=True, slots=True)
 class AudioLimits(FileLimits):
-    """Bounds of audio, looked at before it is read. Beyond any of these there is an AudioError.
+    """Bounds of audio, checked before it is decoded. Exceeding one raises AudioError.
 
-    file_bytes: of a file; seconds: how long it takes, of up to 48,000 samples each, and the less the more there are
-    Audio of the default 600 seconds takes up to 250 MiB while it is read. Raises OptionError for what is no positive
-    number.
+    file_bytes: size of a file; seconds: duration at up to 48,000 Hz, and proportionally less at higher rates
+    Decoding the default 600 seconds takes up to 250 MiB. Raises OptionError unless all are positive integers.
     """
 
     kind = "audio"
@@ -68,7 +68,7 @@ class AudioLimits(FileLimits):
     seconds: int = 600
 
     def check(self, samples: int, rate: int, what: str) -> None:
-        """Raise AudioError for audio of so many samples, so many a second."""
+        """Raise AudioError for a number of samples at a rate in Hz that exceeds the bounds."""
         if not RATES[0] <= rate <= RATES[1]:
             raise AudioError(f"{what} has {rate:,} samples a second; it may have {RATES[0]:,} to {RATES[1]:,}")
         if samples < 1:
@@ -82,9 +82,9 @@ class AudioLimits(FileLimits):
 
 
 class Audio:
-    """Audio that a prompt has: its samples as a read-only array, float32 [samples], 1 being full scale.
+    """Audio of a prompt: samples as a read-only array, float32 [samples], with full scale 1.
 
-    rate: samples a second; digest: SHA-256 of rate and samples, in hex; audio of equal digests is equal
+    rate: sample rate in Hz; digest: SHA-256 of rate and samples, in hex; audio with equal digests is equal
     """
 
     kind = "audio"
@@ -92,9 +92,9 @@ class Audio:
     __slots__ = ("__weakref__", "digest", "rate", "samples")
 
     def __init__(self, samples: NDArray[np.floating[Any]], rate: int) -> None:
-        """samples: numbers of type float, of one channel; they are copied unless they are as the class has them
+        """samples: floats of one channel; copied unless they are read-only float32 already
 
-        Raises OptionError for what is none, AudioError for samples that are no finite numbers, or beyond full scale.
+        Raises OptionError for another type, AudioError for samples that are not finite or far above full scale.
         """
         self.rate = whole(rate, "rate", *RATES)
         if not isinstance(samples, np.ndarray) or samples.dtype.kind != "f" or samples.ndim != 1:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -104,9 +104,9 @@ class Audio:
             )
         if not len(samples):
             raise AudioError("the audio has no samples")
-        with np.errstate(over="ignore"):  # of float64, which is refused as infinite
+        with np.errstate(over="ignore"):  # a float64 beyond float32 becomes inf, which is refused below
             found: Samples = samples.astype(np.float32, copy=samples.flags.writeable)
-        loudest = max(-float(found.min()), float(found.max()))  # which is NaN where one is
+        loudest = max(-float(found.min()), float(found.max()))  # NaN if a sample is
         if not loudest <= _LOUDEST:
             raise AudioError(f"the audio has samples of up to {loudest:g}; they must be finite, and 1 is full scale")
         found = np.ascontiguousarray(found)
@@ -118,10 +118,11 @@ class Audio:
 
     @classmethod
     def of(cls, source: Any, what: str = "the audio", limits: AudioLimits | None = None) -> Audio:
-        """The audio that a caller gives: an Audio, a pathlib.Path, the bytes of a file, or a data URL.
+        """Read audio: an Audio, a pathlib.Path, the bytes of a file, or a data URL.
 
-        what: names it, as the beginning of a sentence. Raises AudioError for a file that cannot be read, also where
-        soundfile is absent, or takes too long, OptionError for anything else.
+        what: its name at the start of error messages. Raises AudioError for a file that cannot be decoded, needs
+            soundfile
+        where that is missing, or is too long; OptionError for other types.
         """
         chosen = AudioLimits.of(limits)
         if isinstance(source, Audio):
@@ -133,7 +134,7 @@ class Audio:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the samples."""
+        """The size of the samples in bytes."""
         return self.samples.nbytes
 
     @property
@@ -142,8 +143,9 @@ class Audio:
         return len(self.samples) / self.rate
 
     def at(self, rate: int) -> Samples:
-        """The samples at another rate, by a polyphase filter: a sinc of 20 zeros, or as many more as samples are left
-        out for each that stays, in a Kaiser window of beta 5, as `scipy.signal.resample_poly` has it."""
+        """Return the samples at another rate, by a polyphase filter. It is a sinc with 20 zero crossings, scaled for
+        decimation, in a Kaiser window of beta 5, as in `scipy.signal.resample_poly`.
+        """
         return self.samples if rate == self.rate else _resampled(self.samples, self.rate, rate)
 
     def __eq__(self, other: object) -> bool:
@@ -160,18 +162,18 @@ class Audio:
 
 
 def _received(samples: Samples, rate: int) -> Audio:
-    """Audio that was sent, whose samples nobody else has."""
+    """Rebuild pickled audio. The samples are not shared."""
     samples.flags.writeable = False
     return Audio(samples, rate)
 
 
 def is_audio(data: bytes) -> bool:
-    """Tell whether bytes are a file of audio, by its beginning."""
+    """Test whether bytes begin like an audio file."""
     return any(re.match(begin, data, re.DOTALL) for begin in _READERS)
 
 
 def _decoded(data: bytes, what: str, limits: AudioLimits) -> Audio:
-    """The audio in a file. Raises AudioError."""
+    """Decode an audio file. Raises AudioError."""
     if not data:
         raise AudioError(f"{what} is empty; an audio file is {limits.formats}")
     name = next((name for begin, name in _READERS.items() if re.match(begin, data, re.DOTALL)), None)
@@ -182,13 +184,13 @@ def _decoded(data: bytes, what: str, limits: AudioLimits) -> Audio:
         return _of_soundfile(data, name, what, limits) if made is None else made
     except (AudioError, MemoryError):
         raise
-    except Exception as error:  # readers raise whatever a damaged file leads to
+    except Exception as error:  # decoders raise any exception on damaged files
         said = f"{what} is {name} file that is damaged or cut off; save it again, or give another"
         raise AudioError(said) from error
 
 
 def _of_wave(data: bytes, what: str, limits: AudioLimits) -> Audio | None:
-    """The audio in a WAV file; None where it is not of PCM. Raises AudioError, and others for a damaged file."""
+    """Decode a WAV file; None if it is not PCM. Raises AudioError, and other exceptions for a damaged file."""
     form, begin, size = _parts_of_wave(data)
     kind, channels, rate, _, frame, bits = struct.unpack_from("<HHIIHH", form)
     if kind == _EXTENSIBLE and form[26:40] == _KIND:
@@ -215,7 +217,7 @@ def _of_wave(data: bytes, what: str, limits: AudioLimits) -> Audio | None:
 
 
 def _parts_of_wave(data: bytes) -> tuple[bytes, int, int]:
-    """The format in a WAV file, and where its samples begin, with how many bytes they are by its own account."""
+    """Return the format chunk of a WAV file, the offset of its samples, and their size in bytes as stated."""
     form, place = b"", 12
     for _ in range(_MOST_PARTS):
         name, size = struct.unpack_from("<4sI", data, place)
@@ -229,7 +231,7 @@ def _parts_of_wave(data: bytes) -> tuple[bytes, int, int]:
 
 
 def _of_soundfile(data: bytes, name: str, what: str, limits: AudioLimits) -> Audio:
-    """The audio in a file of another format, read some frames at a time. Raises as `_of_wave`."""
+    """Decode a file with soundfile, in blocks of frames. Raises as `_of_wave` does."""
     if find_spec("soundfile") is None:
         form = "a WAV file that is not of PCM" if name == "a WAV" else f"{name} file"
         raise AudioError(
@@ -245,7 +247,7 @@ def _of_soundfile(data: bytes, name: str, what: str, limits: AudioLimits) -> Aud
         count = 0
         while len(block := file.read(_BLOCK, "float32", always_2d=True)):
             count += len(block)
-            limits.check(count, file.samplerate, what)  # which may be more than the file says
+            limits.check(count, file.samplerate, what)  # may exceed the number in the header
             yield block
         limits.check(count, file.samplerate, what)
 
@@ -253,7 +255,7 @@ def _of_soundfile(data: bytes, name: str, what: str, limits: AudioLimits) -> Aud
 
 
 def _mixed(blocks: Iterable[Samples], rate: int) -> Audio:
-    """Audio of frames [frames, channels]."""
+    """Average frames [frames, channels] to audio of one channel."""
     means = [block[:, 0] if block.shape[1] == 1 else block.mean(1, dtype=np.float32) for block in blocks]
     samples = means[0] if len(means) == 1 else np.concatenate(means)
     samples.flags.writeable = False
@@ -264,7 +266,7 @@ def _resampled(samples: Samples, rate: int, to: int) -> Samples:
     common = gcd(rate, to)
     up, down = to // common, rate // common
     half = 10 * max(up, down)
-    # The filter at the rate of both, whose every up-th tap meets a sample; the others meet zeros.
+    # The filter runs at the common multiple of both rates. Only every up-th tap meets a sample; the others meet zeros.
     at = np.arange(-half, half + 1)
     taps = np.sinc(at / max(up, down)) * np.kaiser(2 * half + 1, 5.0)
     width = 2 * half // up + 1
@@ -278,7 +280,7 @@ def _resampled(samples: Samples, rate: int, to: int) -> Samples:
     windows = np.lib.stride_tricks.sliding_window_view(padded, width)
     found = np.empty(count, np.float32)
     turns = max(_LEAST_TURNS, _SAMPLES // down)
-    for start in range(0, count, turns * up):  # some turns of all phases, whose samples stay near
+    for start in range(0, count, turns * up):  # some periods of all phases, so that their samples stay in cache
         part = found[start : start + turns * up]
         for phase in range(min(up, len(part))):
             outputs = part[phase::up]

@@ -1,4 +1,4 @@
-"""Files of images and audio that callers give: as bytes, at a path, or in a data URL, within bounds."""
+"""Files of images and audio: read from bytes, a path or a data URL, within bounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...checks import brief, whole
 from ...errors import AudioError, ImageError, OptionError
 
 _HEAD = 200
-"""Characters in which the comma of a data URL stands."""
+"""Number of characters that must contain the comma of a data URL."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]*)*(;base64)?", re.ASCII | re.IGNORECASE)
 
 
@@ -22,7 +22,7 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]*)*(;base6
 class FileLimits:
     """Bounds of a file.
 
-    kind: the type in data URLs; formats: those that are read; given: what callers may give; error: what is raised
+    kind: media type in data URLs; formats: supported formats; given: accepted inputs; error: exception class
     """
 
     kind: ClassVar[str]
@@ -38,7 +38,7 @@ class FileLimits:
 
     @classmethod
     def of(cls, limits: Self | None) -> Self:
-        """The limits given, or the default ones. Raises OptionError for anything else."""
+        """Return the given limits, or the default ones. Raises OptionError for another type."""
         if limits is None:
             return cls()
         if not isinstance(limits, cls):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -47,7 +47,7 @@ class FileLimits:
         return limits
 
     def check_bytes(self, size: int, what: str) -> None:
-        """Raise an error for a file of so many bytes."""
+        """Raise an error for a file of `size` bytes that is too large."""
         if size > self.file_bytes:
             raise self.error(
                 f"{what} has more than {self.file_bytes:,} bytes; compress it, or raise "
@@ -55,9 +55,9 @@ class FileLimits:
             )
 
     def data_of(self, source: Any, what: str) -> bytes | None:
-        """The bytes of a file that is a pathlib.Path, bytes or a data URL; None for anything else.
+        """Return the bytes of a pathlib.Path, bytes or data URL; None for other types.
 
-        what: names it, as the beginning of a sentence. Raises an error for what cannot be read or is too large,
+        what: its name at the start of error messages. Raises an error for a file that cannot be read or is too large,
         OptionError for another text.
         """
         if isinstance(source, Path):
@@ -71,7 +71,7 @@ class FileLimits:
         return bytes(data)
 
     def _of_url(self, url: str, what: str) -> bytes:
-        """The file within a data URL."""
+        """Return the file in a data URL."""
         head, comma, _ = url[:_HEAD].partition(",")
         read = _DATA_URL.fullmatch(head)
         if url[:5].lower() != "data:":
@@ -89,7 +89,7 @@ class FileLimits:
         return self._of_base64(url[len(head) + 1 :], what)
 
     def _of_base64(self, text: str, what: str) -> bytes:
-        """The file that a text in base64 is."""
+        """Decode a file in base64."""
         self.check_bytes(len(text) * 3 // 4 - 2, what)
         try:
             data = text.encode("ascii").translate(None, b" \t\r\n")
@@ -100,14 +100,14 @@ class FileLimits:
         return found
 
     def _file(self, path: Path, what: str) -> bytes:
-        """The bytes of a file at a path."""
+        """Read a file at a path."""
         try:
-            is_file = stat.S_ISREG(os.stat(path).st_mode)  # and no pipe, which might never be written to
+            is_file = stat.S_ISREG(os.stat(path).st_mode)  # a pipe could block for ever
             data = None
             if is_file:
                 with path.open("rb") as file:
                     data = file.read(self.file_bytes + 1)
-        except (OSError, ValueError) as error:  # a path with a zero byte is a ValueError
+        except (OSError, ValueError) as error:  # a path with a null byte raises ValueError
             reason = error.strerror if isinstance(error, OSError) else error
             raise self.error(f"{what} cannot be read: {str(path)!r}: {reason}") from None
         if data is None:

@@ -1,7 +1,7 @@
-"""Images: pixels of RGB and their digest, read from what callers give; sizes are looked at before anything is decoded.
+"""Images of prompts: decoding to RGB pixels, with a digest. Sizes are checked before decoding.
 
-Files come from strangers. A file is told by its first bytes, and read by Pillow's reader of that format alone. What
-could take long although it has few pixels is refused: files of very many parts, scans without end, large tables.
+Files are untrusted. Their first bytes determine the format, and only Pillow's reader of that format runs. Files that
+could take long despite few pixels are refused: many chunks, many scans, large tables.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ if TYPE_CHECKING:
 FORMATS = "PNG, JPEG, WebP, GIF, BMP or TIFF"
 _MOST_READS = 4096
 _BYTES_A_READ = 256
-"""A file is read in at most so many pieces, and one more for so many bytes: a reader in Python takes each apart."""
+"""A file is read in at most this many pieces, plus one per `_BYTES_A_READ` bytes, since Pillow parses each in
+Python."""
 _ROWS = 256
-"""Rows of pixels that are taken from Pillow at a time, so that they are there several times for these alone."""
+"""Rows of pixels that Pillow converts at a time, so that only these have temporary copies."""
 _MOST_SCANS = 64
-"""Each scan of a JPEG file goes over all pixels; encoders write about ten."""
+"""Greatest number of scans of a JPEG file. Each covers all pixels; encoders write about ten."""
 _MOST_VALUES = 1 << 16
-"""Values of a field of a TIFF file that are numbers, such as the places of its tiles."""
+"""Greatest number of values of a numeric TIFF field, such as tile offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits(FileLimits):
-    """Bounds of an image, looked at before it is read. Beyond any of these there is an ImageError.
+    """Bounds of an image, checked before it is decoded. Exceeding one raises ImageError.
 
-    file_bytes: of a file; pixels: width times height; side: width or height
-    An image of the default 16,777,216 pixels takes up to 180 MiB while it is read, of WebP 270. Raises OptionError for
-    what is no positive number.
+    file_bytes: size of a file; pixels: width times height; side: width or height
+    Decoding the default 16,777,216 pixels takes up to 180 MiB, or 270 MiB from WebP. Raises OptionError unless all are
+    positive integers.
     """
 
     kind = "image"
@@ -55,7 +56,7 @@ class ImageLimits(FileLimits):
     side: int = 1 << 14
 
     def check(self, size: tuple[int, int], what: str) -> None:
-        """Raise ImageError for an image of a width and a height."""
+        """Raise ImageError for a width and height that exceed the bounds."""
         width, height = size
         if min(size) < 1:
             raise ImageError(f"{what} has {width:,} x {height:,} pixels; it must have one at least")
@@ -72,7 +73,7 @@ class ImageLimits(FileLimits):
 
 
 class Image:
-    """An image that a prompt has: its pixels as a read-only array, uint8 [height, width, 3], red, green and blue.
+    """An image of a prompt: pixels as a read-only array, uint8 [height, width, 3], red, green and blue.
 
     digest: SHA-256 of size and pixels, in hex; images with equal digests are equal
     """
@@ -82,7 +83,7 @@ class Image:
     __slots__ = ("__weakref__", "digest", "pixels")
 
     def __init__(self, pixels: NDArray[np.uint8]) -> None:
-        """pixels: as the class has them; they are copied unless they are read-only already"""
+        """pixels: uint8 [height, width, 3]; copied unless read-only already. Raises OptionError."""
         if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
             raise OptionError(
                 f"pixels of {pixels.dtype} and the shape {pixels.shape}: an image is uint8 [height, width, 3]"
@@ -97,12 +98,12 @@ class Image:
 
     @classmethod
     def of(cls, source: Any, what: str = "the image", limits: ImageLimits | None = None) -> Image:
-        """The image that a caller gives: a PIL image, a pathlib.Path, the bytes of a file, or a data URL.
+        """Read an image: a PIL image, a pathlib.Path, the bytes of a file, or a data URL.
 
-        what: names it, as the beginning of a sentence. Of animations it is the first frame; what EXIF says of its
-        orientation is done; it is turned into RGB as Pillow does it, by which transparency is dropped; of 16 bits the
-        upper 8 are taken. Raises ImageError for a file that cannot be read or is too large, OptionError for anything
-        else, also where Pillow is absent.
+        what: its name at the start of error messages. Animations give their first frame. The EXIF orientation is
+            applied.
+        Pillow's conversion to RGB drops transparency; of 16 bits the upper 8 are kept. Raises ImageError for a file
+        that cannot be decoded or is too large, OptionError for other types and if Pillow is missing.
         """
         chosen = ImageLimits.of(limits)
         if isinstance(source, Image):
@@ -121,21 +122,21 @@ class Image:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the pixels."""
+        """The size of the pixels in bytes."""
         return self.pixels.nbytes
 
     @property
     def width(self) -> int:
-        """Pixels of a row."""
+        """Pixels in a row."""
         return self.pixels.shape[1]
 
     @property
     def height(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.pixels.shape[0]
 
     def to_pil(self) -> PIL.Image.Image:
-        """The same as a PIL image."""
+        """Return the image as a PIL image."""
         import PIL.Image
 
         return PIL.Image.fromarray(self.pixels)
@@ -154,7 +155,7 @@ class Image:
 
 
 class _CountedFile(io.BytesIO):
-    """A file in memory that is read in so many pieces at most."""
+    """A file in memory with a bounded number of reads."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -168,13 +169,13 @@ class _CountedFile(io.BytesIO):
 
 
 def _received(pixels: NDArray[np.uint8]) -> Image:
-    """An image that was sent, whose pixels nobody else has."""
+    """Rebuild a pickled image. The pixels are not shared."""
     pixels.flags.writeable = False
     return Image(pixels)
 
 
 def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
-    """The image in a file. Raises ImageError."""
+    """Decode an image file. Raises ImageError."""
     if not data:
         raise ImageError(f"{what} is empty; an image is {FORMATS}")
     known = next((each for each in _READERS if re.match(each[0], data, re.DOTALL)), None)
@@ -191,7 +192,7 @@ def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
             raise ImageError(f"{what} is {named} with run-length compression, which is not read; save it without")
     except (ImageError, MemoryError):
         raise
-    except Exception as error:  # readers raise whatever a damaged file leads to
+    except Exception as error:  # decoders raise any exception on damaged files
         raise _damaged(what, named) from error
     return _taken(opened, named, what, copies=False)
 
@@ -201,7 +202,7 @@ def _damaged(what: str, named: str) -> ImageError:
 
 
 def _taken(image: PIL.Image.Image, named: str, what: str, *, copies: bool) -> Image:
-    """The pixels of an image of Pillow's. named: what it is; copies: whether it is the caller's. Raises ImageError."""
+    """Convert a PIL image. named: format, for errors; copies: True if the caller owns the image. Raises ImageError."""
     from PIL import ImageOps
 
     try:
@@ -215,12 +216,12 @@ def _taken(image: PIL.Image.Image, named: str, what: str, *, copies: bool) -> Im
         return Image(_filled(image))
     except (ImageError, MemoryError):
         raise
-    except Exception as error:  # readers raise whatever a damaged file leads to
+    except Exception as error:  # decoders raise any exception on damaged files
         raise _damaged(what, named) from error
 
 
 def _filled(image: PIL.Image.Image) -> NDArray[np.uint8]:
-    """The pixels of an image of any mode, taken from it a few rows at a time."""
+    """Return the pixels of an image of any mode, converted a few rows at a time."""
     width, height = image.size
     found = np.empty((height, width, 3), np.uint8)
     for top in range(0, height, _ROWS):
@@ -230,14 +231,14 @@ def _filled(image: PIL.Image.Image) -> NDArray[np.uint8]:
             found[top:bottom] = (np.asarray(rows) >> 8)[:, :, None]
             continue
         if rows.mode == "P" and "transparency" in rows.info:
-            rows = rows.convert("RGBA")  # without the warning of Pillow's that this is what to do
+            rows = rows.convert("RGBA")  # direct conversion to RGB would emit a warning
         found[top:bottom] = np.asarray(rows.convert("RGB"))
     found.flags.writeable = False
     return found
 
 
 def _check_webp(data: bytes, what: str, limits: ImageLimits) -> None:
-    """Check the size of a WebP file, for whose frames the reader makes room at once. Raises ImageError."""
+    """Check the size of a WebP file, since the reader allocates its frames at once. Raises ImageError."""
     kind, body = data[12:16], data[20:30]
     if kind == b"VP8X":
         limits.check((_little(body[4:7]) + 1, _little(body[7:10]) + 1), what)
@@ -261,7 +262,8 @@ def _check_jpeg(data: bytes, what: str, limits: ImageLimits) -> None:
 
 
 def _check_tiff(data: bytes, what: str, limits: ImageLimits) -> None:
-    """Check the fields of the first image of a TIFF file, which the reader makes lists of. Raises ImageError."""
+    """Check the fields of the first image of a TIFF file, since the reader converts them to lists. Raises
+    ImageError."""
     order: Any = "little" if data[:2] == b"II" else "big"
     begin = int.from_bytes(data[4:8], order)
     count = int.from_bytes(data[begin : begin + 2], order)
@@ -272,9 +274,9 @@ def _check_tiff(data: bytes, what: str, limits: ImageLimits) -> None:
 
 
 _TEXTS = (1, 2, 6, 7)
-"""Types of TIFF's fields whose values are bytes, and stay so."""
+"""TIFF field types that the reader keeps as bytes."""
 _SLOW = (1, 2)
-"""Numbers of run-length compression in BMP files, for which Pillow's reader is in Python; other formats have words."""
+"""Run-length compressions of BMP files, which Pillow decodes in Python. Other formats name compressions by strings."""
 _READERS: tuple[tuple[bytes, str, str, str, Callable[[bytes, str, ImageLimits], None] | None], ...] = (
     (rb"\x89PNG\r\n\x1a\n", "PNG", "PngImagePlugin", "PngImageFile", None),
     (rb"\xff\xd8\xff", "JPEG", "JpegImagePlugin", "JpegImageFile", _check_jpeg),
@@ -283,4 +285,4 @@ _READERS: tuple[tuple[bytes, str, str, str, Callable[[bytes, str, ImageLimits], 
     (rb"BM", "BMP", "BmpImagePlugin", "BmpImageFile", None),
     (rb"II\*\0|MM\0\*", "TIFF", "TiffImagePlugin", "TiffImageFile", _check_tiff),
 )
-"""Beginnings of files, their formats, and Pillow's readers: the base class of each, which makes no others of it."""
+"""Signature, format, and Pillow's reader of it with a check to run before."""

@@ -1,1 +1,1 @@
-"""The memory of what models have read: blocks of keys and values, and whose they are."""
+"""The KV cache's bookkeeping: blocks, block tables and their holders, and changes of weights."""

@@ -1,4 +1,4 @@
-"""The pool of blocks and slots: who holds which, what stands in those that nobody holds; and free memory."""
+"""The block pool and state slots: holders, reusable contents, and free memory."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from .tables import BLOCK, FREED, NO_SLOT, BlockTable
 
 
 class Slots:
-    """Assignment of slots for states to texts.
+    """Assignment of state slots to texts.
 
-    count: how many there are. The lowest is taken first, so that those in use lie side by side.
-    copies: states that are to be copied, (from, to), before the next step is read
-    Whoever lets texts read sees to it that no more of them have begun than there are slots; then one is always free.
+    count: number of slots. The lowest free slot is taken first, so that used ones are adjacent.
+    copies: pairs (from, to) of states to copy before the next step
+    The scheduler admits no more texts than there are slots, so one is always free.
     """
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.copies: list[tuple[int, int]] = []
-        self._holders: list[int] = []  # of each slot that was ever used
+        self._holders: list[int] = []  # reference count of each slot that was ever used
         self._free: list[int] = []
 
     @property
     def held(self) -> int:
-        """Number of slots that some table has."""
+        """The number of slots in use."""
         return len(self._holders) - len(self._free)
 
     def own(self, table: BlockTable) -> None:
-        """Give a table that is to read a slot that is its own: a free one, or a copy of one that it shares."""
+        """Give a table its own slot before it reads: a free one, or a copy of its shared one."""
         before = table.slot
         if before != NO_SLOT and self._holders[before] == 1:
             return
@@ -43,12 +43,12 @@ class Slots:
             self._holders[before] -= 1
 
     def share(self, table: BlockTable) -> None:
-        """One more table has the slot of this one, if it has any."""
+        """Count one more holder of a table's slot."""
         if table.slot != NO_SLOT:
             self._holders[table.slot] += 1
 
     def release(self, table: BlockTable) -> None:
-        """Give the slot of a table back."""
+        """Release the slot of a table."""
         slot, table.slot = table.slot, NO_SLOT
         if slot == NO_SLOT:
             return
@@ -57,7 +57,7 @@ class Slots:
             heappush(self._free, slot)
 
     def check(self, tables: Iterable[BlockTable]) -> None:
-        """Raise AssertionError unless these tables, and no others, have slots: those that have read anything."""
+        """Raise AssertionError unless exactly these tables hold slots, and each that has read tokens holds one."""
         held = [0] * len(self._holders)
         for table in tables:
             assert table.slot != NO_SLOT or not table.tokens, "what was read is in a state"
@@ -83,7 +83,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def free_bytes(device: Any = None) -> int | None:
-    """Bytes that can be had on the device, or in main memory; None where the system does not say."""
+    """Return the free bytes of the device, or of main memory; None if the system does not report them."""
     if device is not None and torch.device(device).type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     found = [free for free in (_free_of_machine(), _free_of_group()) if free is not None]
@@ -99,7 +99,7 @@ def _free_of_machine() -> int | None:
 
 
 def _free_of_group() -> int | None:
-    """Bytes that a container's limit leaves; pages of files that were read count as free."""
+    """Return the bytes left by a container's limit. The file page cache counts as free."""
     try:
         limit = (_CGROUP / "memory.max").read_text().strip()
         used = int((_CGROUP / "memory.current").read_text())
@@ -114,53 +114,55 @@ def shown_size(count: int) -> str:
 
 
 Content = tuple[int, tuple[int, ...]]
-"""Contents of a full block: the node of what stands before it, and its tokens."""
+"""The content key of a full block: the node of the prefix before it, and its tokens."""
 
 
 class BlockPool:
-    """Blocks of a model's memory, shared by all texts: a fork, or a beginning that was read before, costs references.
+    """Blocks of a model's KV cache. Texts share blocks by reference, for forks and for prefix reuse.
 
-    count: how many there are; window: no layer looks further back than so many tokens, so that blocks behind are freed
-    A block is *held* by one table or several, *kept* for its content, which another text may begin with, or free.
-    Of those kept the least recently used go first. A full block is known by its content as soon as a step is to fill
-    it, so that texts that join in the same step read a common beginning once.
-    copies: blocks that are to be copied, (from, to), before the next step is read
-    slots: of models that keep a state beside keys and values, so many of them; None for others. What a state knows
-        cannot be cut off behind a beginning: then texts have blocks in common only where one was forked.
+    count: number of blocks; window: attention span of all layers, behind which blocks are freed
+    A block is *held* by tables, *kept* for its content so that another text may reuse it, or free. Kept blocks are
+    evicted least recently used first. A full block is registered by content when a step is planned that fills it, so
+    that texts admitted in the same step read a common prefix once.
+    copies: pairs (from, to) of blocks to copy before the next step
+    slots: state slots of models that keep a state besides the KV cache; None for others. A state cannot be cut back to
+        a
+    prefix, so texts of such models share blocks only after a fork.
     """
 
     def __init__(self, count: int, window: int | None = None, slots: int = 0) -> None:
         self.count = count
         self.copies: list[tuple[int, int]] = []
         self.slots = Slots(slots) if slots else None
-        self._filling: set[int] = set()  # blocks that are known already, and that the step to come fills
+        self._filling: set[int] = set()  # registered blocks that the coming step fills
         self._is_early = False
         self._window = window
-        self._holders: list[int] = []  # of each block that was ever used
+        self._holders: list[int] = []  # reference count of each block that was ever used
         self._free: list[int] = []
         self._kept: OrderedDict[int, None] = OrderedDict()
-        self._known: dict[Content, tuple[int, int]] = {}  # the node of a content, and a block that holds it
-        self._content: dict[int, Content] = {}  # of the blocks that are found by it
+        self._known: dict[Content, tuple[int, int]] = {}  # node of a content, and a block that holds it
+        self._content: dict[int, Content] = {}  # contents of registered blocks
         self._nodes = 0
         self._roots: dict[Any, int] = {}
 
     @property
     def available(self) -> int:
-        """Number of blocks that may be taken now."""
+        """The number of blocks that can be taken now."""
         return self.count - len(self._holders) + len(self._free) + len(self._kept)
 
     @property
     def held(self) -> int:
-        """Number of blocks that some table holds."""
+        """The number of blocks that tables hold."""
         return self.count - self.available
 
     @property
     def kept(self) -> int:
-        """Number of blocks that nobody holds, and are known by what stands in them."""
+        """The number of blocks without holder whose content is registered."""
         return len(self._kept)
 
     def table(self, source: Any = None, key: Any = None) -> BlockTable:
-        """An empty table. key: what was read apart, since texts with equal tokens differ by it; None if nothing was."""
+        """Return an empty table. key: separates texts with equal tokens by salt, adapter or encoder input; None for
+        none"""
         if key is None:
             return BlockTable(source)
         if len(self._roots) > _ROOTS:
@@ -168,7 +170,7 @@ class BlockPool:
         return BlockTable(source, self._roots.setdefault(key, self._new_node()))
 
     def adopt(self, table: BlockTable, pending: Sequence[int]) -> int:
-        """Take over blocks that hold what the table's text goes on with, but for its last token: of how many tokens."""
+        """Reuse blocks with the next pending tokens, except the last token. Return the number of tokens taken over."""
         taken = 0
         if len(table.tokens) % BLOCK or self.slots is not None:
             return taken
@@ -189,19 +191,20 @@ class BlockPool:
         return taken
 
     def has_slack(self, table: BlockTable, count: int) -> bool:
-        """True if so many tokens go into the table's last block, its own, without filling it: without `reserve`."""
+        """Test whether `count` tokens fit into the table's own last block without filling it. Then `reserve` is not
+        needed."""
         last = len(table.tokens) % BLOCK
         return last > 0 and last + count < BLOCK and self._holders[table.blocks[-1]] == 1
 
     def missing(self, table: BlockTable, count: int) -> int:
-        """Number of blocks that `reserve` would take for `count` tokens."""
+        """Return the number of blocks that `reserve` would take for `count` tokens."""
         length = len(table.tokens)
         return -(-(length + count) // BLOCK) - len(table.blocks) + self._is_shared(table)
 
     def reserve(self, table: BlockTable, tokens: Sequence[int]) -> None:
-        """Make room for tokens behind those of the table, where the last block is shared in a copy of it.
+        """Make room for tokens behind those of the table. A shared last block is copied.
 
-        As many blocks as are `missing` must be available, and the tokens must be read in the next step.
+        `missing` blocks must be available, and the tokens must be read in the next step.
         """
         if self.slots is not None:
             self.slots.own(table)
@@ -216,13 +219,15 @@ class BlockPool:
             self._filling.update(self.recognise(table, tokens))
 
     def begin(self) -> bool:
-        """The planned step is read now; whether none of its texts begins with what another is to read in it."""
+        """Start the planned step. Return True unless a text reuses a prefix that another one only reads in this
+        step."""
         is_early, self._is_early = self._is_early, False
         self._filling.clear()
         return not is_early
 
     def extend(self, table: BlockTable, end: int) -> bool:
-        """Take blocks for all tokens before `end`, which are not known yet; False if there are too few."""
+        """Take blocks for all tokens before `end`, which are not registered yet. Return False if too few are
+        available."""
         for _ in range(len(table.blocks), -(-end // BLOCK)):
             if self.available == 0:
                 return False
@@ -230,7 +235,7 @@ class BlockPool:
         return True
 
     def recognise(self, table: BlockTable, tokens: Sequence[int]) -> list[int]:
-        """Remember what stands in the blocks that tokens behind those of the table fill; those that nobody knew of."""
+        """Register the blocks that tokens behind those of the table fill. Return the blocks with new contents."""
         begin, end = len(table.tokens), len(table.tokens) + len(tokens)
         new: list[int] = []
         if begin // BLOCK == end // BLOCK:
@@ -249,7 +254,7 @@ class BlockPool:
         return new
 
     def forget(self) -> None:
-        """Forget what stands in blocks; while no table has tokens."""
+        """Forget all contents. No table may hold blocks."""
         assert self.held == 0, "what texts have read is theirs until they give it back"
         self._free.extend(self._kept)
         self._kept.clear()
@@ -258,17 +263,17 @@ class BlockPool:
         self._roots.clear()
 
     def shrink(self, table: BlockTable) -> None:
-        """Give blocks back that hold none of the table's tokens."""
+        """Release blocks behind the table's tokens."""
         while len(table.blocks) > -(-len(table.tokens) // BLOCK):
             self._release(table.blocks.pop())
 
     @property
     def can_cut(self) -> bool:
-        """True if a fork may be of a beginning: all that a model looks at from there is kept."""
+        """True if a fork may be a proper prefix: neither state nor window prevents it."""
         return self.slots is None and self._window is None
 
     def fork(self, table: BlockTable, length: int | None = None) -> BlockTable:
-        """Another table of the same text, or of its first `length` tokens, fewer than all where `can_cut`."""
+        """Return another table of the same text, or of its first `length` tokens, fewer than all only if `can_cut`."""
         count = len(table.tokens) if length is None else length
         assert count == len(table.tokens) or (count < len(table.tokens) and self.can_cut)
         twin = BlockTable(table.source, self._node_at(table, count))
@@ -295,7 +300,7 @@ class BlockPool:
             place -= 1
 
     def release(self, table: BlockTable) -> None:
-        """Give all blocks of a table back, and its slot; the last are the first to be forgotten."""
+        """Release all blocks and the slot of a table. Its last blocks will be evicted first."""
         if self.slots is not None:
             self.slots.release(table)
         for block in reversed(table.blocks):
@@ -306,7 +311,7 @@ class BlockPool:
         table.shifted = 0, 0
 
     def check(self, tables: Iterable[BlockTable]) -> None:
-        """Raise AssertionError unless these tables, and no others, hold what the pool says."""
+        """Raise AssertionError unless exactly these tables hold the pool's references."""
         tables = list(tables)
         if self.slots is not None:
             self.slots.check(tables)
@@ -324,7 +329,7 @@ class BlockPool:
         assert len(self._known) == len(self._content), "what is known is in a block"
 
     def _check_content(self, table: BlockTable) -> None:
-        """Raise AssertionError unless what is known of a table's blocks is what stands there."""
+        """Raise AssertionError unless the registered contents of a table's blocks match its tokens."""
         node = None
         for place, block in enumerate(table.blocks):
             content = self._content.get(block)
@@ -334,7 +339,7 @@ class BlockPool:
             node = None if content is None else self._known[content][0]
 
     def _node_at(self, table: BlockTable, count: int) -> int:
-        """The content of the full blocks among a table's first tokens; a new number where that is not known."""
+        """Return the content node of the full blocks among a table's first `count` tokens; a new one if unknown."""
         place = count // BLOCK
         if place == len(table.tokens) // BLOCK:
             return table.node
@@ -342,7 +347,7 @@ class BlockPool:
         return self._new_node() if content is None else content[0]
 
     def _is_shared(self, table: BlockTable) -> bool:
-        """True if further tokens would go into a block that another table holds too."""
+        """Test whether further tokens would go into a block that another table holds too."""
         return len(table.tokens) % BLOCK > 0 and self._holders[table.blocks[-1]] > 1
 
     def _take(self) -> int:
@@ -371,7 +376,7 @@ class BlockPool:
 
 
 class TokenPool:
-    """In place of a pool for models that remember nothing but token ids."""
+    """A replacement of the pool for models without KV cache."""
 
     count = 0
     available = 1 << 40
@@ -381,41 +386,41 @@ class TokenPool:
     slots: Slots | None = None
 
     def table(self, source: Any = None, key: Any = None) -> BlockTable:
-        """An empty table."""
+        """Return an empty table."""
         return BlockTable(source)
 
     def forget(self) -> None:
-        """Nothing is known."""
+        """Do nothing: no contents are registered."""
 
     def adopt(self, table: BlockTable, pending: Sequence[int]) -> int:
-        """Nothing is known of other texts."""
+        """Return 0: no contents are registered."""
         return 0
 
     def has_slack(self, table: BlockTable, count: int) -> bool:
-        """There is always room."""
+        """Return True: there is always room."""
         return True
 
     def missing(self, table: BlockTable, count: int) -> int:
-        """There is always room."""
+        """Return 0: there is always room."""
         return 0
 
     def reserve(self, table: BlockTable, tokens: Sequence[int]) -> None:
-        """Nothing is to be done."""
+        """Do nothing."""
 
     def begin(self) -> bool:
-        """Texts have nothing in common."""
+        """Return True: texts share nothing."""
         return True
 
     can_cut = True
 
     def fork(self, table: BlockTable, length: int | None = None) -> BlockTable:
-        """Another table of the same text, or of its first `length` tokens."""
+        """Return another table of the same text, or of its first `length` tokens."""
         twin = BlockTable(table.source)
         twin.tokens = table.tokens[:length]
         return twin
 
     def trim(self, table: BlockTable) -> None:
-        """There is nothing to free."""
+        """Do nothing."""
 
     def release(self, table: BlockTable) -> None:
         """Forget the text."""

@@ -1,4 +1,4 @@
-"""Block tables: the tokens that a model has read of a text, and the blocks in which their keys and values lie."""
+"""Block tables: the tokens that were read of a text, and the blocks with their keys and values."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ BLOCK = 16
 
 
 class BlockTable:
-    """The blocks of one text, and its state.
+    """The block table of one text.
 
-    tokens: that were read, in order
-    blocks: int32 numbers of the pool's blocks, token i in block i // BLOCK; the last may have room for further tokens.
-        FREED stands for a block that no layer looks at any more
-    source: what the model reads it by besides its tokens: what its encoder made of a prompt that is read apart, or the
-        number of an adapter; None for neither
-    node: the content of all full blocks, a number of the pool's; 0 before the first
-    slot: where the state of all tokens lies, for models that keep one; NO_SLOT for others, and before the first token
-    shifted: how many of the tokens were looked through for images, and by how much positions behind them are ahead of
-        places, for models whose rows of images share positions
+    tokens: tokens that were read, in order
+    blocks: int32 block numbers; token i is in block i // BLOCK. The last block may have room for further tokens. FREED
+        replaces a block that no layer needs any more
+    source: encoder output of a separate prompt, or the number of an adapter; None for neither
+    node: content node of all full blocks, see `BlockPool`; 0 before the first
+    slot: state slot, for recurrent models; NO_SLOT for others, and before the first token
+    shifted: number of tokens scanned for images, and the offset of positions behind them, for models whose image rows
+        share positions
     """
 
     __slots__ = ("blocks", "node", "shifted", "slot", "source", "tokens")
@@ -36,7 +35,7 @@ class BlockTable:
 
 
 class Chunk(NamedTuple):
-    """Tokens that are read of one text in a step, behind those of its table, whose blocks have room for them."""
+    """Tokens of one text to be read in a step, behind those of its table. Its blocks have room for them."""
 
     table: BlockTable
     tokens: Sequence[int]

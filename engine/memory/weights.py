@@ -1,4 +1,4 @@
-"""Changes of weights: whether they are still those that keys, values and probabilities were computed with."""
+"""Detection of changes of a model's weights, which invalidate the KV cache and cached probabilities."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from torch import Tensor, nn
 from ...errors import OptionError
 
 _NO_HOLDERS = (type, ModuleType, FunctionType, BuiltinFunctionType, str, bytes, int, float)
-"""Types of objects that lead to no weights of a model, or to everything there is."""
+"""Types whose objects hold no weights, or refer to the whole interpreter."""
 
 
 class Weights:
-    """The weights of a model's module, and which adapters are at work in it; a model without a module never changes.
+    """The state of a model's weights and active adapters. A model without a torch module never changes.
 
-    Seen are parameters and buffers that were written in place (by an optimiser, by loading), others in their place,
-    modules that were put in, replaced or turned to training, adapters of PEFT that were chosen, scaled, turned off or
-    merged. Not seen is what goes through `.data`, or writes tensors made in inference mode, since torch counts neither.
-    Raises OptionError as `check` does.
+    Detected: in-place writes of parameters and buffers (optimisers, loading), their replacement, added or replaced
+        modules,
+    training mode, and adapters of PEFT that are selected, scaled, disabled or merged. Not detected: writes through
+        `.data`
+    and to inference tensors, since torch has no version counters for these. Raises OptionError as `check` does.
     """
 
     def __init__(self, model: Any) -> None:
@@ -37,7 +38,7 @@ class Weights:
         self.check()
 
     def state(self) -> int:
-        """A number that changes, but for accidents of hashing, when the weights do; some 50 us for 100 modules."""
+        """Return a hash of the weights' state. It takes about 50 us for 100 modules."""
         if self._parts is None:
             return 0
         parts = self._parts
@@ -45,7 +46,7 @@ class Weights:
         return hash((*structure, parts.replaced(), *map(_written, parts.tensors), *parts.training, *parts.adapters))
 
     def check(self) -> None:
-        """Raise OptionError where the weights are of another type, or elsewhere, than when the model was wrapped."""
+        """Raise OptionError if dtype or device of the weights differ from those at wrapping."""
         now = None if self._network is None or self._kind is None else kind_of(self._network)
         if now is not None and now != self._kind:
             raise OptionError(
@@ -55,7 +56,7 @@ class Weights:
 
 
 class Parts:
-    """Modules and tensors of a network, looked up in their own dictionaries: iterating over modules takes longer."""
+    """Modules and tensors of a network, cached by their own dictionaries, since `Module.modules()` is slow."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -69,7 +70,7 @@ class Parts:
         self._replaced = 0
 
     def structure(self) -> list[int]:
-        """Which modules there are; what else is asked is of these."""
+        """Return the identities of all modules, and refresh the cached dictionaries if they changed."""
         if not self._structure or self._found() != self._structure:
             modules = self._modules = list(map(vars, self._network.modules()))
             self._children = [module["_modules"] for module in modules if module["_modules"]]
@@ -86,7 +87,7 @@ class Parts:
 
     @property
     def buffers(self) -> Iterator[Tensor]:
-        """All buffers, among which some ways of quantising have weights."""
+        """All buffers. Some quantisation methods store weights there."""
         return (each for held in self._buffers for each in held.values() if each is not None)
 
     @property
@@ -96,11 +97,11 @@ class Parts:
 
     @property
     def training(self) -> Iterator[bool]:
-        """The modules' flags of training, in which they may drop what they compute."""
+        """Training flags of all modules."""
         return (module["training"] for module in self._modules)
 
     def replaced(self) -> int:
-        """Count of times that tensors were seen to be others: those that are gone leave their memory to new ones."""
+        """Return how often tensors were replaced. Addresses alone do not tell, since new tensors reuse freed memory."""
         tensors = list(self.tensors)
         if not self._seen.are(tensors):
             self._seen, self._replaced = Seen(tensors), self._replaced + 1
@@ -108,13 +109,14 @@ class Parts:
 
     @property
     def adapters(self) -> Iterator[tuple[bool, str, int, str]]:
-        """Which adapters are at work in each layer that has some."""
+        """The active adapters of each layer with adapters."""
         return map(_chosen, self._adapted)
 
     def baked(self) -> tuple[Any, ...]:
-        """A key of what a captured graph relies on: modules, adapters, and where parameters and buffers lie.
+        """Return a key of everything a captured graph depends on: modules, adapters, addresses of parameters and
+        buffers.
 
-        What a module does by numbers of its own is not seen.
+        Plain Python attributes of modules are not covered.
         """
         structure = self.structure()
         return (*structure, *map(_place, self.tensors), *self.adapters)
@@ -124,20 +126,20 @@ class Parts:
 
 
 class Seen:
-    """Some tensors, held weakly, and told apart from new ones in the memory that those leave which are gone."""
+    """Weak references to tensors, which distinguish them from new tensors at reused addresses."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._references: list[ReferenceType[Tensor]] = list(map(ref, tensors))
 
     def are(self, tensors: Sequence[Tensor]) -> bool:
-        """True if these are the same, in the same order."""
+        """Test whether these are the same tensors in the same order."""
         return len(tensors) == len(self._references) and all(
             was() is own for was, own in zip(self._references, tensors, strict=True)
         )
 
 
 class Loaded:
-    """The parameters of a network as they were loaded, but for those that are brought only when they are needed."""
+    """The parameters of a network as loaded, without those on the meta device."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -147,12 +149,12 @@ class Loaded:
 
     @property
     def is_changed(self) -> bool:
-        """True once any was written, or is another one."""
+        """True if any parameter was written or replaced."""
         now = self._parameters()
         return self._was_changed or not self._seen.are(now) or list(map(_version, now)) != self._versions
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy together with the network; the copy is changed if this one is."""
+        """Copy with the network. The copy is changed if this one is."""
         made = type(self)(copy.deepcopy(self._network, memo))
         made._was_changed = self.is_changed
         return made
@@ -162,9 +164,10 @@ class Loaded:
 
 
 def held_bytes(model: Any) -> int:
-    """Bytes of the tensors and arrays that a model holds, what several share counted once, files that are mapped too.
+    """Return the bytes of all tensors and arrays that a model refers to, shared storage counted once, mapped files
+    included.
 
-    Found wherever they are: what runs a decoder has weights in other places than modules of torch do.
+    It follows Python references, since a decoder's runner has weights outside torch modules.
     """
     left, known, sizes = [model], {id(model)}, dict[int, int]()
     while left:
@@ -186,27 +189,27 @@ def held_bytes(model: Any) -> int:
 
 
 def kind_of(network: nn.Module) -> str | None:
-    """Of which type the first of a network's weights are, and on which device; None where it has none in memory."""
+    """Return dtype and device of a network's first floating-point parameter; None if it has none in memory."""
     first = next((weights for weights in network.parameters() if weights.is_floating_point()), None)
     return None if first is None or first.device.type == "meta" else f"{first.dtype} on {first.device}"
 
 
 def _place(weights: Tensor) -> int:
-    """The address of numbers; quantised ones have types of their own, and no such place."""
+    """Return the address of a tensor's data. Quantised subclasses have no such address, and use their identity."""
     return weights.data_ptr() if type(weights) in (nn.Parameter, Tensor) else id(weights)
 
 
 def _written(weights: Tensor) -> tuple[int, int]:
-    """The address of numbers, and how often they were written."""
+    """Return a tensor's address and version counter."""
     return _place(weights), _version(weights)
 
 
 def _version(weights: Tensor) -> int:
-    """Count of writes in place, where torch keeps one."""
+    """Return a tensor's version counter; 0 if torch has none."""
     return 0 if weights.is_inference() else weights._version
 
 
 def _chosen(layer: dict[str, Any]) -> tuple[bool, str, int, str]:
-    """Adapters at work in a layer, and their scales; PEFT keeps lists of names, and numbers by name."""
+    """Return the active adapters of a layer and their scales. PEFT keeps lists of names, and scales by name."""
     chosen, merged = str(layer.get("_active_adapter")), len(layer.get("merged_adapters", ()))
     return layer["_disable_adapters"], chosen, merged, str(layer.get("scaling"))

@@ -1,4 +1,4 @@
-"""Prompts: what callers may pass (`given`), the tokens that a model reads of it (`encoding`), and schemas in them."""
+"""Prompts: input types (`given`), tokenization (`encoding`), and schemas in prompts (`description`)."""
 
 from .description import describe
 

@@ -1,4 +1,4 @@
-"""Descriptions of JSON in prompts: a schema as a skeleton with the names of types, as small models follow it best."""
+"""Descriptions of JSON schemas for prompts: a skeleton with type names, which small models follow best."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .given import Prompt, is_chat
 
 LEAD = "Answer with JSON like this:"
 MOST_CHARS = 2000
-"""Of a skeleton; what is nested deepest is left out first."""
+"""Greatest length of a skeleton. The most deeply nested parts are omitted first."""
 MOST_DEPTH = 8
 MOST_PARTS = 500
-"""Subschemas that are read, since references can say more than the schema's text has."""
+"""Greatest number of visited subschemas. References can expand beyond the size of the schema's text."""
 MOST_VALUES = 24
 MOST_COMMENT = 80
 CUT = "..."
@@ -25,12 +25,12 @@ _NAMED_FORMATS = frozenset(("date", "time", "date-time", "duration", "email", "u
 
 
 def describe(schema: Any) -> str:
-    """An instruction that shows what JSON to write, to be put behind a request in a prompt.
+    """Return an instruction that shows which JSON to write, for the end of a prompt.
 
-    schema: whatever `generate.json` takes
-    Types are named; alternatives and the values of an enum stand between bars, members that may be missing have a
-    question mark, and descriptions are comments of at most 80 characters. Of a schema whose skeleton would be longer
-    than 2,000 characters, or that holds itself, the innermost parts are dots. Raises OptionError, SchemaError.
+    schema: a schema as for `generate.json`
+    The skeleton names types. Bars separate alternatives and enum values, optional members have a question mark, and
+    descriptions become comments of at most 80 characters. The innermost parts become dots if the skeleton exceeds 2,000
+    characters or the schema is recursive. Raises OptionError, SchemaError.
     """
     root = parsed(cast("dict[str, Any] | bool | str", structure_of(schema).schema))
     written = ""
@@ -43,9 +43,9 @@ def describe(schema: Any) -> str:
 
 
 def with_description(prompt: Prompt, description: str) -> Prompt:
-    """A prompt with a description behind it: of a chat behind its last message of a user. Raises OptionError.
+    """Append a description to a prompt, in a chat to the last message of a user. Raises OptionError.
 
-    prompt: as `prompt_of` gives it
+    prompt: as `prompt_of` returns it
     """
     if isinstance(prompt, str):
         return f"{prompt}\n{description}\n"
@@ -66,14 +66,14 @@ def with_description(prompt: Prompt, description: str) -> Prompt:
 
 
 def _behind(content: Any, description: str) -> Any:
-    """The content of a message, a text or parts, with more text."""
+    """Append text to the content of a message, a text or parts."""
     if content is None or isinstance(content, str):
         return f"{content}\n{description}" if content else description
     return [*content, {"type": "text", "text": f"\n{description}" if content else description}]
 
 
 class _Skeleton:
-    """Writes subschemas of one schema. is_cut: whether parts were left out because there are too many."""
+    """A writer of the subschemas of one schema. is_cut: True if parts were omitted because there were too many"""
 
     def __init__(self, root: dict[str, Any] | bool) -> None:
         self._root = root
@@ -82,7 +82,7 @@ class _Skeleton:
         self.is_cut = False
 
     def of(self, schema: Any, depth: int) -> str:
-        """A subschema, nested as deep as `depth` says."""
+        """Write a subschema down to `depth` nested levels."""
         self._parts += 1
         if self._parts > MOST_PARTS:
             self.is_cut = True
@@ -117,7 +117,7 @@ class _Skeleton:
         return _either([self._typed(schema, str(kind), depth) for kind in several])
 
     def _all(self, own: dict[str, Any], parts: Sequence[Any], depth: int) -> str:
-        """A schema of several subschemas together, one of which may be what is being written."""
+        """Write the conjunction of subschemas. One of them may be a schema that is being written."""
         resolved = [self._resolved(part) for part in parts]
         if any(id(part) in self._open for part in resolved if not isinstance(part, bool)):
             return CUT
@@ -131,7 +131,7 @@ class _Skeleton:
             del self._open[before:]
 
     def _typed(self, schema: dict[str, Any], kind: str, depth: int) -> str:
-        """The values of one type."""
+        """Write the values of one type."""
         if kind == "object":
             return self._object(schema, depth)
         if kind == "array":
@@ -160,7 +160,7 @@ class _Skeleton:
 
     def _array(self, schema: dict[str, Any], depth: int) -> str:
         first, rest = schema.get("prefixItems"), schema.get("items")
-        if isinstance(rest, list):  # as drafts before 2020-12 have it
+        if isinstance(rest, list):  # form of drafts before 2020-12
             first, rest = cast("list[Any]", rest), schema.get("additionalItems")
         leading = cast("list[Any]", first) if isinstance(first, list) else []
         if not leading and not isinstance(rest, dict):
@@ -174,7 +174,7 @@ class _Skeleton:
         return f"[{', '.join(parts)}]"
 
     def _comment(self, schema: Any) -> str:
-        """The description of a member, its own or that of what it refers to, as a short comment."""
+        """Write the description of a member, or of the schema that it refers to, as a short comment."""
         for each in (schema, self._resolved(schema)):
             text = cast("dict[str, Any]", each).get("description") if isinstance(each, dict) else None
             if isinstance(text, str) and text.strip():
@@ -183,7 +183,7 @@ class _Skeleton:
         return ""
 
     def _resolved(self, schema: Any) -> Any:
-        """The schema that a reference leads to; any other schema as it is."""
+        """Follow references; return any other schema as it is."""
         for _ in range(MOST_DEPTH):
             if not isinstance(schema, dict) or not isinstance(reference := schema.get("$ref"), str):  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
                 break
@@ -191,7 +191,7 @@ class _Skeleton:
         return cast("Any", schema)
 
     def _target(self, reference: str) -> Any:
-        """The subschema of a reference within the document; True, which is anything, for others."""
+        """Return the subschema that a local reference names; True, which allows anything, for other references."""
         if not reference.startswith("#"):
             return True
         found: Any = self._root
@@ -206,7 +206,7 @@ class _Skeleton:
 
 
 def _merged(schemas: Sequence[Any]) -> dict[str, Any]:
-    """Schemas that all hold as one, near enough to be shown: members of all, of other keywords the last."""
+    """Merge schemas approximately: members of all, and of other keywords the last value."""
     found: dict[str, Any] = {}
     for schema in schemas:
         if not isinstance(schema, dict):
@@ -223,7 +223,7 @@ def _merged(schemas: Sequence[Any]) -> dict[str, Any]:
 
 
 def _implied(schema: dict[str, Any]) -> str:
-    """The type that a schema without one is about."""
+    """Return the type that a schema without `type` implies."""
     if "properties" in schema:
         return "object"
     return "array" if "items" in schema or "prefixItems" in schema else "any"
@@ -238,7 +238,7 @@ def _value(value: Any) -> str:
 
 
 def _cut(skeleton: str) -> str:
-    """A skeleton without the members that are too many."""
+    """Cut a skeleton to MOST_CHARS at the end of a member."""
     if len(skeleton) <= MOST_CHARS:
         return skeleton
     closing = {"{": "}", "[": "]"}.get(skeleton[0], "")

@@ -1,10 +1,9 @@
-"""The tokens that a model reads of a prompt: by its tokenizer, or for a chat by the tokenizer's template.
+"""Tokenization of prompts: texts by the tokenizer, chats by its chat template.
 
-Chats of strangers: where a message names a special token, such as <|im_end|>, that is text, and begins no turn.
-
-A template writes a text, of which the tokenizer cannot know who wrote what. Names of special tokens in what callers
-gave are therefore written letter by letter with a mark between them, so that those without are the template's own. What
-stands between two of these, and has marks, is encoded without special tokens; all else as ever.
+Messages are untrusted: a special token named in a message, such as <|im_end|>, stays text and begins no turn. A
+template returns a text, in which the tokenizer cannot separate messages from markup. `Verbatim` therefore inserts a
+mark between the letters of such names in messages. Names without marks are the template's own. Stretches between them
+that contain marks are encoded without special tokens, all others as usual.
 """
 
 from __future__ import annotations
@@ -24,22 +23,24 @@ from .given import Prompt, held_by, is_chat, marked_for, media_in, prompt_of
 
 Ids = tuple[int, ...]
 Extras = dict[str, Any]
-"""Arguments of a chat's template besides messages, by the name of the option; no empty ones. Of lists, which are tuples
-here, a template has to write something; of others, such as `enable_thinking`, it may know nothing."""
+"""Arguments of a chat template besides messages, by option name, without empty ones.
+
+A template has to use lists, which are tuples here. It may ignore other arguments, such as `enable_thinking`.
+"""
 
 
 def ids_of(model: Model, prompt: Any, number: int, extras: Extras) -> Ids:
-    """The tokens of a prompt, the model's own beginning included. number: its place among the caller's
+    """Return the tokens of a prompt. number: position of the prompt in the call
 
-    Token ids are taken as they are. A text gets what the tokenizer puts before texts (BOS), though not a second time
-    where it begins with that itself, as what a template renders does. A chat gets what the template says.
-    Raises OptionError, also for what a tokenizer should not have returned.
+    Token ids are returned unchanged. A text gets the tokenizer's BOS, unless it begins with it already, as the output
+    of a template does. A chat gets the tokens of its template. Raises OptionError, also for invalid output of the
+    tokenizer.
     """
     return read(model, prompt, number, extras).ids
 
 
 def read(model: Model, prompt: Any, number: int, extras: Extras) -> ReadMedia:
-    """The tokens of a prompt, those of rows of images and audio among them, and what is to be held meanwhile.
+    """Return the tokens of a prompt, including rows of images and audio, and the references that keep these alive.
 
     Raises OptionError as `ids_of` does, and for images or audio that the model does not read.
     """
@@ -59,8 +60,10 @@ def read(model: Model, prompt: Any, number: int, extras: Extras) -> ReadMedia:
 
 
 def text_of_chat(model: Model, chat: Any, what: str, extras: Extras) -> str:
-    """Text of a chat by the template of a model that reads images or audio, with a mark for each; without one, the
-    text of a single message that has some. Raises OptionError."""
+    """Return the text of a chat by the template of a multimodal model, with a mark for each image and audio.
+
+    Without a template, return the text of a single message that has media. Raises OptionError.
+    """
     media = media_of(model)
     assert media is not None
     if not media.has_template and len(chat) == 1 and media_in(chat) and not extras:
@@ -70,7 +73,7 @@ def text_of_chat(model: Model, chat: Any, what: str, extras: Extras) -> str:
 
 
 def check_read(model: Model, media: list[Media], what: str) -> list[Media]:
-    """The images and audio of a prompt. Raises OptionError for what the model does not read."""
+    """Return the images and audio of a prompt. Raises OptionError for a kind that the model does not read."""
     known = kinds_read(model)
     strange = next((each.kind for each in media if each.kind not in known), None)
     if strange is not None:
@@ -84,7 +87,7 @@ def check_read(model: Model, media: list[Media], what: str) -> list[Media]:
 
 
 def _ids(model: Model, given: Prompt, what: str, extras: Extras) -> ReadMedia:
-    """The tokens of a text, or token ids, among which may be those of rows that were read. Raises OptionError."""
+    """Return the tokens of a text, or check token ids, which may include rows that were read. Raises OptionError."""
     tokenizer = model.tokenizer
     if extras:
         name = next(iter(extras))
@@ -101,10 +104,7 @@ def _ids(model: Model, given: Prompt, what: str, extras: Extras) -> ReadMedia:
 
 
 def continued(model: Model, text: str, number: int) -> Ids:
-    """The tokens of a text that goes on where others end: without what the tokenizer puts beside whole texts.
-
-    Raises OptionError.
-    """
+    """Return the tokens of a text that continues another one, without special tokens. Raises OptionError."""
     tokenizer: Any = model.tokenizer
     options = {"add_special_tokens": False} if "add_special_tokens" in signature(tokenizer.encode).parameters else {}
     ids = _checked(tokenizer.encode(text, **options), f"the frame of prompt {number}", model, "the tokenizer")
@@ -113,15 +113,15 @@ def continued(model: Model, text: str, number: int) -> Ids:
 
 
 def written(model: Model, messages: Any, number: int, extras: Extras) -> Any:
-    """Text of a chat, by its template, which is much faster to have than its tokens. Raises OptionError."""
+    """Return the text of a chat by its template, which is much faster than tokenization. Raises OptionError."""
     what = f"prompt {number}"
     return _applied(_template_of(model.tokenizer, what), marked_for(messages), what, extras, tokenize=False)
 
 
 def _checked(found: Any, what: str, model: Model, maker: str, *, has_rows: bool = False) -> Ids:
-    """An encoding as a tuple. has_rows: whether rows of images or audio are among its tokens
+    """Check the output of a tokenizer. has_rows: the tokens may include rows of images or audio
 
-    Raises OptionError for what is no list of the model's tokens.
+    Raises OptionError unless it is a list of the model's tokens.
     """
     try:
         ids = tuple(index(token) for token in getattr(found, "ids", found))
@@ -140,7 +140,7 @@ def _checked(found: Any, what: str, model: Model, maker: str, *, has_rows: bool 
 
 
 def _without_second_bos(ids: Ids, text: str, tokenizer: Any) -> Ids:
-    """The tokens of a text without the BOS that the tokenizer put before one that the text has already."""
+    """Remove the tokenizer's BOS from a text that begins with BOS itself."""
     bos, begin = getattr(tokenizer, "bos_token", None), getattr(tokenizer, "bos_token_id", None)
     if not isinstance(bos, str) or not bos or not isinstance(begin, int):
         return ids
@@ -151,7 +151,7 @@ def _without_second_bos(ids: Ids, text: str, tokenizer: Any) -> Ids:
 
 
 def _template_of(tokenizer: Any, what: str) -> Any:
-    """The renderer of chats. Raises OptionError where there is none."""
+    """Return the tokenizer's template function. Raises OptionError if it has none."""
     apply: Any = getattr(tokenizer, "apply_chat_template", None)
     if not callable(apply) or getattr(tokenizer, "chat_template", True) is None:
         raise OptionError(
@@ -162,7 +162,8 @@ def _template_of(tokenizer: Any, what: str) -> Any:
 
 
 def rendered(tokenizer: Any, messages: Any, what: str, extras: Extras, *, tokenize: bool = True) -> Any:
-    """The tokens of a chat, by its template, or its text. Raises OptionError where there is none, or it takes none."""
+    """Return the tokens or the text of a chat by its template. Raises OptionError if it has none, or if it ignores a
+    list."""
     apply = _template_of(tokenizer, what)
     found = _applied(apply, messages, what, extras, tokenize=tokenize)
     for name in (name for name, values in extras.items() if isinstance(values, tuple)):
@@ -186,25 +187,25 @@ def _applied(apply: Any, messages: Any, what: str, extras: Extras, *, tokenize: 
         return apply([dict(message) for message in messages], **options)
     except ImportError as error:
         raise OptionError(f"{what} is a chat, and templates cannot be rendered here: {error}") from error
-    except Exception as error:  # a template is a program of somebody else's
+    except Exception as error:  # a template is foreign code
         raise OptionError(f"{what}: the chat template refuses this chat: {_said(error)}") from error
 
 
 def _said(error: Exception) -> str:
-    """The words of what a template raised; its own `raise_exception` gives a jinja2.TemplateError."""
+    """Return the message of a template's exception. Its `raise_exception` raises jinja2.TemplateError."""
     said = " ".join(str(error).split())
     text = said if len(said) <= 400 else brief(said)
     return text if type(error).__name__ == "TemplateError" else f"{type(error).__name__}: {text}"
 
 
 MARK = "\ue06b"
-"""A character for private use, which is taken out of messages that name special tokens."""
+"""A private-use character that separates the letters of special token names in messages."""
 
 
 class Verbatim:
-    """Encodes chats for a model, from any thread.
+    """A thread-safe encoder of a model's chats.
 
-    A tokenizer that does not tell its special tokens, or whose messages hold none by its own account, is asked as ever.
+    It encodes as usual if the tokenizer does not list special tokens, or if a chat names none.
     """
 
     def __init__(self, model: Model) -> None:
@@ -220,7 +221,8 @@ class Verbatim:
         self._name = re.compile("|".join(map(re.escape, names))) if names else None
 
     def ids(self, messages: Any, number: int, extras: Extras) -> Ids:
-        """The tokens of a chat, see `ids_of`. Raises OptionError, also where names can be no text."""
+        """Return the tokens of a chat, see `ids_of`. Raises OptionError, also for a name that cannot be encoded as
+        text."""
         if self._name is None or not self._is_named((messages, extras)):
             return ids_of(self._model, messages, number, extras)
         what = f"prompt {number}"
@@ -231,7 +233,7 @@ class Verbatim:
             text = str(rendered(self._model.tokenizer, given, what, marked, tokenize=False))
         else:
             text, held = media.expanded(text_of_chat(self._model, given, what, marked), several, what)
-        # A template may write JSON whose other characters are escaped.
+        # Templates may write JSON with escapes of non-ASCII characters.
         text = text.replace("\\u" + f"{ord(MARK):04x}", MARK)
         found: list[int] = [] if media is None else media.beginning(text)
         usual = ""
@@ -246,7 +248,7 @@ class Verbatim:
         return tuple(found) if media is None else media.placed(found, held, what).ids
 
     def _is_named(self, value: Any) -> bool:
-        """True if a special token is named in a text, however deep."""
+        """Test whether a nested value contains the name of a special token."""
         assert self._name is not None
         left = [value]
         while left:
@@ -257,7 +259,7 @@ class Verbatim:
         return False
 
     def _marked(self, value: Any) -> Any:
-        """The same with a mark between the letters of all names."""
+        """Return the value with marks between the letters of all names."""
         assert self._name is not None
         if isinstance(value, str):
             return self._name.sub(lambda name: MARK.join(name[0]), value.replace(MARK, ""))
@@ -269,7 +271,7 @@ class Verbatim:
         return value
 
     def _stretches(self, text: str) -> list[str]:
-        """The template's own special tokens, and what stands before, between and behind them."""
+        """Split a text at the template's own special tokens, and keep these."""
         assert self._name is not None
         return [each for each in re.split(f"({self._name.pattern})", text) if each]
 
@@ -278,7 +280,7 @@ class Verbatim:
         return list(tokenizer.encode(text, add_special_tokens=False)) if text else []
 
     def _plain(self, text: str, what: str) -> list[int]:
-        """The tokens of a text in which no name means anything. Raises OptionError."""
+        """Return the tokens of a text without special tokens. Raises OptionError if a name is still encoded as one."""
         assert self._name is not None
         found = list(self._apart.encode(text, add_special_tokens=False, split_special_tokens=True))
         named = {self._ids[name] for name in self._name.findall(text)}
@@ -292,10 +294,10 @@ class Verbatim:
 
     @cached_property
     def _apart(self) -> Any:
-        """The tokenizer once more: whether it knows special tokens is said of all its threads at once."""
+        """A copy of the tokenizer, since `split_special_tokens` changes its state for all threads."""
         return deepcopy(self._model.tokenizer)
 
 
 def _as(given: Any, value: Any) -> Any:
-    """A list as what it was, which tells how a template is asked to write it."""
+    """Restore the type of a list, which decides how a template has to use it."""
     return tuple(value) if isinstance(given, tuple) else value

@@ -1,4 +1,4 @@
-"""Prompts: a text, token ids, or the messages of a chat; and how one is told from several."""
+"""Input types of prompts: a text, token ids or a chat, and lists of these."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..media.audio import SUFFIXES, is_audio
 from ..models.protocol import BEGIN
 
 Message = Mapping[str, Any]
-"""A message as templates take it; those of pydantic models, such as clients of chat APIs return, are made such."""
+"""A message for templates. Pydantic models, as clients of chat APIs return them, are converted."""
 if TYPE_CHECKING:
     import PIL.Image
 
@@ -25,9 +25,9 @@ else:
 Prompt = str | Sequence[int] | Sequence[Message]
 """A text, token ids, or a chat: messages such as {"role": "user", "content": "Hello"}."""
 PromptParts = Sequence[str | GivenMedia]
-"""Texts, images and audio, one at least: what a message of a user is made of."""
+"""Texts, images and audio, at least one of the latter two: the parts of a user's message."""
 AnyPrompts = Prompt | PromptParts | Sequence[Prompt | PromptParts]
-"""Prompts of a call: one or several."""
+"""The prompts of a call: one or several."""
 
 _KEPT = "leave it out: what is made of a chat is for the engine to say"
 NO_OPTIONS = {
@@ -48,22 +48,22 @@ NO_OPTIONS = {
 }
 """Arguments of `apply_chat_template` that are given elsewhere, or not at all."""
 ROLES = ("user", "assistant", "system", "developer", "tool", "function")
-"""Roles that others are likely meant to be; templates may know more."""
+"""Usual roles, for spelling suggestions. Templates may know more."""
 CHAT = '[{"role": "user", "content": "..."}]'
 
 
 class Prompts(NamedTuple):
-    """The prompts of a call, each in its own form (see `prompt_of`), and whether it is one alone."""
+    """The prompts of a call as `prompt_of` returns them. is_single: True if the caller gave one alone"""
 
     items: list[Prompt]
     is_single: bool
 
 
 def prompts_of(value: Any) -> Prompts:
-    """One prompt or several, by what is in the list: mappings are messages of one chat, whole numbers one text's ids,
-    and images and audio, with texts beside them, one message.
+    """Tell one prompt from a list of several, by the items.
 
-    Texts, lists of mappings, of whole numbers and with images or audio are prompts, of which a list is several.
+    Mappings are messages of one chat, integers are the token ids of one text, and media with or without texts are one
+    message. A list of texts, chats, token id lists or media lists is several prompts.
     Raises OptionError, ImageError, AudioError.
     """
     if isinstance(value, str):
@@ -77,7 +77,8 @@ def prompts_of(value: Any) -> Prompts:
 
 
 def prompt_of(value: Any, what: str) -> Prompt:
-    """One prompt: a str, a tuple of ids, or a list of dicts. what: names it, as the beginning of a sentence."""
+    """Check one prompt. Return a str, a tuple of ids, or a list of dicts. what: its name at the start of error
+    messages"""
     if isinstance(value, str):
         return text_of(value, what)
     if _is_message(value):
@@ -104,12 +105,12 @@ def prompt_of(value: Any, what: str) -> Prompt:
 
 
 def is_chat(prompt: Prompt) -> bool:
-    """True if a prompt, as `prompt_of` gives it, is messages."""
+    """Test whether a prompt of `prompt_of` is a chat."""
     return not isinstance(prompt, str) and isinstance(prompt[0], Mapping)
 
 
 def part_of(given: Any) -> dict[str, Any]:
-    """The part of a message that a text, an image or audio is, by what it is, or what file."""
+    """Return the message part of a text, image or audio. The type of files follows from suffix or content."""
     is_heard = isinstance(given, Audio) or (
         given.suffix.lower() in SUFFIXES if isinstance(given, Path) else isinstance(given, bytes) and is_audio(given)
     )
@@ -118,14 +119,14 @@ def part_of(given: Any) -> dict[str, Any]:
 
 
 def media_in(prompt: Prompt) -> list[Media]:
-    """The images and audio of a prompt, as `prompt_of` gives it, in their order."""
+    """Return the images and audio of a prompt of `prompt_of`, in order."""
     chat = cast("Sequence[Message]", prompt) if is_chat(prompt) else ()
     parts = [part for message in chat for part in items_of(message.get("content")) or ()]
     return [part[part["type"]] for part in parts if part["type"] in KINDS]
 
 
 def marked_for(chat: Any) -> list[dict[str, Any]]:
-    """Messages as templates take them, whose images and audio are only named."""
+    """Return messages for templates, in which image and audio parts have only their type."""
     return [
         dict(message) if isinstance(message.get("content"), str | None) else {**message, "content": [
             {"type": part["type"]} if part["type"] in KINDS else part for part in message["content"]
@@ -135,7 +136,7 @@ def marked_for(chat: Any) -> list[dict[str, Any]]:
 
 
 def extras_of(values: Any, what: str) -> tuple[Any, ...]:
-    """The tools or documents of a chat. Raises OptionError; what: the name of the option."""
+    """Check the tools or documents of a chat. what: name of the option. Raises OptionError."""
     several = () if values is None else items_of(values)
     meaning = "a list of dicts" + (" or functions" if what == "tools" else "")
     if several is None:
@@ -148,7 +149,7 @@ def extras_of(values: Any, what: str) -> tuple[Any, ...]:
 
 
 def template_options_of(value: Any) -> dict[str, Any]:
-    """Options of a template by name. Raises OptionError."""
+    """Check options of a template by name. Raises OptionError."""
     what = "chat_template_kwargs"
     if value is None:
         return {}
@@ -164,7 +165,7 @@ def template_options_of(value: Any) -> dict[str, Any]:
 
 
 def _message(value: Any, what: str) -> dict[str, Any]:
-    """A message as a template takes it. Raises OptionError."""
+    """Return a message as a template takes it. Raises OptionError."""
     if not _is_message(value):
         raise OptionError(f"{what} is {shown(value)}; a chat is a list of messages, such as {CHAT}")
     message = cast("dict[str, Any]", _plain(value))
@@ -187,9 +188,9 @@ def _message(value: Any, what: str) -> dict[str, Any]:
 
 
 def _parts(content: Any, what: str) -> list[Any]:
-    """The content of a message that is a list of texts, images and audio, these read.
+    """Read the content of a message that is a list of texts, images and audio.
 
-    They are {"type": "text", "text": ...}, {"type": "image", "image": ...} and {"type": "audio", "audio": ...}. Raises
+    Parts are {"type": "text", "text": ...}, {"type": "image", "image": ...} and {"type": "audio", "audio": ...}. Raises
     OptionError, ImageError, AudioError.
     """
     parts = items_of(content)
@@ -213,12 +214,12 @@ def _parts(content: Any, what: str) -> list[Any]:
 
 
 def _is_row(value: Any) -> bool:
-    """True for a number that may be the id of a row, as prompts have them that were read before."""
+    """Test for the id of an image or audio row, as in the tokens of prompts that were read before."""
     return isinstance(value, int) and value < BEGIN
 
 
 def _has_media(items: Sequence[Any]) -> bool:
-    """True if one of a list is an image or audio of those that callers give, of which PIL's are not imported here."""
+    """Test whether a list contains an image or audio. PIL is not imported for this."""
     return any(
         isinstance(each, (Image, Audio, Path, bytes))
         or any(kind.__module__.partition(".")[0] == "PIL" for kind in type(each).__mro__)
@@ -227,8 +228,11 @@ def _has_media(items: Sequence[Any]) -> bool:
 
 
 def _check_texts(value: Any, what: str) -> None:
-    """Raise OptionError for a text, however deep, that UTF-8 cannot encode, for what holds itself, so has no end, and
-    for too many values, of which those in several places count in each."""
+    """Check a nested value. Raise OptionError for a text that UTF-8 cannot encode, for a cycle, and for too many
+    values.
+
+    Shared values count at each place.
+    """
     sizes: dict[int, tuple[Any, int]] = {}
     left = [(value, False)]
     while left:
@@ -252,7 +256,7 @@ def _check_texts(value: Any, what: str) -> None:
 
 
 def held_by(value: Any) -> list[Any] | None:
-    """Parts of a value, keys and values of a mapping; None for one without."""
+    """Return the keys and values of a mapping, or the items of a list; None for other values."""
     if isinstance(value, Mapping):
         several = cast("Mapping[Any, Any]", value)
         return [*several.keys(), *several.values()]
@@ -264,23 +268,23 @@ _OPEN = 0
 
 
 def _is_message(value: Any) -> bool:
-    """True if a value has fields by name: a mapping, or an object of a pydantic model (which is not imported here)."""
+    """Test for a mapping or a pydantic model, which is not imported here."""
     return isinstance(value, Mapping) or hasattr(cast("type[object]", type(value)), "model_dump")
 
 
 def _plain(value: Any) -> Any:
-    """A dict of a value that has fields by name, which is what templates know; anything else as it is."""
+    """Return a dict of a mapping or pydantic model, as templates need it, and other values unchanged."""
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     return value.model_dump(mode="json", exclude_none=True) if _is_message(value) else value
 
 
 def _is_id(value: Any) -> bool:
-    """True if a value is a whole number; NumPy's and torch's are some too."""
+    """Test for an integer, including those of NumPy and torch."""
     if isinstance(value, (str, bytes, bool)):
         return False
     try:
         index(value)
-    except (TypeError, ValueError):  # a tensor of several numbers
+    except (TypeError, ValueError):  # a tensor with several elements
         return False
     return True

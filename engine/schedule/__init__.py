@@ -1,1 +1,1 @@
-"""Scheduling: calls and their requests, who reads what in a step, and the loop that takes the steps."""
+"""Scheduling: calls and their requests, the scheduler of steps, and the engine's loop."""

@@ -1,9 +1,8 @@
-"""Calls: requests that one caller waits for, what runs of each, what it waits for, and what has come of it.
+"""Calls: a caller's requests, their running groups and outcomes, and guide work done outside of steps.
 
-Sequences that sit out steps until their constraints have found out what may follow, so that nobody waits for them.
-
-What takes long, a schema that is met for the first time, is found out by another thread: that of the engine, where it
-has some, or else the one that waits for the text. Where neither is there, it is found out in the step.
+A sequence may skip steps while its constraint computes something expensive, such as a schema on first use, so that
+others need not wait. The computation runs in the engine's preparation thread if there is one, else in the thread that
+waits for the sequence, else in the step.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ Work = SequenceState | BeamGroup | Population
 
 @dataclass(slots=True, eq=False)
 class SequenceGroup:
-    """A request running.
+    """A running request.
 
-    number: which of its call's; arrival: the how-manieth of the engine's; work: how far it has come
-    is_preempted: whether it waits without memory
-    steps: forward passes that read several sequences for it; a single text counts its own
-    preparation: what it waits for, sitting out steps
-    is_again: whether it reads what it has read before, since its memory was taken
+    number: position in its call; arrival: order of arrival in the engine; work: its state
+    is_preempted: True while it waits without blocks
+    steps: forward passes that read several sequences for it; a single sequence counts its own
+    preparation: the guide work it waits for
+    is_again: True if it was preempted or recovered and reads its tokens again
     """
 
     call: Call
@@ -43,41 +42,41 @@ class SequenceGroup:
     is_again: bool = False
 
     def find(self, tokens: int) -> None:
-        """Note tokens of its prompt that it need not read, since another text has."""
+        """Count prompt tokens that need not be read, since their blocks are known."""
         if not self.is_again:
             self.call.found[self.number] = self.call.found.get(self.number, 0) + tokens
 
     @property
     def width(self) -> int:
-        """Number of sequences that the model may read for it at once."""
+        """The greatest number of sequences that the model reads for it at once."""
         return self.work.request.width
 
     @property
     def waits(self) -> bool:
-        """True if it sits out steps until its constraint has found out what may follow."""
+        """True if it skips steps while its constraint computes."""
         return isinstance(self.work, SequenceState) and self.work.waits
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOutput:
-    """The outcome of a request: its texts, or what went wrong."""
+    """The result of a request: its texts or its error."""
 
     sequences: Sequence[SequenceState]
     error: Exception | None = None
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of its texts."""
+        """The number of tokens of its texts."""
         return sum(len(each.tokens) for each in self.sequences)
 
 
 class Call:
-    """Requests of one caller, of which at most `limit` texts run at once; taken up in their order.
+    """Requests of one caller, begun in order, with at most `limit` sequences running at once.
 
-    begun: how many were taken up; groups: those running; outcomes: those that are done and not yet taken
-    waiting: how many threads wait for an outcome, and find out meanwhile what its texts wait for
-    found: by request, how many tokens of prompts were in memory when they were to be read
-    Each change is one assignment, so that whatever breaks off a step leaves enough to go on from: see `Engine`.
+    begun: number of requests begun; groups: running requests; outcomes: finished requests not taken yet
+    waiting: number of threads that wait for an outcome, and run preparations meanwhile
+    found: number of prompt tokens of each request that were reused from the pool
+    Each change is one assignment, so that an interrupted step leaves a consistent state: see `Engine`.
     """
 
     def __init__(self, requests: Sequence[Request], limit: int) -> None:
@@ -93,29 +92,29 @@ class Call:
 
     @property
     def done(self) -> bool:
-        """True if everything was taken, or is wanted no more."""
+        """True if all outcomes were taken or the call is cancelled."""
         return self.is_cancelled or len(self._taken) == len(self.requests)
 
     @property
     def priority(self) -> int:
-        """That of its requests, which have the same."""
+        """The priority of its requests, equal for all."""
         return self.requests[0].options.priority if self.requests else 0
 
     @property
     def running(self) -> int:
-        """Number of sequences that are running."""
+        """The number of running sequences."""
         return sum(group.width for group in self.groups.values())
 
     @property
     def is_waiting(self) -> bool:
-        """True if there are requests to be taken up, and few enough running."""
+        """True if its next request may begin."""
         if self.is_cancelled or self.begun == len(self.requests):
             return False
         running = self.running
         return not running or running + self.requests[self.begun].width <= self.limit
 
     def to_prepare(self) -> Preparation | None:
-        """A preparation that one of its texts waits for, and nobody is at."""
+        """Return a preparation that no thread has taken; None if there is none."""
         for group in list(self.groups.values()):
             found = group.preparation
             if found is not None and not found.is_taken:
@@ -123,29 +122,29 @@ class Call:
         return None
 
     def is_settled(self, number: int) -> bool:
-        """True if a request has its outcome."""
+        """Test whether a request has an outcome."""
         return number in self.outcomes or number in self._taken
 
     def take(self, number: int) -> None:
-        """Let an outcome go that was looked at."""
+        """Remove an outcome that was delivered."""
         self._taken.add(number)
         self.outcomes.pop(number, None)
 
     def refuse(self, error: Exception) -> None:
-        """Let requests that were not taken up come to nothing, between two steps."""
+        """Fail all requests that have not begun, between two steps."""
         for number in range(self.begun, len(self.requests)):
             self.outcomes[number] = RequestOutput((), error)
             self.begun = number + 1
 
     def again(self, request: Request) -> None:
-        """A further request in the place of one that was taken."""
+        """Add a request that replaces a finished one."""
         self.requests.append(request)
 
 
 class Preparation:
-    """Work that a sequence's guide has yet to do, for whichever thread takes it first. The sequence is not touched.
+    """Guide work of a sequence, done by the first thread that takes it. It does not modify the sequence.
 
-    ending: what the guide does not remember; error: what it raised
+    ending: the part of the result that the guide does not cache; error: the exception raised
     """
 
     def __init__(self, sequences: Sampler, sequence: SequenceState) -> None:
@@ -159,16 +158,16 @@ class Preparation:
 
     @property
     def is_taken(self) -> bool:
-        """True if a thread is at it, or was."""
+        """True if a thread has taken it."""
         return self._taken.locked()
 
     @property
     def is_ended(self) -> bool:
-        """True if it is done, or was broken off: then the sequence finds out the rest in its step."""
+        """True if it is finished or cancelled. After cancellation the sequence does the rest in its step."""
         return self._ended.is_set()
 
     def run(self) -> None:
-        """Do it; nothing if another thread does."""
+        """Do the work unless another thread has taken it."""
         if not self._taken.acquire(blocking=False):
             return
         try:
@@ -182,25 +181,25 @@ class Preparation:
             self._ended.set()
 
     def finish(self) -> None:
-        """Do it, or wait for the thread that does."""
+        """Do the work, or wait for the thread that does it."""
         self.run()
         self._ended.wait()
 
     def pause(self, seconds: float) -> None:
-        """Wait for the thread that does it, so long at most."""
+        """Wait for the working thread for at most `seconds`."""
         self._ended.wait(seconds)
 
     def cancel(self) -> None:
-        """Break it off: nobody wants it any more."""
+        """Cancel the work."""
         self._stop.cancel()
 
 
 PATIENCE = 0.005
-"""Seconds after which a step with nothing to read ends, so that others may join."""
+"""Seconds after which a step without anything to read ends, so that other requests may join."""
 
 
 class GuideQueue:
-    """Sequences that wait for their guides. is_attended: whether a thread of the engine's finds out for all"""
+    """Sequences that wait for their guides. is_attended: True if the engine has a preparation thread"""
 
     def __init__(self, sequences: Sampler) -> None:
         self.is_attended = False
@@ -208,11 +207,11 @@ class GuideQueue:
         self._is_any = False
 
     def may_wait(self, call: Call, calls: int, running: int) -> bool:
-        """True if a call's texts may wait: if others are held up otherwise, and somebody finds out for them."""
+        """Test whether a call's sequences may wait: they would delay others, and a thread can do the work."""
         return running > 1 and (self.is_attended or (calls > 1 and call.waiting > 0))
 
     def begin(self, groups: Sequence[SequenceGroup]) -> None:
-        """Ask for what texts wait for, from when they do; after a step."""
+        """Create preparations of sequences that began to wait, after a step."""
         for group in groups:
             work = group.work
             if isinstance(work, SequenceState) and work.waits:
@@ -221,9 +220,9 @@ class GuideQueue:
                     group.preparation = Preparation(self._sampler, work)
 
     def resume(self, groups: Sequence[SequenceGroup]) -> None:
-        """Let those go on that have what they waited for, and those that nobody finds anything out for; before a step.
+        """Resume sequences whose preparations ended or have no thread to do them, before a step.
 
-        Raises what breaks that off, and then they still wait.
+        An interruption is raised, and leaves the sequences waiting.
         """
         if not self._is_any:
             return
@@ -245,7 +244,7 @@ class GuideQueue:
             group.preparation = None
 
     def pause(self, groups: Sequence[SequenceGroup]) -> None:
-        """Let some time pass where there is nothing to read, as long as a thread is at it."""
+        """Wait briefly for a running preparation, if there is nothing to read."""
         taken = [group.preparation for group in groups if group.preparation is not None]
         for found in taken:
             if found.is_taken and not found.is_ended:
@@ -253,6 +252,6 @@ class GuideQueue:
                 return
 
     def drop(self, group: SequenceGroup) -> None:
-        """Break off what is found out for a sequence that nobody wants."""
+        """Cancel the preparation of an unwanted sequence."""
         if group.preparation is not None:
             group.preparation.cancel()

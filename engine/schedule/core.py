@@ -1,4 +1,4 @@
-"""The decode loop: requests join, read, are continued and leave, one forward pass a step."""
+"""The engine's loop: in each step requests are admitted, read in one forward pass, advanced, and finished."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from .call import Call, GuideQueue, Preparation, RequestOutput, SequenceGroup, W
 from .scheduler import SHORT, Budget, Scheduler, SchedulerConfig, StepPlan, in_line
 
 CAREFUL = 256
-"""So many steps after memory ran out, as many sequences are tried again as before."""
+"""Number of steps with smaller batches after memory ran out."""
 
 
 class EngineCore:
-    """All that runs on one model. Call `step` as long as there are `calls`; not from two threads at once.
+    """All requests running on one model. Call `step` as long as there are `calls`, from one thread at a time.
 
-    blocks: of the model's memory, 0 for a model that remembers nothing but token ids
-    slots: for the states of sequences, 0 for a model that keeps none; no more sequences run at once
-    A step that is broken off, by Ctrl-C or by what a model raises, leaves nobody's request behind: the next one gives
-    all memory back, and all that were running read their tokens again. `Call` says what that takes.
+    blocks: size of the KV cache, 0 for models without one
+    slots: number of state slots, 0 for models without states; bounds the running sequences
+    If a step is interrupted, by Ctrl-C or an exception, no request is lost. The next step releases all memory, and all
+    running requests read their tokens again. `Call` states the invariant behind this.
     """
 
     def __init__(self, model: Model, blocks: int, config: SchedulerConfig, slots: int = 0) -> None:
@@ -67,29 +67,29 @@ class EngineCore:
 
     @property
     def tables(self) -> list[BlockTable]:
-        """Block tables of what is held in memory."""
+        """The block tables of all running sequences."""
         return [reader.table for group in self._scheduler.running for reader in group.work.readers]
 
     @property
     def held_blocks(self) -> int:
-        """Number of blocks that the sequences running hold."""
+        """The number of blocks that running sequences hold."""
         return self._pool.held
 
     @property
     def kept_blocks(self) -> int:
-        """Number of blocks that nobody holds, and texts may begin with."""
+        """The number of blocks without holder that may be reused."""
         return self._pool.kept
 
     @property
     def held_slots(self) -> int:
-        """Number of states that the sequences running have."""
+        """The number of state slots in use."""
         return 0 if self._pool.slots is None else self._pool.slots.held
 
     @torch.inference_mode()
     def step(self, most: int = 1, is_over: Callable[[], bool] = bool) -> None:
-        """Take up requests, read, and continue what has read.
+        """Run one step: admit, read, and advance sequences.
 
-        most: so many tokens at once for each sequence, where they go on by themselves; fewer once `is_over`
+        most: the most tokens for each sequence if a device batch runs; it stops early once `is_over`
         """
         if not self._is_whole:
             self._recover()
@@ -115,14 +115,14 @@ class EngineCore:
         self._is_whole = is_whole
 
     def forget(self) -> None:
-        """Free at once what is wanted no more; between two steps."""
+        """Release cancelled requests, between two steps."""
         if not self._is_whole:
             self._recover()
         self._forget()
         self._is_whole = True
 
     def close(self) -> None:
-        """Give the memory back; nothing runs any more."""
+        """Release all memory. Nothing runs any more."""
         self.stop_waiting()
         self.calls.clear()
         self._clear()
@@ -131,18 +131,18 @@ class EngineCore:
             self._media.forget()
 
     def to_prepare(self) -> Preparation | None:
-        """A preparation that a text waits for, and nobody is at; from any thread."""
+        """Return a preparation that no thread has taken, from any thread."""
         found = (call.to_prepare() for call in list(self.calls))
         return next((each for each in found if each is not None), None)
 
     def stop_waiting(self) -> None:
-        """Break off what is found out for sequences; from any thread."""
+        """Cancel all preparations, from any thread."""
         for call in list(self.calls):
             for group in list(call.groups.values()):
                 self.waiting.drop(group)
 
     def after_fork(self) -> None:
-        """Nobody is at anything, in a process that has none of the threads."""
+        """Reset waiting threads and preparations in a forked process, which has no such threads."""
         self.waiting.is_attended = False
         for call in self.calls:
             call.waiting = 0
@@ -150,23 +150,23 @@ class EngineCore:
                 group.preparation = None
 
     def certain(self, group: SequenceGroup) -> CommittedPrefix:
-        """The beginning of a request's text that is certain, whatever comes."""
+        """Return the committed prefix of a request's text."""
         work = group.work
         if isinstance(work, BeamGroup):
             return self._beams.certain(work)
         return self._sampler.certain(work) if isinstance(work, SequenceState) else CommittedPrefix(b"")
 
     def check(self) -> None:
-        """Raise AssertionError unless every block is somebody's or nobody's."""
+        """Raise AssertionError unless the pool's references are consistent."""
         if isinstance(self._pool, BlockPool) and self._is_whole:
             self._pool.check(self.tables)
 
     def _clear(self) -> None:
-        """Forget all that is held."""
+        """Create a new pool, empty of all contents, and all objects that use it."""
         self._pool = BlockPool(self._blocks, self.model.window, self._slots) if self._blocks else TokenPool()
         self._beams = BeamSearch(self.model, self._pool)
         self._populations = Populations(self.model, self._pool, self._weights)
-        self._lanes = None  # so that a device need not hold what two of them know
+        self._lanes = None  # release the old one before a new one takes device memory
         self._lanes = batch_of(self.model, self._memory, self._sampler, self._pool)
         self._sampler.keeps_states = self._lanes is None
         self._drafter = self._make_drafter()
@@ -174,14 +174,14 @@ class EngineCore:
         self._scheduler = Scheduler(self._pool, self._config, self._budget, self._begin, self._again, whole)
 
     def _make_drafter(self) -> Drafter | None:
-        """The drafter, where the model can read guesses."""
+        """Return a drafter if the model can read drafts; None otherwise."""
         if not isinstance(self._pool, BlockPool) or not Drafter.suits(self.model, self._pool):
             return None
         costs = None if self._drafter is None else self._drafter.costs
         return Drafter(self.model, self._sampler, self._pool, costs)
 
     def _recover(self) -> None:
-        """Begin again with all that was running; nothing of what was in memory is relied upon."""
+        """Restart all running requests without any of the memory's contents."""
         self._clear()
         left: list[SequenceGroup] = []
         for call in self.calls:
@@ -191,10 +191,10 @@ class EngineCore:
                     call.groups.pop(number, None)
                     continue
                 work = group.work
-                # A sequence is at its end by one assignment, the last of those that lead there.
+                # a sequence finishes by one assignment, the last of its changes
                 is_ended = work.done if isinstance(work, SequenceState) else work.error is not None
                 if not is_ended:
-                    # Beams may have been left half continued; their search comes to the same again.
+                    # Beams may be half advanced. Their search is deterministic and starts again.
                     is_single = isinstance(work, SequenceState)
                     again = self._again(group) if is_single else self._start(work.request, _source(work))
                     left.append(SequenceGroup(call, number, group.arrival, again, True, group.steps, is_again=True))
@@ -204,7 +204,7 @@ class EngineCore:
         self._scheduler.preempted.extend(sorted(left, key=in_line))
 
     def _forget(self) -> None:
-        """Drop what is wanted no more."""
+        """Drop cancelled requests and finished calls."""
         for call in self.calls:
             if call.is_cancelled:
                 for group in list(call.groups.values()):
@@ -214,7 +214,7 @@ class EngineCore:
         self.calls[:] = [call for call in self.calls if call.groups or call.is_waiting]
 
     def _compare_weights(self) -> None:
-        """Forget what was read with weights that the model no longer has; running sequences read their tokens again."""
+        """Invalidate the KV cache if the model's weights changed. Running sequences read their tokens again."""
         state = self._weights.state()
         if state != self._read_with:
             self._weights.check()
@@ -225,7 +225,7 @@ class EngineCore:
             self._read_with = state
 
     def _begin(self, call: Call) -> SequenceGroup:
-        """Take up a call's next request."""
+        """Begin a call's next request."""
         number, request = call.begun, call.requests[call.begun]
         self._arrivals += 1
         source = request.adapter or self._sources.get(request.root)
@@ -237,7 +237,7 @@ class EngineCore:
         return group
 
     def _may_wait(self, call: Call, joining: int = 0) -> bool:
-        """True if sequences of a call may sit out steps; where they go on by themselves they pause instead."""
+        """Test whether sequences of a call may skip steps. In a device batch they pause instead."""
         running = len(self._scheduler.running) + joining
         return self._lanes is None and self.waiting.may_wait(call, len(self.calls), running)
 
@@ -250,7 +250,7 @@ class EngineCore:
         return self._sampler.start(request, table, may_wait=may_wait)
 
     def _again(self, group: SequenceGroup) -> Work:
-        """The same work with everything to read again."""
+        """Return the work with all tokens unread."""
         work = group.work
         table = self._pool.table(_source(work), work.request.root)
         if isinstance(work, SequenceState):
@@ -260,15 +260,15 @@ class EngineCore:
         return self._populations.restart(work, table)
 
     def _read(self, plan: StepPlan, most: int, is_over: Callable[[], bool]) -> bool:
-        """One forward pass, or several of sequences that go on by themselves, and what follows.
+        """Run a forward pass, or a device batch, and everything that follows from it.
 
-        Returns whether everything is as a step leaves it.
+        Return False if the state needs recovery.
         """
         if not plan.groups:
             self.waiting.pause(self._scheduler.running)
             return True
         self._copy()
-        # Before time is taken, by which chunks of text are cut.
+        # before the time measurement for chunk sizes
         if self._media is not None and not self._prepare(self._media, plan):
             return False
         begin = perf_counter()
@@ -293,7 +293,7 @@ class EngineCore:
         drafter = self._drafter if plan.is_short else None
         is_timed = drafter is not None or self._config.prefill_chunk_size is None
         if is_timed and isinstance(hidden, Tensor) and not hidden.is_cpu:
-            hidden[:1].cpu()  # until a device has read
+            hidden[:1].cpu()  # wait until the device has read
         if drafter is not None:
             tokens = sum(len(chunk.tokens) for chunk in plan.chunks)
             drafter.costs.note(tokens + (0 if drafted is None else drafted.count), perf_counter() - reading)
@@ -303,9 +303,9 @@ class EngineCore:
         return True
 
     def _prepare(self, media: MediaPart, plan: StepPlan) -> bool:
-        """Compute the features of images and audio that a step reads; whose cannot be computed fails, and nobody else.
+        """Compute features of images and audio that a step reads. A failure is an error of its own request only.
 
-        Returns whether all are there; the others read again in the next step.
+        Return False if one failed. The others read again in the next step.
         """
         are_there = True
         for group, chunk in zip(plan.groups, plan.chunks, strict=True):
@@ -318,7 +318,7 @@ class EngineCore:
         return are_there
 
     def _copy(self) -> None:
-        """Copy the blocks and states that are to be written to where others have them too."""
+        """Copy shared blocks and states before they are written."""
         if self._pool.copies:
             self._memory.copy(_last_of(self._pool.copies))
             self._pool.copies = []
@@ -328,11 +328,11 @@ class EngineCore:
             slots.copies = []
 
     def _note_read(self, plan: StepPlan, hidden: Hidden, place: Iterator[int], scored: bool) -> dict[int, int]:
-        """Note what was read, also for followers; where in `hidden` each reader's last token is, by its identity."""
+        """Update tables after a forward pass, also of followers. Return each reader's last row in `hidden`, by id."""
         places: dict[int, int] = {}
         for reader, chunk in zip(plan.readers, plan.chunks, strict=True):
             reader.table.tokens += chunk.tokens
-            # What is to be read next is a list of its own: the model may yet look at this one.
+            # a new list, since the model may still refer to the old one
             reader.pending = [] if chunk.tokens is reader.pending else reader.pending[len(chunk.tokens) :]
             places[id(reader)] = next(place)
         if scored:
@@ -353,7 +353,7 @@ class EngineCore:
         return places
 
     def _read_scored(self, plan: StepPlan) -> tuple[Hidden, Iterator[int]]:
-        """Read a step with prompts whose tokens are scored; where what follows each reader's tokens begins."""
+        """Read a step with scored prompts. Return each reader's first row of `hidden` too."""
         model = self.model
         assert isinstance(model, ScoringModel)
         both = zip(plan.readers, plan.chunks, strict=True)
@@ -361,15 +361,15 @@ class EngineCore:
         return model.forward_ends(plan.chunks, ends, self._memory), accumulate([0, *ends])
 
     def _score_prompts(self, plan: StepPlan, hidden: Hidden, places: dict[int, int]) -> None:
-        """Note what the model says of prompts, and find the place of the last token of each."""
+        """Score prompts, and move each one's row to its last token."""
         for reader, chunk in zip(plan.readers, plan.chunks, strict=True):
             if _is_scored(reader):
                 score_prompt(self.model, hidden, places[id(reader)], reader, len(chunk.tokens))
                 places[id(reader)] += len(chunk.tokens) - 1
 
     def _guess(self, plan: StepPlan) -> Drafted | None:
-        """Guesses of how sequences that are being written go on, read along where that is likely to save steps."""
-        # Where memory has run out steps are kept small.
+        """Return drafts for sequences in decode if they are likely to save time."""
+        # after memory ran out, steps are kept small
         if self._drafter is None or plan.followers or self._config is not self._full_config:
             return None
         sequences: list[SequenceState] = []
@@ -382,7 +382,7 @@ class EngineCore:
         return self._drafter.guess(sequences, sum(len(chunk.tokens) for chunk in plan.chunks)) if sequences else None
 
     def _encode(self, model: SourceModel, plan: StepPlan) -> None:
-        """Let the model's encoder read the prompts of sequences that have none yet."""
+        """Encode the prompts of sequences without encoder output."""
         both = zip(plan.groups, plan.readers, strict=True)
         new = [(group.work.request, reader) for group, reader in both if reader.table.source is None]
         sources = {each.root: each.start.source for each, _ in new if each.root not in self._sources}
@@ -392,7 +392,7 @@ class EngineCore:
             reader.table.source = self._sources[request.root]
 
     def _advance(self, plan: StepPlan, hidden: Hidden, places: dict[int, int], drafted: Drafted | None) -> None:
-        """Continue the sequences that have read all there was."""
+        """Advance the sequences without pending tokens."""
         sequences: list[SequenceState] = []
         unread: list[SequenceState] = []
         beam_groups: list[BeamGroup] = []
@@ -432,7 +432,7 @@ class EngineCore:
         places: dict[int, int],
         drafted: Drafted | None,
     ) -> None:
-        """Continue sequences, those among them that have come to the end of their prompts."""
+        """Advance sequences. `unread` ones have just read their whole prompts."""
         if pooled := [each for each in unread if each.request.pools]:
             where = [places[id(sequence)] for sequence in pooled]
             self._sampler.embed(ForwardOutput(self.model, hidden, pooled, where, place_of))
@@ -447,7 +447,7 @@ class EngineCore:
             self._drafter.advance(ForwardOutput(self.model, hidden, sequences, where, place_of, ahead), drafted)
 
     def _fail(self, plan: StepPlan, error: Exception) -> None:
-        """Handle a failed step: out of memory it is made again with fewer sequences, else its sequences fail."""
+        """Handle a failed step. Out of memory, it is repeated with fewer sequences; otherwise its requests fail."""
         groups = plan.everyone()
         if isinstance(error, MEMORY_ERRORS) and len(groups) > 1:
             if self._media is not None:
@@ -457,12 +457,12 @@ class EngineCore:
             self._careful_until = self.steps + CAREFUL
             return
         for group in groups:
-            # Where sequences went on by themselves, some may have come to their ends long before.
+            # sequences of a device batch may have finished before
             if not isinstance(group.work, SequenceState) or group.work.finish is None:
                 group.work.error = error
 
     def _finish(self, group: SequenceGroup) -> None:
-        """Say what has come of a request, and let it go."""
+        """Store the outcome of a request, and drop its group."""
         work = group.work
         outcome = self._outcome(group) if work.error is None else RequestOutput((), work.error)
         group.call.outcomes[group.number] = outcome
@@ -470,7 +470,7 @@ class EngineCore:
         self._scheduler.drop(group)
 
     def _outcome(self, group: SequenceGroup) -> RequestOutput:
-        """The texts of what is done."""
+        """Return the texts of a finished request."""
         work = group.work
         if isinstance(work, SequenceState):
             return RequestOutput([work])
@@ -481,7 +481,7 @@ class EngineCore:
 
 
 def _last_of(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The last source of each target, where one that was given up was taken again."""
+    """Return the last source of each target, since a block may be released and taken again."""
     return [(source, target) for target, source in {target: source for source, target in pairs}.items()]
 
 

@@ -1,11 +1,10 @@
-"""The scheduler: who reads how much in a step, who joins, and who gives its memory up.
+"""The scheduler: chooses the tokens that each sequence reads in a step, admits requests and preempts them.
 
-First come, first served, among requests of one priority. Sequences that have few tokens to read, as those have that are
-being written, all read in every step. What is left of a step's tokens goes to longer ones, prompts: as much as it has
-where only texts of the same call are held up by that, else a chunk, as long as fits between two tokens (`Budget`); then
-to requests that join, as long as there is room for all that they have to read. Where a text needs a block and none is
-available the last request in line gives up its own and waits, before those that never ran; it reads again what is not
-known any more.
+Requests of one priority are served in order of arrival. Sequences with few pending tokens, as in decode, read in every
+step. The remaining tokens of a step go to prompts. If these delay only sequences of their own call, they may use all of
+them, otherwise one chunk as long as the gap between two tokens allows (`Budget`). New requests are admitted if their
+whole prompt has room. If a sequence needs a block and none is available, the last request in line is preempted. It
+waits before requests that never ran, and later reads those tokens again that the pool no longer has.
 """
 
 from __future__ import annotations
@@ -25,29 +24,28 @@ from ..models.protocol import Model
 from .call import Call, SequenceGroup, Work
 
 GAP_MS = 100.0
-"""On the CPU. Readers are slower than ten tokens a second; more of a prompt at once is hardly quicker to read."""
+"""Default gap on a CPU. Ten tokens a second are faster than reading, and longer chunks hardly read faster."""
 CHUNK_OF_DEVICES = 512
 LONGEST = 1 << 20
 LEAST = 16
-"""So many tokens of prompts are read at least, so that they come to their ends whatever else takes long."""
+"""The least number of prompt tokens in a step, so that prompts always progress."""
 SELDOM = 8
-"""Once in so many steps none are, to see what texts take without: steps that are all alike would not say."""
+"""Once in this many steps no prompt is read, so that the cost of decode alone is measured."""
 _FIXED = 8.0
-"""Until it is measured, a step is taken to cost as much as so many tokens, beside those that it has."""
+"""Initial estimate of a step's fixed cost, in tokens."""
 _GAIN = 0.3
-"""The share of what a step took more or less than expected that is taken to be true of the next one."""
+"""Learning rate: the share of an error that corrects the estimate."""
 _OUTLIER = 2.0
 _STALE = 3.0
-"""A step that is so many times as quick as expected says that all before were slow: kernels were compiled then."""
+"""A step this many times faster than expected resets the estimate: kernels were compiled before."""
 
 
 class Budget:
-    """The time of a step as `fixed + each_text * written + each_token * prompted`, by steps so far.
+    """An estimate of the time of a step as `fixed + each_text * written + each_token * prompted`.
 
-    Where a step takes longer or less long than expected, each of the three is made larger or smaller, the more, the
-    larger its part of the time is; so none comes to be below 0, and on a machine that is slower in everything all are.
-
-    Source: normalised least mean squares, of errors and costs in parts of what is expected.
+    An error of the estimate scales each of the three, in proportion to its share of the time. None of them becomes
+    negative, and a uniformly slower machine scales all of them.
+    Source: normalised least mean squares, with errors and costs relative to the estimate.
     """
 
     def __init__(self) -> None:
@@ -55,15 +53,14 @@ class Budget:
         self._planned = 0
 
     def seconds(self, written: int, prompted: int) -> float:
-        """Expected time of a step that continues so many sequences, and reads so many tokens of prompts."""
+        """Return the expected time of a step with `written` sequences in decode and `prompted` prompt tokens."""
         return sum(self._parts(written, prompted))
 
     def prompt_tokens(self, written: int, waiting: int, gap: float, most: int) -> int:
-        """Number of tokens of prompts to read beside sequences that are written: as many as fit into `gap` seconds.
+        """Return the number of prompt tokens to read beside `written` sequences, as many as fit into `gap` seconds.
 
-        waiting: how many requests have something of their prompts to read. Where the sequences take most of that time
-        themselves they have to share: the more requests wait, the more, up to as much time as the sequences have, or
-        `gap`.
+        waiting: number of requests with unread prompt tokens. If decode takes most of the gap, prompts get a share that
+            grows with `waiting`, up to the time of decode or to `gap`
         """
         self._planned += 1
         if written and self._planned % SELDOM == 0:
@@ -74,7 +71,7 @@ class Budget:
         return max(LEAST, int(min(most, left / each))) if each else LEAST
 
     def note(self, written: int, prompted: int, seconds: float) -> None:
-        """Take down a step. One that took much longer than expected counts for less: the machine did something else."""
+        """Update the estimate with a step. An outlier counts less, since the machine may have been busy otherwise."""
         parts = self._parts(written, prompted)
         expected = sum(parts)
         if expected == 0.0:
@@ -97,7 +94,7 @@ class Budget:
 
 
 def chunk_or_gap(model: Model, chunk: Any, max_gap_ms: Any) -> tuple[int | None, float]:
-    """Number of tokens of prompts beside texts of other calls, None for what fits the gap; and the gap."""
+    """Return the prompt tokens of a step beside other calls, None for what fits the gap; and the gap in seconds."""
     if chunk is not None and max_gap_ms is not None:
         raise OptionError(
             f"chunk={shown(chunk)} with max_gap_ms={shown(max_gap_ms)}: both say how much of a prompt is read beside "
@@ -110,7 +107,7 @@ def chunk_or_gap(model: Model, chunk: Any, max_gap_ms: Any) -> tuple[int | None,
 
 
 SHORT = BLOCK
-"""Up to so many tokens are read at once, whatever else there is to read."""
+"""Greatest number of pending tokens that are always read in one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +115,9 @@ class SchedulerConfig:
     """Bounds of a step.
 
     max_num_seqs: sequences that run at once
-    max_num_batched_tokens: tokens of prompts, where a step delays no sequences of other calls
-    prefill_chunk_size: tokens of prompts where it does; None for as many as let no more than `max_gap` seconds pass
-        between two tokens of those sequences
+    max_num_batched_tokens: prompt tokens of a step that delays no sequences of other calls
+    prefill_chunk_size: prompt tokens of a step that does; None for as many as keep the gap between two tokens of those
+        sequences below `max_gap` seconds
     """
 
     max_num_seqs: int = 256
@@ -130,16 +127,16 @@ class SchedulerConfig:
 
 
 Leaders = dict[tuple[int, int | None, tuple[int, ...]] | None, KVSequence]
-"""Sequences that read all that they have from their beginning on, by what that is, and what is asked of its tokens."""
+"""Sequences that read a whole text from its beginning, by root node, scoring and tokens."""
 
 
 @dataclass(slots=True)
 class StepPlan:
-    """A step: who takes part, whose sequences are read, and of each what; three lists of the same length.
+    """A step. `groups`, `readers` and `chunks` have equal lengths: request, sequence and tokens of each read.
 
-    followers: sequences that begin like another, their lead, of which they take over what it reads
-    writing: the calls of which sequences are being written; written: how many of these are read
-    prompted: how many tokens of prompts are read; chunk: how many may be, where sequences of other calls are held up
+    followers: sequences that begin like another one in this step, their leader, and later fork its table
+    writing: calls with sequences in decode; written: number of these sequences
+    prompted: number of prompt tokens; chunk: bound of these beside sequences of other calls
     """
 
     groups: list[SequenceGroup] = field(default_factory=list[SequenceGroup])
@@ -154,33 +151,34 @@ class StepPlan:
     chunk: int = 0
 
     def add(self, group: SequenceGroup, reader: KVSequence, tokens: list[int]) -> None:
-        """Let a text be read; all that is pending is not copied."""
+        """Add a read. If it is all of `pending`, the list is not copied."""
         self.groups.append(group)
         self.readers.append(reader)
         self.chunks.append(Chunk(reader.table, tokens))
 
     @property
     def is_all_pending(self) -> bool:
-        """True if sequences that are read are read to their ends."""
+        """True if every read covers all pending tokens."""
         both = zip(self.readers, self.chunks, strict=True)
         return all(len(chunk.tokens) == len(reader.pending) for reader, chunk in both)
 
     @property
     def is_short(self) -> bool:
-        """True if all that is read are the next tokens of sequences that are being written."""
+        """True if only sequences in decode are read."""
         return not self.prompted and not self.followers
 
     def everyone(self) -> list[SequenceGroup]:
-        """Those that take part, each once."""
+        """Return each participating group once."""
         return list(dict.fromkeys(self.groups) | dict.fromkeys(group for group, _, _ in self.followers))
 
 
 class Scheduler:
-    """running: entries in line; preempted: those that gave their memory up, in line before all of their priority.
+    """Admission, preemption and planning. Groups are ordered by priority and arrival.
 
-    budget: how much of prompts fits beside texts
-    begin: makes the work of a call's next request; again: makes that of an entry that were preempted
-    whole: how many of some tokens to read where so many were to be, if some have to be read together
+    running: admitted groups, in order; preempted: groups without blocks, first in line of their priority
+    budget: estimate of the prompt tokens that fit beside decode
+    begin: creates the group of a call's next request; again: restarts the work of a preempted group
+    whole: adjusts a number of tokens so that inseparable ones are read together
     """
 
     def __init__(
@@ -202,7 +200,7 @@ class Scheduler:
         self._whole = whole
 
     def plan(self, calls: Sequence[Call]) -> StepPlan:
-        """The reads of the next step. Those that are done as soon as they begin are among `running`."""
+        """Plan the next step. Groups that finish as soon as they begin stay in `running`."""
         plan = StepPlan()
         leaders: Leaders = {}
         prompts: list[SequenceGroup] = []
@@ -211,7 +209,7 @@ class Scheduler:
                 continue
             work = group.work
             if isinstance(work, SequenceState) and len(work.pending) <= SHORT:
-                # As below, and quicker: most that runs is this.
+                # fast path of the general case below
                 if self._pool.has_slack(work.table, len(work.pending)) or self._make_room(group):
                     plan.writing.add(group.call)
                     if work.pending:
@@ -238,7 +236,7 @@ class Scheduler:
         return plan
 
     def drop(self, group: SequenceGroup) -> None:
-        """Forget an entry, and free its blocks."""
+        """Remove a group, and release its blocks."""
         if group in self.running:
             self.running.remove(group)
             for reader in group.work.readers:
@@ -247,7 +245,7 @@ class Scheduler:
             self.preempted.remove(group)
 
     def _make_room(self, group: SequenceGroup) -> bool:
-        """Reserve blocks for all that an entry has to read; False where it had to give up its own."""
+        """Reserve blocks for all pending tokens of a group. Return False if the group itself was preempted."""
         while self._missing(group) > self._pool.available:
             last = self.running[-1]
             self._preempt(last)
@@ -259,11 +257,11 @@ class Scheduler:
         return True
 
     def _missing(self, group: SequenceGroup) -> int:
-        """Number of blocks that all that an entry has to read would take."""
+        """Return the number of blocks that all pending tokens of a group would take."""
         return sum(self._pool.missing(each.table, len(each.pending)) for each in group.work.readers if each.pending)
 
     def _preempt(self, group: SequenceGroup) -> None:
-        """Free an entry's blocks, and let it wait."""
+        """Release a group's blocks, and let it wait."""
         self.running.remove(group)
         for reader in group.work.readers:
             self._pool.release(reader.table)
@@ -272,22 +270,22 @@ class Scheduler:
         insort(self.preempted, group, key=in_line)
 
     def _left(self, call: Call, plan: StepPlan) -> int:
-        """Number of tokens of prompts that a call may still read in a step, which holds up no texts but its own."""
+        """Return the number of prompt tokens a call may still read in this step."""
         holds_up = len(plan.writing) > (call in plan.writing)
         return max(0, (plan.chunk if holds_up else self.config.max_num_batched_tokens) - plan.prompted)
 
     def _chunk(self, written: int, waiting: int) -> int:
-        """Number of tokens of prompts beside so many sequences that are written, while so many requests wait."""
+        """Return the number of prompt tokens for a step that delays other calls."""
         config = self.config
         if config.prefill_chunk_size is None:
             return self._budget.prompt_tokens(written, waiting, config.max_gap, config.max_num_batched_tokens)
         return min(config.prefill_chunk_size, config.max_num_batched_tokens)
 
     def _read_on(self, group: SequenceGroup, plan: StepPlan, leaders: Leaders) -> None:
-        """Let an entry read as much as it may.
+        """Plan the next reads of a group, within its limit.
 
-        Beams read their last tokens in the same step, since they are continued together. A prompt whose tokens are
-        scored is read whole.
+        Beams read their last tokens in the same step, since they are advanced together. A prompt with scored tokens
+        reads all of them itself.
         """
         work = group.work
         scores = work.request.prompt_best if isinstance(work, SequenceState) and work.scores_prompt else None
@@ -320,9 +318,9 @@ class Scheduler:
             plan.prompted += count
 
     def _preempt_others(self, group: SequenceGroup, reader: KVSequence, count: int, plan: StepPlan) -> int:
-        """Let others give up their blocks for the first in line, where nobody else reads in this step.
+        """Preempt other groups for the first in line, if nobody else reads in this step.
 
-        Returns how many of its `count` tokens it may read: behind a window, all of a text never lies in memory.
+        Return the number of its tokens that then fit. With a window, the whole text never needs blocks at once.
         """
         if plan.groups or self.running[0] is not group:
             return 0
@@ -333,8 +331,10 @@ class Scheduler:
         return count
 
     def _join(self, waiting: Sequence[Call], plan: StepPlan, leaders: Leaders) -> None:
-        """Take up requests while there is room for all that they have to read: by priority, and of each those first
-        that were preempted. Where there is none for one, those behind it wait too."""
+        """Admit requests while there is room for their prompts, by priority, preempted ones first.
+
+        The first request without room stops admission.
+        """
         priorities = {group.work.request.options.priority for group in self.preempted}
         for priority in sorted(priorities.union(call.priority for call in waiting)):
             calls = [call for call in waiting if call.priority == priority]
@@ -342,7 +342,7 @@ class Scheduler:
                 return
 
     def _resume(self, priority: int, plan: StepPlan, leaders: Leaders) -> bool:
-        """Let preempted requests of a priority go on; False where there is no room for one."""
+        """Readmit preempted groups of a priority. Return False if one has no room."""
         texts = sum(group.width for group in self.running)
         while self.preempted and self._left(self.preempted[0].call, plan):
             group = self.preempted[0]
@@ -355,7 +355,7 @@ class Scheduler:
             insort(self.running, group, key=in_line)
             self.preempted.popleft()
             group.is_preempted = False
-            # Read again, a sequence that was broken off may turn out to be at its end.
+            # a recovered sequence may turn out to be finished
             if not group.work.done:
                 texts += group.width
                 if not group.waits:
@@ -363,7 +363,7 @@ class Scheduler:
         return True
 
     def _take_up(self, calls: Sequence[Call], plan: StepPlan, leaders: Leaders) -> bool:
-        """Let the next requests of calls begin; False where there is no room for one."""
+        """Begin the next requests of calls. Return False if one has no room."""
         texts = sum(group.width for group in self.running)
         for call in calls:
             while call.is_waiting and self._left(call, plan):
@@ -380,11 +380,11 @@ class Scheduler:
         return True
 
     def _has_room(self, texts: int, blocks: int) -> bool:
-        """True if one more may join, with which there are so many sequences, and that needs so many blocks."""
+        """Test whether there is room for a total of `texts` sequences and for `blocks` more blocks."""
         fits = texts <= self.config.max_num_seqs and blocks + len(self.running) <= self._pool.available
         return fits or not self.running
 
 
 def in_line(group: SequenceGroup) -> tuple[int, int]:
-    """The key by which entries are put in line: their priority, and then their arrival."""
+    """Return the sort key of groups: priority, then arrival."""
     return group.work.request.options.priority, group.arrival
