@@ -93,7 +93,7 @@ class ContinuousGuideProcessor(ContinuousBatchingLogitsProcessor):
 
     @classmethod
     def install(cls, manager: Any, vocabulary: Vocabulary) -> Self:
-        """Add a processor to a manager that has not started. Raises OptionError with asynchronous batching."""
+        """Add a processor to a manager before its start. Raises OptionError after it, and for asynchronous batching."""
         if getattr(manager, "batch_processor", None) is not None:
             raise OptionError(
                 "this ContinuousBatchingManager has started; install the processor before manager.start()"

@@ -21,7 +21,7 @@ import triton.language as tl
 from ..logits.triton_mask import on
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-"""Of queries, keys and values; all three have the same."""
+"""Dtypes of queries, keys and values; all three are equal."""
 
 _LOG2E = tl.constexpr(1.4426950408889634)
 _LEAST_PART = 128

@@ -212,7 +212,7 @@ def mark(return_set: Int, return_sets: Bytes, stack: Ints, depth: Int) -> Int:
 
 @njit
 def find_needed(chart: Chart, return_sets: Bytes, signatures: Bytes) -> Int:
-    """Mark the return sets and signatures (uint8, by number) that kept states need. Return the words of all of them."""
+    """Mark the return sets and signatures (uint8, by number) that kept states need. Return the total of words."""
     words, sizes = chart.words, chart.sizes
     total = 0
     stack = np.empty(len(return_sets), np.int32)
@@ -244,7 +244,7 @@ def find_needed(chart: Chart, return_sets: Bytes, signatures: Bytes) -> Int:
 
 @njit
 def keep_needed(chart: Chart, return_sets: Bytes, signatures: Bytes, target: Ints) -> Int:
-    """Copy the words of all that is needed to `target`, and free the other numbers. Returns 0."""
+    """Copy the words of needed contents to `target`, and free the other numbers. Returns 0."""
     words, sizes, states = chart.words, chart.sizes, chart.states
     used, free = 0, -1
     for state in range(sizes[STATES] - 1, -1, -1):

@@ -301,8 +301,7 @@ def lay_trie(
 
 @njit
 def look_ahead(nodes: Ints, links: Ints, begin: Ints, found: Ints) -> Int:
-    """Write the lazy nodes that links reach from the nodes `begin`, without conditions on counts, to `found`. Return
-    their number.
+    """Write the lazy nodes that unconditional links reach from the nodes `begin` to `found`. Return their number.
 
     Each node is examined once, and is marked LOOKED.
     """

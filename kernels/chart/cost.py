@@ -286,7 +286,7 @@ def within_rule(graph: GraphArrays, chart: Chart, costs: Costs, node: Int, count
 
 @inner_njit
 def after_call(chart: Chart, costs: Costs, return_set: Int, rule: Int) -> Int:
-    """Return the fewest bytes after a rule that returns to `return_set`; the return set's entries must be settled."""
+    """Return the fewest bytes after a rule that returns to `return_set`, as far as its entries are computed."""
     at = first_entry(chart, return_set, rule)
     known = at < chart.return_sets[return_set, HI] and chart.words[at + ENTRY_RULE] == rule
     return np.int64(costs.entries[at] if known else NEVER)

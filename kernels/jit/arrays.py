@@ -155,7 +155,7 @@ class ArraysType(types.Type):
         self.which = which
         self._key = which
 
-    # A plain attribute: Numba compares types by it at every call, and a property would swallow an interrupt there.
+    # A getter in C: Numba compares types by it at every call, and an interrupt in a Python property would be lost.
     key = property(operator.attrgetter("_key"))  # pyright: ignore[reportIncompatibleMethodOverride, reportAssignmentType]
 
     def __reduce__(self) -> Any:

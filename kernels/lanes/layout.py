@@ -185,7 +185,7 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def advance(chosen: Ints, begun: LaunchState, known: StateTables, kept: SlotState) -> NDArray[np.int32]:
     """Store the choices of a launch, int32 [B * W], UNUSABLE for none, and the records after them, in `kept`.
 
-    A lane ends at the first choice that differs from the token it read next. Returns int32 [B, TOKENS + 2 * W].
+    A lane's step ends at the first choice that differs from the token read next. Returns int32 [B, TOKENS + 2 * W].
     """
     count = len(begun.widths)
     width = len(begun.ids) // count

@@ -99,7 +99,7 @@ def load(row: Ints, mask: Ints, word: Int, values: Ints, bases: Ints) -> tuple[I
 
 @inner_njit
 def _is_filled(words: Ints) -> bool:
-    """Test whether so many words are non-zero that skipping the others does not pay."""
+    """Test whether too many words are non-zero for skipping zeros to pay."""
     count = 0
     for word in words:
         count += word != 0

@@ -144,7 +144,7 @@ def multiply_at(
     first: Int,
     last: Int,
 ) -> None:
-    """The product of tiles.py, compiled once for all callers: arrays are given by address."""
+    """Call the product of tiles.py, compiled once for all callers: arrays are given by address."""
     _product(
         number, out, stride, weights, row_bytes, blocks, states, scales, totals, floats, pitch, tokens, ids, first, last
     )
