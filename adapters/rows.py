@@ -19,7 +19,7 @@ from .bitmask import BitmaskBuffer, guide_of
 from .session import check_budget, fill_masks, packed, within_budget
 
 REMEMBERED = 64
-"""Places of a row's texts that are cached, at least: more than assisted decoding goes back."""
+"""Places that are cached for each row, at least: more than assisted decoding goes back."""
 
 OTHER_ROWS = (
     "these are not the rows that this logits processor began with: it is for one call of generate; make a new one for "

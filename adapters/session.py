@@ -237,7 +237,7 @@ def fill_masks(
 
 
 MOST_KNOWN = 1 << 16
-"""States of a guide whose sufficient budget is cached."""
+"""Most states of a guide with a cached budget."""
 
 # By id of a living guide: for each state the number of remaining tokens at which its whole mask is allowed
 _KNOWN: dict[int, tuple[ref[Guide], dict[int, int]]] = {}
@@ -281,7 +281,7 @@ def check_budget(guide: Guide, most: int, option: str) -> None:
 
 
 MOST_PACKED = 64
-"""Sets of tokens of a vocabulary whose masks are cached."""
+"""Most cached masks of token sets of a vocabulary."""
 
 # As long as the vocabulary lives
 _PACKED: WeakKeyDictionary[Vocabulary, dict[frozenset[int], NDArray[np.uint32]]] = WeakKeyDictionary()

@@ -26,7 +26,7 @@ from .session import Session
 TRIED = "transformers 5.23"
 
 MOST_REQUESTS = 4096
-"""Requests of continuous batching whose sessions are cached."""
+"""Most requests of continuous batching with a cached session."""
 
 if TYPE_CHECKING:
     from torch import Tensor

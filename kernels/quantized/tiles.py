@@ -115,7 +115,7 @@ def _by_neon(registers: Registers, numbers: Sequence[Any], states: Sequence[Any]
 
 
 def _by_products(registers: Registers, numbers: Sequence[Any], states: Sequence[Any], top: int) -> Any:
-    """By instructions that every processor has."""
+    """Use instructions that every processor has."""
     builder, wide = registers.builder, ir.VectorType(WORD, 4 * ROWS)
     products = [
         builder.mul(builder.sext(one, wide), builder.sext(other, wide))

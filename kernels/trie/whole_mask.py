@@ -256,10 +256,10 @@ def write_mask(graph: GraphArrays, chart: Chart, parts: MaskParts, kind: Int, st
 def find_mask(graph: GraphArrays, chart: Chart, parts: MaskParts, state: Int, found: Bits, out: Words) -> Int:
     """Find the mask of a state: set found[KIND] to the way to it. Return the state's signature, UNREADY, or a code.
 
-    MADE: it is in out[0]; BOTH: the usual state's is in out[1] too; MET: look it up by the signature; BESIDE: look the
-    usual state's up; LOOP or SPANNED: call again with the slice of found[LOW], found[HIGH] and found[OF_LEADS]; INSIDE:
-    compute it from that of the inner state found[USUAL], whose signature is found[OF_USUAL], or call again with
-    found[WITHOUT_INNER]
+    MADE: it is in out[0]; BOTH: the usual state's is in out[1] too; MET: look it up by the signature; BESIDE: look up
+    the usual state's; LOOP or SPANNED: call again with the slice of found[LOW], found[HIGH] and found[OF_LEADS];
+    INSIDE: compute it from the mask of the inner state found[USUAL], which has the signature found[OF_USUAL], or call
+    again with found[WITHOUT_INNER]
     found: uint64 [FOUND]; IS_NEW and USUAL_IS_NEW are 0, or 1 if the mask is known to be missing, as for states from
     this kernel's answers; out: uint32 [2, words]
     """
