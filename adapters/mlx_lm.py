@@ -28,8 +28,7 @@ class GuideLogitsProcessor:
 
     max_tokens: that of `generate`; every text is then complete within it, and not cut short
     One processor serves one text: each sequence of a `BatchGenerator` needs its own (`batch_generate` passes one to
-        all).
-    Call `reset()` before another text. Works with draft models. Raises OptionError for other objects than guides,
+    all). Call `reset()` before another text. Works with draft models. Raises OptionError for other objects than guides,
     BudgetError if no text is so short; and from `generate` OptionError if other processors exclude all tokens that the
     guide allows, ModelError for NaN logits.
     """
