@@ -7,6 +7,8 @@ TrellmError                     base class of all
 │   ├── PatternError            a regular expression
 │   └── GrammarError            a grammar
 ├── SchemaError                 a JSON Schema; has the JSON pointer
+├── AudioError                  audio that cannot be read
+├── ImageError                  an image that cannot be read
 ├── LimitError                  a constraint larger than a limit; names the option that raises it, has a pointer
 ├── Cancelled                   a call that another thread stopped
 ├── StateError                  a number that is not a state of the guide
