@@ -144,7 +144,7 @@ class JSONGuide(LiftedGuide, Drawable):
     `generate.json`
     whitespace: "flexible" (a space after colons and commas, and lines indented by spaces or tabs, as json.dumps writes
     them with any indent), "compact", "pretty" (as json.dumps(indent=indent) writes), "any" (without bound), or a
-    number: at most that many characters between two tokens, none around the value
+    number (the most characters between two tokens, with none around the value)
     escapes: "canonical" (as json.dumps(ensure_ascii=False) escapes) or "any"
     spelling: of numbers, "any" that JSON allows, or "plain" (everyday notation), the default of `generate.json`
     resources: further schemas by URI; nothing is ever fetched

@@ -80,8 +80,7 @@ class Guide(Protocol):
     def distance(self, state: int) -> int:
         """Return the fewest tokens to an accepting state, EOS not counted; never an underestimate.
 
-        Consistent: from a state with distance d > 0, some allowed token leads to a state with a distance of at most d -
-        1.
+        Consistent: from a state with distance d > 0, some allowed token leads to a distance of at most d - 1.
         """
         ...
 

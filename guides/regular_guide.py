@@ -239,8 +239,8 @@ class RegexGuide(RegularGuide):
     """Texts that match a regular expression as a whole, as by `re.fullmatch`.
 
     pattern: the expression; flags: those of `re` (i, s, m, x, a)
-    dialect: "python", or "ecma" (JavaScript with its u flag, as in JSON Schema); limits: bounds of each call, see
-    `Limits`
+    dialect: "python", or "ecma" (JavaScript with its u flag, as in JSON Schema)
+    limits: bounds of each call, see `Limits`
     Raises PatternError for a malformed pattern or one that is not regular, LimitError for one that is too
     large, LanguageError if no text matches or the vocabulary cannot spell one.
     """

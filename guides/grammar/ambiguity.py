@@ -210,7 +210,7 @@ def _times(item: Node, name: str, target: Callable[[str], str]) -> Times | None:
 
 
 def _optional(times: Times | None) -> tuple[bool, ...]:
-    """Return the choices of whether an end that is the rule, with these bounds, is the rule or absent."""
+    """Return all possibilities of whether the rule stands at an end, for an end item with these bounds."""
     if times == (1, 1):
         return (True,)
     return (False, True) if times == (0, 1) else (False,)
