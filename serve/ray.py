@@ -46,7 +46,7 @@ class Needs:
     door_cpus: float
 
     def lack(self, there: Mapping[str, float]) -> str | None:
-        """Describe missing resources; None if there are enough. there: amounts by Ray's names "CPU" and "GPU", as floats"""
+        """Describe missing resources; None if nothing is missing. there: amounts by name, "CPU" and "GPU" in Ray"""
         for name, each, door in (("CPU", self.cpus, self.door_cpus), ("GPU", self.gpus, 0.0)):
             needed = self.replicas * each + self.doors * door
             if needed > there.get(name, 0):
