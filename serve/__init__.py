@@ -1,6 +1,6 @@
-"""The HTTP server: the engine behind the API of OpenAI, with the constraints of vLLM, SGLang, llama.cpp and our own.
+"""The HTTP server: OpenAI's API on the engine, with the constraints of vLLM, SGLang, llama.cpp and our own.
 
-`trellm serve` runs it; `application(model, settings)` is the ASGI application for servers of your own. docs/serve.md
+`trellm serve` runs it; `application(model, settings)` is the ASGI application for other servers. See docs/serve.md.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MediaFetcher", "ServedModel", "Settings", "application"]
 
-# Tool calls need nothing of a server, and starlette is an extra.
+# lazy, since tool calls need no server, and starlette is an optional dependency
 __getattr__ = getter(
     __name__,
     {

@@ -1,4 +1,4 @@
-"""The ASGI application: what is answered where, and how errors are."""
+"""The ASGI application: routes, middleware and error handlers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .settings import Settings
 from .telemetry import Metrics
 
 GONE = 499
-"""Status in the log of a request whose client went away; nobody reads it."""
+"""Status in the log of a request whose client disconnected."""
 _LOG = logging.getLogger("trellm.serve")
 ROUTES = (
     Route("/", other.page, methods=["GET"]),
@@ -70,7 +70,7 @@ ROUTES = (
     Route("/health/ready", other.ready, methods=["GET"]),
     Route("/metrics", other.metrics, methods=["GET"]),
 )
-"""The addresses: what is answered where, and the shapes of what is sent there."""
+"""Routes, with the shapes of their bodies."""
 
 
 def application(
@@ -81,12 +81,12 @@ def application(
     memory_budget: int | None = None,
     others: Sequence[ServedModel] = (),
 ) -> Starlette:
-    """The server of one model, or of several, as an ASGI application, for `uvicorn` and others.
+    """Return the server of one or several models as an ASGI application, for `uvicorn` and others.
 
-    model: the one that the settings name, or a function that loads it; others: loaded when they are first asked for
-    memory: bytes for keys and values of each model, by default as for `Engine`; memory_budget: bytes of the weights,
-        keys and values of all that are in memory, see `ModelManager`
-    Its lifespan loads the first model, starts its engine, and closes all. Raises OptionError.
+    model: the model named by the settings, or a function that loads it; others: loaded on first use
+    memory: bytes of the KV cache of each model, by default as for `Engine`; memory_budget: bytes of the weights and KV
+        caches of all loaded models, see `ModelManager`
+    The lifespan loads the first model, starts its engine, and closes everything. Raises OptionError.
     """
     chosen = Settings() if settings is None else settings
     metrics = Metrics()
@@ -115,12 +115,12 @@ def application(
         },
     )
     app.state.models = models
-    app.router.redirect_slashes = False  # to an address made of what the client says that ours is
+    app.router.redirect_slashes = False  # a redirect would use the client's Host header
     return app
 
 
 def _guards(settings: Settings, metrics: Metrics) -> list[Middleware]:
-    """Middleware that looks at a request before anything else does."""
+    """Return the middleware that sees a request first."""
     guard = Middleware(Guard, keys=settings.keys, hosts=settings.hosts, metrics=metrics)
     if not settings.origins:
         return [guard]
@@ -128,7 +128,7 @@ def _guards(settings: Settings, metrics: Metrics) -> list[Middleware]:
         CORSMiddleware,
         allow_origins=list(settings.origins),
         allow_methods=["GET", "POST", "DELETE"],
-        allow_headers=["*"],  # clients such as openai-js say with every request what they are
+        allow_headers=["*"],  # clients such as openai-js describe themselves in headers of each request
         expose_headers=["Retry-After"],
     )
     return [cors, guard]
@@ -153,7 +153,7 @@ async def _gone(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Answer an error that nobody expected: told in the log, and to the client as little as may be."""
+    """Answer an unexpected error: details go to the log, the client gets as little as possible."""
     _LOG.error("%s %r failed", request.method, request.url.path, exc_info=error)
     said = of_any(error)
     _count(request, said)

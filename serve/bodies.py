@@ -1,4 +1,4 @@
-"""Bodies of requests: read up to a limit, JSON without what JSON does not have, and checked field by field."""
+"""Bodies of requests: bounded reading, strict JSON, and validation with readable errors."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .requests.unsupported import KNOWN, PARTS
 T = TypeVar("T", bound=BaseModel)
 M = TypeVar("M")
 LARGE = 1 << 16
-"""A body of so many bytes is read in a thread."""
+"""Size in bytes from which a body is parsed in a thread."""
 DEEPEST = 256
 MOST_MISTAKES = 4096
-"""A body with more is refused without a look at each of them."""
+"""Greatest number of validation errors that are examined one by one."""
 _DATA = re.compile(r"data:|[A-Za-z0-9+/_-]{64}")
-"""How a text begins that is a file."""
+"""The beginning of a text that is a file."""
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 async def read(request: Request, shape: type[T], most: int) -> T:
-    """The body of a request in a shape. Raises ApiError."""
+    """Read a body in a shape. Raises ApiError."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(
@@ -55,7 +55,7 @@ async def read(request: Request, shape: type[T], most: int) -> T:
 
 
 async def derived(request: Request, make: Callable[[], M]) -> M:
-    """Derive a value of a body that was read: of a large one in a thread, so that nobody waits for it."""
+    """Compute a value from the body, in a thread if the body is large, so that the event loop is not blocked."""
     if not request.state.is_large:
         return make()
     pool: ThreadPoolExecutor = request.app.state.models.shared.reading
@@ -63,7 +63,7 @@ async def derived(request: Request, make: Callable[[], M]) -> M:
 
 
 def parse(data: bytes, shape: type[T]) -> T:
-    """JSON text in a shape. Raises ApiError."""
+    """Parse JSON text in a shape. Raises ApiError."""
     value = _loaded(data)
     if not isinstance(value, dict):
         raise ApiError(f"the body must be a JSON object, not {shown(value)}", code="invalid_json")
@@ -71,7 +71,7 @@ def parse(data: bytes, shape: type[T]) -> T:
         check_depth(value)
         if _SURROGATE.search(data):
             _check_texts(value)
-        # Clients that say all there is write null for what they do not ask for.
+        # Some clients send all fields, with null for those that they do not use.
         asked = cast("dict[str, Any]", value).items()
         value = {name: each for name, each in asked if each is not None or not _is_known(name, shape)}
         return shape.model_validate(value)
@@ -82,9 +82,9 @@ def parse(data: bytes, shape: type[T]) -> T:
 
 
 async def whole(request: Request, most: int) -> bytes:
-    """The whole body. Raises ApiError, with 413 as soon as the body is known to be too large."""
+    """Read the whole body. Raises ApiError, with 413 as soon as the body is known to be too large."""
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > most:  # a client that waits to be asked for it need not send it
+    if length.isdecimal() and int(length[:20]) > most:  # before the client sends it after 100-continue
         raise _too_large(most, more=True)
     parts: list[bytes] = []
     size, more = 0, True
@@ -100,13 +100,13 @@ async def whole(request: Request, most: int) -> bytes:
 
 
 def check_size(request: Request, most: int) -> None:
-    """Raise ApiError for a body that was read and is larger than its model takes."""
+    """Raise ApiError for a body that is too large for its model."""
     if request.state.size > most:
         raise _too_large(most, more=False)
 
 
 def _too_large(most: int, *, more: bool) -> ApiError:
-    """more: whether the client still sends"""
+    """more: True if the client is still sending"""
     said = f"the body has more than {most:,} bytes, the most that this server reads"
     return ApiError(said, status=413, code="request_too_large", headers={"Connection": "close"} if more else None)
 
@@ -131,7 +131,7 @@ def _loaded(data: bytes) -> Any:
 
 
 def loaded_text(text: str, place: Place) -> Any:
-    """The value of a field that holds JSON text. Raises ApiError."""
+    """Parse a field that contains JSON text. Raises ApiError."""
     what = param_of(place)
     try:
         value: Any = json.loads(text, **_STRICT)
@@ -149,7 +149,7 @@ def loaded_text(text: str, place: Place) -> Any:
 
 
 class _NoJsonError(Exception):
-    """Why a text that Python reads is no JSON here."""
+    """A text that Python's parser accepts, but that is not valid here."""
 
 
 def _no_number(name: str) -> NoReturn:
@@ -157,12 +157,12 @@ def _no_number(name: str) -> NoReturn:
 
 
 def _whole(digits: str) -> int | float:
-    """A whole number; one of thousands of digits, which takes Python long to read, is as good as infinite."""
+    """Parse an integer. Very long ones, which Python parses slowly, become infinity."""
     return int(digits) if len(digits) < 1000 else float("inf")
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object each of whose names stands there once: of two values one would be passed over."""
+    """Build an object, and refuse duplicate names."""
     found = dict(members)
     if len(found) < len(members):
         twice = twice_named(members)
@@ -174,7 +174,7 @@ _STRICT: dict[str, Any] = {"parse_constant": _no_number, "parse_int": _whole, "o
 
 
 def check_depth(value: Any, place: Place = ()) -> None:
-    """Raise ApiError for what is nested deeper than anything that makes sense, which Python could not copy."""
+    """Raise ApiError for deeply nested values, which Python could not copy."""
     level: list[Any] = [value] if isinstance(value, dict | list) else []
     depth = 0
     while level:
@@ -189,14 +189,14 @@ def check_depth(value: Any, place: Place = ()) -> None:
 
 
 def check_finite(value: Any, place: Place) -> None:
-    """Raise ApiError for a number that is too large to be read, and to be written in an answer."""
+    """Raise ApiError for numbers that overflow a float, since answers cannot repeat them."""
     for each, where in _all_within(value, place):
         if isinstance(each, float) and math.isinf(each):
             raise ApiError(f"{param_of(where)} is a number that is too large", where, code="invalid_value")
 
 
 def _all_within(value: Any, place: Place) -> Iterator[tuple[Any, tuple[str | int, ...]]]:
-    """A value and all within it, with their places; the place of the value is given."""
+    """Yield a value and everything nested in it, with places. place: of the value"""
     left: list[tuple[Any, tuple[str | int, ...]]] = [(value, tuple(place))]
     while left:
         each, where = left.pop()
@@ -205,14 +205,14 @@ def _all_within(value: Any, place: Place) -> Iterator[tuple[Any, tuple[str | int
 
 
 def _members(value: Any) -> list[tuple[str | int, Any]]:
-    """The members of an object or an array, by name or number."""
+    """Return the members of an object or an array, by name or index."""
     if isinstance(value, dict):
         return list(cast("dict[str | int, Any]", value).items())
     return list(enumerate(cast("list[Any]", value))) if isinstance(value, list) else []
 
 
 def _check_texts(value: Any, place: Place = ()) -> None:
-    """Raise ApiError for a text that UTF-8 cannot encode, with its place; that of the value is given."""
+    """Raise ApiError for texts with lone surrogates, which UTF-8 cannot encode. place: of the value"""
     for each, where in _all_within(value, place):
         what = param_of(where) or "the body"
         if isinstance(each, str) and (at := lone_surrogate(each)) >= 0:
@@ -223,12 +223,12 @@ def _check_texts(value: Any, place: Place = ()) -> None:
 
 
 def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiError:
-    """The error of a body that has not the shape: of several the one that is deepest in it."""
+    """Return the error of an invalid body. Of several it is the most deeply nested one."""
     if error.error_count() > MOST_MISTAKES:
         said = f"the body has {error.error_count():,} mistakes, such as unknown fields or values of wrong types"
         return ApiError(f"{said}; send what docs/serve.md says", code="invalid_value")
     found = [(place_in(value, each["loc"]), each) for each in error.errors(include_url=False, include_context=False)]
-    # Of what is another kind of thing altogether the fields are not looked at.
+    # of an object with an unknown type, only the type is reported
     strange = {place[:-1] for place, each in found if place[-1:] == ("type",) and each["type"] == "literal_error"}
     found = [each for each in found if each[0][-1:] == ("type",) or each[0][:-1] not in strange]
     unlikely = _unlikely(value, [(each["loc"], each["type"]) for _, each in found])
@@ -252,13 +252,13 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
 
 
 def _why_no_part(given: Any) -> str | None:
-    """Reason why a part of a message is of no type that there is here; None where nobody has such."""
+    """Return the reason why a message part's type is unsupported; None for unknown types."""
     kind = cast("dict[str, Any]", given).get("type") if isinstance(given, dict) else None
     return PARTS.get(kind) if isinstance(kind, str) else None
 
 
 def _without_data(value: Any) -> Any:
-    """A value without texts that are files, such as images in base64, of which nobody wants to read a piece."""
+    """Replace texts that are files, such as base64 images, by their length."""
     if isinstance(value, str):
         return f"({len(value):,} characters)" if _DATA.match(value) else value
     if isinstance(value, dict):
@@ -267,18 +267,18 @@ def _without_data(value: Any) -> Any:
 
 
 def _reason(name: str, shape: type[BaseModel]) -> str | None:
-    """Reason why there is no such field in a body, which other servers or chats have; None for any other name."""
+    """Return the reason why a known field of other servers or chats is unsupported; None for other names."""
     of_chats = "responses have none; /v1/chat/completions has" if name in getattr(shape, "OF_CHATS", ()) else None
     return KNOWN.get(name, of_chats)
 
 
 def _is_known(name: str, shape: type[BaseModel]) -> bool:
-    """Tell whether a field is `trellm`, or one of other servers, or of chats."""
+    """Test whether a field is `trellm`, or a known one of other servers or of chats."""
     return name == "trellm" or _reason(name, shape) is not None
 
 
 def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
-    """A field that there is not, or not here."""
+    """Return the error of an unknown or misplaced field."""
     name = str(place[-1])
     near: list[str] = []
     if len(place) == 1:
@@ -291,7 +291,7 @@ def _unknown(place: Place, shape: type[BaseModel]) -> ApiError:
 
 
 def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:
-    """The place within a value that pydantic names, without what it says of alternatives."""
+    """Return the place of a pydantic error, without the names of union alternatives."""
     found: list[str | int] = []
     for step in steps:
         if _has(value, step):
@@ -301,7 +301,7 @@ def place_in(value: Any, steps: Place) -> tuple[str | int, ...]:
 
 
 def _unlikely(value: Any, mistakes: list[tuple[Place, str]]) -> set[Place]:
-    """Alternatives that a value has not all fields of, where it has those of another: what leads to each."""
+    """Return the locations of union alternatives that lack fields, if another alternative fits better."""
     lacking = {loc[:-1] for loc, kind in mistakes if kind == "missing" and len(loc) > 1}
     lacking = {loc for loc in lacking if place_in(value, loc) == place_in(value, loc[:-1])}
     likely = {loc[:end] for loc, _ in mistakes for end in range(len(loc) - 1) if loc[: end + 1] not in lacking}
@@ -309,14 +309,14 @@ def _unlikely(value: Any, mistakes: list[tuple[Place, str]]) -> set[Place]:
 
 
 def value_at(value: Any, place: Place) -> Any:
-    """The value at a place."""
+    """Return the value at a place."""
     for step in place:
         value = value[step]
     return value
 
 
 def _has(value: Any, step: str | int) -> bool:
-    """Tell whether an object has a name, or an array a place, without a look at all others."""
+    """Test in constant time whether an object has a name, or an array an index."""
     if isinstance(value, dict):
         return step in value
     return isinstance(value, list) and isinstance(step, int) and 0 <= step < len(cast("list[Any]", value))

@@ -1,7 +1,7 @@
 """A client's connection, parsed by httptools: requests that never end are dropped.
 
-It is a parser in C. A small request takes h11, which is written in Python, so much longer that a server answers a third
-fewer of them (eight connections, texts of one token).
+httptools is a parser in C. With h11, in Python, the server answers a third fewer small requests (eight connections,
+texts of one token).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .errors import ApiError
 from .guard import HEADER_BYTES
 
 HEAD = b"HTTP/1.1 "
-"""Beginning of the head of an answer."""
+"""Beginning of an answer's head."""
 MOST_WAITING = 8
-"""Requests that are read while the one in front of them is answered."""
+"""Requests that are read ahead of an unanswered one."""
 
 
 class JoiningTransport:
-    """A transport that sends an answer's head together with what is written next in the same go of the event loop.
+    """A transport that joins an answer's head with the next write of the same iteration of the event loop.
 
-    Each call of the system lets another thread have the interpreter, and to have it back takes as long as all the rest.
+    Each system call releases the GIL, and waiting for it takes as long as all other work.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -36,7 +36,7 @@ class JoiningTransport:
         self._head = b""
 
     def write(self, data: bytes) -> None:
-        """Send it, a head soon."""
+        """Write data. A head is delayed until the next write or iteration."""
         if not self._head and data.startswith(HEAD):
             self._head = data
             self._loop.call_soon(self._flush)
@@ -45,12 +45,12 @@ class JoiningTransport:
             self._transport.write(head + data if head else data)
 
     def close(self) -> None:
-        """Send what was written, and close."""
+        """Flush and close."""
         self._flush()
         self._transport.close()
 
     def __getattr__(self, name: str) -> Any:
-        """All else is as the transport has it."""
+        """Delegate other attributes to the transport."""
         return getattr(self._transport, name)
 
     def _flush(self) -> None:
@@ -60,7 +60,7 @@ class JoiningTransport:
 
 
 class At(Enum):
-    """Place of a client: between requests, in the head of one, or behind that."""
+    """Parser position: between requests, in a head, or in a body."""
 
     BETWEEN = 0
     HEAD = 1
@@ -68,16 +68,16 @@ class At(Enum):
 
 
 class HostError(Exception):
-    """A request that does not say once whom it asks; the parser has it as the context of its own error."""
+    """A request without exactly one Host header. It is the context of the parser's error."""
 
 
 class Connection(HttpToolsProtocol):
-    """A connection that is closed where a request takes too long to come, from its first byte to its last, or none
-    comes at all. Requests wait in `pipeline` until the one in front of them is answered.
+    """A connection that is closed if a request takes too long to arrive, or none comes.
 
-    llhttp has no limit of headers, and reads on behind a request that is being answered: both are seen to here.
-    seconds: how long a request may take to come, and how long a client may read nothing of what waits for it; how long
-        an answer takes is another thing
+    Requests wait in `pipeline` until the ones before are answered. llhttp neither bounds headers nor stops reading
+    during an answer; both are handled here.
+    seconds: time limit of an incoming request, and of a client that reads none of the waiting data; answers themselves
+        have no limit
     """
 
     seconds: ClassVar[float] = 60.0
@@ -93,13 +93,13 @@ class Connection(HttpToolsProtocol):
     _is_again = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The client is there."""
+        """Start the time limit."""
         joined: Any = JoiningTransport(transport, self.loop)  # type: ignore[arg-type]
         super().connection_made(joined)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone; so are the requests that wait."""
+        """Drop waiting requests."""
         self._wait_no_more()
         self._watch_no_more()
         waiting = [cycle for cycle, _ in self.pipeline]
@@ -110,7 +110,7 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """More of a request, or of several."""
+        """Feed data to the parser."""
         if self._fault is not None:
             return
         self._unset_keepalive_if_required()
@@ -118,17 +118,17 @@ class Connection(HttpToolsProtocol):
         was_at = self._at
         self._feed(data)
         if self._at is At.HEAD and self._fault is None:
-            # Of what came with requests in front of it nobody knows where it begins.
+            # The start of a head is only known if no other request came with this data.
             if self._heads == (0 if was_at is At.HEAD else 1) and was_at is not At.BODY:
                 self._head_bytes += len(data)
             if self._head_bytes > HEADER_BYTES:
                 self._refuse(_too_large())
         if self._fault is None and 0 < len(self.pipeline) <= MOST_WAITING and len(self.cycle.body) <= HEADER_BYTES:
-            self.flow.resume_reading()  # or nobody would notice that the client goes away
+            self.flow.resume_reading()  # else a disconnect would go unnoticed
         self._look()
 
     def on_message_begin(self) -> None:
-        """The first byte of a request."""
+        """Reset the head's counters."""
         if self._is_again:
             return
         self._at = At.HEAD
@@ -137,22 +137,22 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """The path of a request."""
+        """Forward the path."""
         if not self._is_again:
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A field; one behind the body is none of the head's, and nobody asks for it."""
+        """Forward a header. Trailers behind the body are ignored."""
         if self._at is At.HEAD:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is there; the request is answered, or waits."""
+        """Start or queue a request."""
         if self._is_again:
             self._is_again = False
             return
         hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts != 1 and self.parser.get_http_version() == "1.1":  # whoever is asked is not plain (RFC 9112, 3.2)
+        if hosts != 1 and self.parser.get_http_version() == "1.1":  # ambiguous (RFC 9112, 3.2)
             raise HostError(f"a request has one Host header, not {hosts}")
         self._at = At.BODY
         is_answering = self._is_answering
@@ -161,14 +161,14 @@ class Connection(HttpToolsProtocol):
             self._answering = self.cycle
 
     def on_message_complete(self) -> None:
-        """All of a request is there."""
+        """Mark the end of a request."""
         if self.parser.should_upgrade():
             return
         self._at = At.BETWEEN
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """An answer is sent; of a request that came with the one before it, the rest may be missing."""
+        """Continue with the next request, which may not have arrived completely."""
         self._answering = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
         if self._answering is None and self._fault is not None:
@@ -177,16 +177,16 @@ class Connection(HttpToolsProtocol):
             self._look()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a malformed request as other mistakes are answered."""
+        """Answer a malformed request in the server's own error format."""
         self._refuse(_no_http(msg))
 
     def pause_writing(self) -> None:
-        """Much waits for the client to read it."""
+        """Watch a client that reads slowly."""
         super().pause_writing()
         self._watch()
 
     def resume_writing(self) -> None:
-        """The client has read most of it."""
+        """Stop watching once the client has read most data."""
         self._watch_no_more()
         super().resume_writing()
 
@@ -199,8 +199,10 @@ class Connection(HttpToolsProtocol):
             self.send_400_response(str(fault.__context__ if isinstance(fault.__context__, HostError) else fault))
 
     def _go_on(self, data: bytes) -> None:
-        """Read the body of a request whose client could speak another protocol too, of which llhttp has read the head
-        alone: as that of the same request without the field that says so."""
+        """Parse the body of a request with an Upgrade header, whose head llhttp has consumed.
+
+        A synthetic head without that header is parsed first.
+        """
         kept = (b"content-length", b"transfer-encoding")
         fields = [name + b": " + value + b"\r\n" for name, value in self.scope["headers"] if name in kept]
         self.parser = httptools.HttpRequestParser(self)
@@ -212,7 +214,7 @@ class Connection(HttpToolsProtocol):
         return self._answering is not None and not self._answering.response_complete
 
     def _look(self) -> None:
-        """Wait for the rest of a request, unless it is there, or those in front of it are answered first."""
+        """Set or clear the time limit for the rest of a request. There is none while earlier requests are answered."""
         is_own = self._at is At.BODY and self._answering is self.cycle
         if self._is_answering and not is_own:
             self._wait_no_more()
@@ -220,11 +222,11 @@ class Connection(HttpToolsProtocol):
             self._wait()
 
     def _refuse(self, error: ApiError) -> None:
-        """Say what is wrong with a request, when those in front of it are answered."""
+        """Answer with an error once earlier requests are answered."""
         self._fault = error
         if self._at is At.BODY and self.pipeline:
             self.pipeline.popleft()
-        elif self._at is At.BODY and self._is_answering:  # what came is this request's own
+        elif self._at is At.BODY and self._is_answering:  # the faulty data belong to the request that is being answered
             assert self._answering is not None
             if self._answering.response_started:
                 self.transport.close()
@@ -237,7 +239,7 @@ class Connection(HttpToolsProtocol):
             self._tell(error)
 
     def _watch(self) -> None:
-        """Look after a while whether the client has read anything: its texts and their room would wait for ever."""
+        """Abort the connection if the client reads nothing for a while, since its sequences would keep their memory."""
         size = self.transport.get_write_buffer_size()
 
         def look() -> None:
@@ -254,7 +256,7 @@ class Connection(HttpToolsProtocol):
             self._reading = None
 
     def _wait(self) -> None:
-        """Close the connection after a while, if it is not waited for already."""
+        """Start the time limit unless it is running."""
         if self._coming is None:
             self._coming = self.loop.call_later(self.seconds, self.transport.close)
 
@@ -264,7 +266,7 @@ class Connection(HttpToolsProtocol):
             self._coming = None
 
     def _tell(self, error: ApiError) -> None:
-        """Answer a request that no application sees, and close the connection."""
+        """Answer a request without the application, and close the connection."""
         body = json.dumps(error.body).encode()
         head = f"{error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
         self.transport.write(HEAD + f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
@@ -272,16 +274,16 @@ class Connection(HttpToolsProtocol):
 
 
 def _leave(cycle: Any) -> None:
-    """Let whoever answers a request know that the client is gone."""
+    """Tell a request's handler that the client is gone."""
     cycle.disconnected = True
     cycle.message_event.set()
 
 
 def _too_large() -> ApiError:
-    """Error of headers that never end."""
+    """Return the error of too large headers."""
     return ApiError("the headers are too large", status=431, code="headers_too_large")
 
 
 def _no_http(reason: str, status: int = 400) -> ApiError:
-    """Error of bytes that are no HTTP request."""
+    """Return the error of malformed HTTP."""
     return ApiError(f"malformed HTTP request: {reason}", status=status, code="invalid_http")

@@ -1,4 +1,4 @@
-"""From the engine's thread to the event loop: after a step, one message with what has become of all handles."""
+"""Messages from the engine's thread to the event loop: at most one per step, with news of all handles."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .telemetry import ModelMetrics
 
 SHUT_DOWN = "the server is being shut down"
 GATHERED = 1 / 60
-"""Seconds between two messages about texts that only grow: no screen is drawn more often, and a message takes as long
-as a small model does for a token or two. A text's beginning and its end are told at once."""
+"""Seconds between two messages of texts that only grow, the period of a screen refresh. A message costs as much as a
+token or two of a small model. The start and end of a text are sent at once."""
 SLOW = 0.004
-"""After a step of so many seconds all is told: beside that a message is little, and whoever reads sees each token."""
+"""Step duration in seconds from which every step sends its news, since a message is cheap beside it."""
 AT_ONCE = 64
-"""So much news is read in one go, or less where a table of tokens comes with each."""
+"""Number of news items processed in one go. It is lower if each has a table of top tokens."""
 
 
 class Arrivals:
-    """News of one cursor, on the event loop: an iterator of what has come since one last looked.
+    """News of one cursor on the event loop: an async iterator of batches.
 
-    entered: when the dispatcher got it; queue_seconds: from then until it began; has_begun, has_grown: whether the
-    engine has taken it up, and whether there was news of it
+    entered: time of registration; queue_seconds: from then until the request began; has_begun, has_grown: True once the
+        engine has begun it, and once it had news
     """
 
     def __init__(self, cursor: Cursor) -> None:
@@ -42,7 +42,7 @@ class Arrivals:
 
     @property
     def is_urgent(self) -> bool:
-        """True where news does not wait for more: a text has ended, or is the first of them to begin."""
+        """True if news is sent at once: a text has ended, or the first text has begun."""
         if self.call.outcomes:
             return True
         if self.has_grown or not self.cursor.grows:
@@ -52,13 +52,13 @@ class Arrivals:
         )
 
     def tell(self, news: Sequence[News], *, is_over: bool = False) -> None:
-        """Add news, on the event loop. is_over: whether there will be no more"""
+        """Add news, on the event loop. is_over: no more will come"""
         self._news += news
         self.is_over |= is_over
         self._event.set()
 
     def end(self, error: Exception | None = None) -> None:
-        """Let there be no more; the reader is told of an error behind what came before."""
+        """End the iteration, with an optional error after the pending news."""
         self._error = error
         self.tell((), is_over=True)
 
@@ -69,7 +69,7 @@ class Arrivals:
             self._event.clear()
             news, self._news = self._news, []
             for at in range(0, len(news), most):
-                if at:  # whoever reads slowly has much of it, and others are answered between
+                if at:  # let others run while a slow reader catches up
                     await asyncio.sleep(0)
                 yield news[at : at + most]
             if self.is_over and not self._news:
@@ -79,11 +79,11 @@ class Arrivals:
 
 
 class Dispatcher:
-    """Watches cursors of an engine that has been started. Made on the event loop.
+    """Watches cursors of a started engine. Created on the event loop.
 
-    The engine's thread collects (`_stepped`), the event loop hands out (`_deliver`): one call between threads a step,
-    however many texts there are, and none for each of several quick steps.
-    writing: how many texts are on their way; is_cut: whether all were ended, and those that still enter are
+    The engine's thread collects news (`_stepped`), and the event loop distributes it (`_deliver`). There is one call
+    between threads per step for all texts, and none for some of several fast steps.
+    writing: number of unfinished texts; is_cut: True after `cut`, which also ends later ones
     """
 
     def __init__(self, engine: Engine, metrics: ModelMetrics) -> None:
@@ -98,20 +98,20 @@ class Dispatcher:
         engine.watch(self._stepped)
 
     def add(self, cursor: Cursor) -> Arrivals:
-        """Watch a cursor whose handle has entered the engine, from any thread."""
+        """Watch a cursor whose handle was submitted to the engine, from any thread."""
         arrivals = Arrivals(cursor)
         with self._lock:
             self._watched.add(arrivals)
             self.writing += len(arrivals.call.requests)
-            if self.is_cut:  # while it was entering
+            if self.is_cut:  # cut while it was submitted
                 self._loop.call_soon_threadsafe(self.cut)
-            if arrivals.call.outcomes and not arrivals.call.groups:  # perhaps by the last step for a while
+            if arrivals.call.outcomes and not arrivals.call.groups:  # there may be no further step for a while
                 self._tell([arrivals])
         return arrivals
 
     def cancel(self, arrivals: Arrivals) -> None:
-        """Let nothing more come of a handle; its memory is free after the step that is under way."""
-        if arrivals.is_over:  # as most are, and the engine's thread may hold the lock while it waits for this one
+        """Cancel a handle. Its memory is released after the current step."""
+        if arrivals.is_over:  # usual, and needs no lock, which the engine's thread may hold
             return
         with self._lock:
             is_known = arrivals in self._watched
@@ -129,12 +129,12 @@ class Dispatcher:
             return sum(len(each.call.requests) - each.call.begun for each in self._watched)
 
     def close(self) -> None:
-        """End all, as the engine is closed."""
+        """End all texts before the engine is closed."""
         self._engine.unwatch(self._stepped)
         self.cut()
 
     def cut(self) -> None:
-        """End all with an error, and those that are still to come."""
+        """End all present and later texts with an error."""
         with self._lock:
             self.is_cut = True
             several = list(self._watched)
@@ -144,12 +144,12 @@ class Dispatcher:
             each.end(Cancelled(SHUT_DOWN))
 
     def _stepped(self) -> None:
-        """Collect after a step, in the engine's thread."""
+        """Collect news after a step, in the engine's thread."""
         self._metrics.step_seconds.observe(self._engine.step_seconds)
         self._collect()
 
     def _collect(self) -> None:
-        """Collect the news of all, if there is something that is to be told now."""
+        """Collect the news of all texts, unless it can wait."""
         now = perf_counter()
         with self._lock:
             for each in self._watched:
@@ -164,7 +164,7 @@ class Dispatcher:
                 self._told = now
 
     def _tell(self, several: Iterable[Arrivals]) -> bool:
-        """Hand the news of some to the event loop; under the lock, so that what was found first is told first."""
+        """Pass news to the event loop, under the lock to keep its order."""
         found = [(each, news, each.call.done) for each in several if (news := list(each.cursor.news()))]
         if not found:
             return False
@@ -175,7 +175,7 @@ class Dispatcher:
         return True
 
     def _forget(self, several: Sequence[Arrivals]) -> None:
-        """Watch these no more; under the lock."""
+        """Stop watching, under the lock."""
         self._watched.difference_update(several)
         self.writing -= sum(len(each.call.requests) for each in several)
 

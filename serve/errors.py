@@ -1,4 +1,4 @@
-"""Errors as clients get them: OpenAI's shape, with what is known of the place."""
+"""Errors in OpenAI's format, with the place in the request."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ INVALID = "invalid_request_error"
 SERVER = "server_error"
 OVERLOADED = "overloaded_error"
 LONGEST = 4096
-"""So many characters of a message or a place are told."""
+"""Greatest number of characters of a message or place in an answer."""
 Place = Sequence[str | int]
-"""Names and numbers that lead to a value within a request."""
+"""The names and indices that lead to a value in a request."""
 Names = Sequence[tuple[str, str]]
-"""Fields of a request as ours have them, and as the API that it came by: JSON pointers, in which * is any number. Of
-one that ends with / what lies within is told as the whole, since its parts are others there."""
+"""Field names of our requests and of the API that was called, as JSON pointers with * for any index. If ours ends with
+/, parts of the field have no counterpart, and errors name the whole field."""
 
 
 class ApiError(Exception):
-    """A request that is answered with an error.
+    """An error answered to a client.
 
-    place: where in the request, for `param` and `pointer`; more: further members of the error
+    place: place in the request, for `param` and `pointer`; more: further members of the error
     """
 
     def __init__(
@@ -65,18 +65,18 @@ class ApiError(Exception):
         self.error: dict[str, Any] = {name: _short(value) for name, value in (said | more).items()}
 
     def as_anthropic(self) -> dict[str, Any]:
-        """The body of an answer of Anthropic's API."""
+        """Return the body in the format of Anthropic's API."""
         kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
         kind = kinds.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
         return {"type": "error", "error": self.error | {"type": kind}}
 
     def as_ollama(self) -> dict[str, Any]:
-        """The body of an answer of Ollama's API, which has nothing but a message: it says the place too."""
+        """Return the body in the format of Ollama's API, which only has a message. It includes the place."""
         message, place = self.error["message"], self.error["param"] or ""
         return {"error": message if place.rpartition(".")[2] in message else f"{place}: {message}"}
 
     def renamed(self, names: Names) -> ApiError:
-        """The same error, with the field as the API of the request has it, by the first of the names that fits."""
+        """Rename the field to that of the called API, by the first matching pair. Return the same error."""
         pointer = self.error.get("pointer", "")
         for ours, theirs in names:
             pattern = re.escape(ours.removesuffix("/")).replace(r"\*", r"(\d+)") + "(?=/|$)"
@@ -102,14 +102,14 @@ class ApiError(Exception):
 
 
 def _short(value: Any) -> Any:
-    """A value as it is told: of a text of megabytes, which the client sent itself, its beginning and its end."""
+    """Shorten long texts, which the client sent itself, to their beginning and end."""
     if not isinstance(value, str) or len(value) <= LONGEST:
         return value
     return f"{value[: LONGEST // 2]} ... ({len(value):,} characters) ... {value[-LONGEST // 2 :]}"
 
 
 def param_of(place: Place) -> str | None:
-    """A place as OpenAI writes it: `messages[0].role`."""
+    """Return a place in OpenAI's notation: `messages[0].role`."""
     said = ""
     for each in place:
         said += f"[{each}]" if isinstance(each, int) else f".{each}" if said else each
@@ -117,36 +117,37 @@ def param_of(place: Place) -> str | None:
 
 
 def pointer_of(place: Place) -> str:
-    """A place as a JSON pointer (RFC 6901)."""
+    """Return a place as a JSON pointer (RFC 6901)."""
     return "".join(f"/{step_of(each)}" for each in place)
 
 
 def _param(pointer: str) -> str:
-    """The place of a JSON pointer as OpenAI writes it."""
+    """Return the place of a JSON pointer in OpenAI's notation."""
     steps = map(key_of, pointer.split("/")[1:])
     return param_of([int(step) if step.isdecimal() else step for step in steps]) or ""
 
 
 def unsupported(place: Place, why: str) -> ApiError:
-    """A field that is known and not done here."""
+    """Return the error of a known but unsupported field."""
     return ApiError(f"{param_of(place)} is not supported: {why}", place, code="unsupported_parameter")
 
 
 def busy(message: str, seconds: int = 1) -> ApiError:
-    """Too much at once."""
+    """Return the error of an overloaded server."""
     return ApiError(
         message, status=429, kind=OVERLOADED, code="too_many_requests", headers={"Retry-After": str(seconds)}
     )
 
 
 def too_long(message: str, context: int, place: Place = ()) -> ApiError:
-    """A prompt for which the context has no room. Clients that shorten it and ask again know that by OpenAI's words."""
+    """Return the error of a prompt that exceeds the context. Clients recognise OpenAI's wording, and shorten the
+    prompt."""
     said = f"{message}. This model's maximum context length is {context} tokens"
     return ApiError(said, place, code="context_length_exceeded")
 
 
 def _told(error: TrellmError) -> str:
-    """The message of an error, with flags that the server's owner can set in place of arguments of Python's callers."""
+    """Return an error's message with command-line flags in place of Python arguments."""
     message = str(error)
     for option, flag in _FLAGS.items():
         message = message.replace(option, flag)
@@ -154,7 +155,7 @@ def _told(error: TrellmError) -> str:
 
 
 def of_constraint(error: TrellmError, place: Place) -> ApiError:
-    """The error of a constraint, which stands at a place of the request."""
+    """Return the error of a constraint at a place of the request."""
     said = _told(error)
     if isinstance(error, SchemaError):
         return ApiError(said, place, code="invalid_json_schema", pointer=error.pointer.lstrip("#"))
@@ -170,20 +171,20 @@ def of_constraint(error: TrellmError, place: Place) -> ApiError:
         return ApiError(said, (*place, *error.steps), code="invalid_structural_tag")
     if isinstance(error, LanguageError):
         return ApiError(said, place, code="impossible_constraint")
-    if type(error) is OptionError:  # which may quote what the constraint says, whatever that sounds like
+    if type(error) is OptionError:  # it may quote the constraint, so its text is not searched
         return ApiError(said, place or _named(said))
     return of_request(error, place)
 
 
 def of_media(error: TrellmError, place: Place) -> ApiError:
-    """The error of an image or audio, which stands at a place of the request."""
+    """Return the error of an image or audio at a place of the request."""
     if isinstance(error, AudioError):
         return ApiError(_told(error), place, code="invalid_audio")
     return ApiError(_told(error), place, code="invalid_image" if isinstance(error, ImageError) else "invalid_value")
 
 
 def of_request(error: TrellmError, place: Place = ()) -> ApiError:
-    """The error of the engine about a request."""
+    """Return the engine's error about a request."""
     said = _told(error)
     if isinstance(error, BudgetError):
         where = place or ("max_tokens",)
@@ -216,7 +217,7 @@ _FLAGS = {
     "states= of its limits=Limits(...)": "--max-constraint-memory of the server",
     "seconds= of its limits=Limits(...)": "--compile-seconds of the server",
     "pass it in `resources={uri: schema}`": "put what it refers to under $defs",
-    # Numbers of logit_bias are finite here.
+    # logit_bias is finite in requests
     "logit_bias: at step": "allowed_token_ids: at step",
     "is banned by -inf; use a number such as -100, which leaves a token to be chosen where there is no other": (
         "is left out; add one of those, or leave the field out"
@@ -230,7 +231,7 @@ _FIELDS = {
     "describe": "trellm.describe",
     "frame": "trellm.frame",
 }
-"""Fields of the options that have another name here."""
+"""Options whose fields have other names."""
 _OPTIONS = (
     "chat_template_kwargs",
     "tools",
@@ -251,7 +252,7 @@ _OPTIONS = (
     "repetition_penalty",
     *SAMPLE_OPTIONS,
 )
-"""Options that are fields of the same name."""
+"""Options whose fields have the same name."""
 _VALUES = {
     re.compile(r"search=Beam\([^()]*\)"): "trellm.beams",
     re.compile(r"use Greedy\(\) or Sample\(\.\.\.\)"): "leave trellm.beams out",
@@ -259,18 +260,18 @@ _VALUES = {
     re.compile(r"frame=\('([^']*)', '([^']*)'\)"): "frame of '\\1' and '\\2'",
     re.compile(r"\binclude="): "trellm.include",
 }
-"""Options and values of Python's callers, and what a request has in their place."""
+"""Python options and values in messages, and their replacements for requests."""
 
 
 def _named(message: str) -> Place:
-    """The field of the option that a message begins with."""
+    """Return the field of the option that a message begins with."""
     name = re.match(r"[a-z_]*", message)
     said = "" if name is None else name[0]
     return tuple(_FIELDS[said].split(".")) if said in _FIELDS else (said,) if said in _OPTIONS else ()
 
 
 def _in_its_words(message: str, place: Place) -> str:
-    """A message that begins with an option's name, with fields in place of that and of what else Python calls so."""
+    """Replace an option at a message's beginning, and other Python terms, by fields of requests."""
     name = re.match(r"([a-z_]+)(=True)?(?=\W)", message)
     if name is None or not _named(message):
         return message
@@ -282,7 +283,7 @@ def _in_its_words(message: str, place: Place) -> str:
 
 
 def of_any(error: BaseException, place: Place = ()) -> ApiError:
-    """The error of a request that failed, whatever the reason."""
+    """Return the error of a failed request, whatever the cause."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, TrellmError):

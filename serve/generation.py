@@ -1,4 +1,4 @@
-"""A request for texts: from what a client asks to the engine's handle, its pieces, and what the answer says of them."""
+"""A request for texts: from the validated body to the engine's handle, its pieces, and the statistics of the answer."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ REASONS = {"complete": "stop", "stop": "stop", "length": "length"}
 MOST_ROWS = 1 << 20
 _PLAIN = ExtensionFields()
 Beginning = Callable[[], Coroutine[Any, Any, "GenerationRequest"]]
-"""Checks a request, resolves it and lets it run, see `begin`."""
+"""Validates, resolves and starts a request, see `begin`."""
 Prepared = tuple[Task, Sequence[Prompt], AnswerPlan | None]
-"""The task for each prompt, the prompts, and how answers are read as thinking, content and calls, if they are."""
+"""The task for each prompt, the prompts, and the plan that parses answers into thinking, content and calls, or None."""
 
 
 @dataclass
 class GenerationRequest:
-    """A request for texts that was checked and resolved.
+    """A validated and resolved request for texts.
 
-    asked: as the client sent it; constraint, options: what texts must be and how they are chosen; max_tokens is apart
-    place: of the prompts in the request; texts: how many there is room for until `end`
-    task, prompts, plan: see `Prepared`; each prompt stands there once for each of several greedy texts
-    scorer: of the fields of answers, where they were asked for
+    asked: the body; constraint, options: resolved, except for max_tokens
+    place: of the prompts in the request; texts: number admitted until `end`
+    task, prompts, plan: see `Prepared`; a prompt is repeated for each of several greedy texts
+    scorer: scores the fields of answers, if requested
     media: images and audio of the prompts, held until `end`
-    prompt_tokens: of all prompts, each counted once; media_tokens: of these, rows by kind; sizes: of each prompt
-    arrivals: what becomes of the engine's handle
-    prompt_scores: log-probabilities of a chat's prompt, written, which its answer has once
-    key: of the answer; created: when, in seconds since 1970
-    names: of fields, for errors
-    trace: of the request, where the server sends any; reasons: why texts ended; first_seconds: until the first piece
+    prompt_tokens: of all prompts, each counted once; media_tokens: rows among them by kind; sizes: of each prompt
+    arrivals: news of the engine's handle
+    prompt_scores: serialized log-probabilities of a chat's prompt, for the whole answer
+    key: id of the answer; created: in seconds since 1970
+    names: field names of the called API, for errors
+    trace: the request's span, if traced; reasons: finish reasons; first_seconds: time to the first piece
     """
 
     service: Service
@@ -96,28 +96,28 @@ class GenerationRequest:
 
     @property
     def copies(self) -> int:
-        """Number of runs of each prompt: greedy texts are all the same, and are samples of nothing."""
+        """Number of runs of each prompt. Greedy texts are no samples, and each needs its own run."""
         return self.asked.texts if isinstance(self.options.search, Greedy) else 1
 
     @property
     def choices(self) -> int:
-        """Number of texts of the answer."""
+        """Number of texts in the answer."""
         return len(self.prompts) * self.options.search.n
 
     @property
     def model_name(self) -> str:
-        """The model that answers, or its adapter."""
+        """Name of the model, or of its adapter."""
         return self.service.name if self.options.adapter is None else self.options.adapter
 
     @property
     def requests(self) -> Sequence[RowRequest]:
-        """Those of the engine."""
+        """The engine's requests."""
         assert self.arrivals is not None
         return self.arrivals.call.requests
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Numbers of tokens so far, those that end texts not counted."""
+        """Token counts so far, without EOS."""
         total = self.prompt_tokens + self.output_tokens
         return {
             "prompt_tokens": self.prompt_tokens,
@@ -129,17 +129,17 @@ class GenerationRequest:
 
     @property
     def _of_media(self) -> dict[str, int]:
-        """Counts of the prompts' tokens that are rows of images and audio, where there are some."""
+        """Number of prompt tokens that are rows of images and audio, for kinds that occur."""
         return {f"{kind}_tokens": self.media_tokens[kind] // self.copies for kind in self.media.counts}
 
     @property
     def cut_at(self) -> int | None:
-        """Number of tokens of a chat's text that its budget, or the context, cuts; None where none is cut."""
+        """Number of tokens at which a chat's free text is cut; None with a constraint."""
         return self.requests[0].budget if self.constraint.is_free else None
 
     @property
     def cached_tokens(self) -> int:
-        """Number of tokens of the prompts that were in memory when the first text of each began."""
+        """Number of prompt tokens that were in the KV cache when the first text of each prompt began."""
         assert self.arrivals is not None
         least: dict[int, int] = {}
         for number, request in enumerate(self.requests):
@@ -148,13 +148,13 @@ class GenerationRequest:
         return min(self.prompt_tokens, sum(least.values()))
 
     def _with_overruled(self, result: Generation[Any]) -> Generation[Any]:
-        """A text of a constraint, which stop strings and tokens in it did not end."""
+        """Add stop conditions that occur in a constrained text to its `overruled`, since they did not end it."""
         found = ["stop"] if any(each in result.text for each in self.asked.stops) else []
         found += ["stop_token_ids"] if {*(self.asked.stop_token_ids or ())}.intersection(result.token_ids) else []
         return replace(result, overruled=(*result.overruled, *found)) if found else result
 
     def failed(self, error: Exception) -> ApiError:
-        """Count an error of a stream that is under way, and say what the client is told."""
+        """Count an error during a stream, and return the error for the client."""
         said = of_any(error)
         self.service.metrics.fail(said)
         if self.trace is not None:
@@ -162,7 +162,7 @@ class GenerationRequest:
         return said.renamed(self.names)
 
     def end(self) -> None:
-        """Give back what is held, however it ended."""
+        """Release everything the request holds, however it ended."""
         self.service.release(self.texts)
         self.texts = 0
         self.media.release()
@@ -181,7 +181,7 @@ class GenerationRequest:
             self.trace.reach(event)
 
     def _traced(self, arrivals: Arrivals) -> dict[str, Any]:
-        """Attributes of the request's span."""
+        """Return the attributes of the request's span."""
         search = self.options.search
         return {
             "gen_ai.operation.name": "chat" if isinstance(self.asked, ChatRequest) else "text_completion",
@@ -202,15 +202,15 @@ class GenerationRequest:
         }
 
     def index_of(self, piece: Piece) -> int:
-        """Number of a piece's text among the choices."""
+        """Return the index of a piece's text among the choices."""
         return piece.prompt * self.options.search.n + piece.sample
 
     def reader(self) -> AnswerReader | None:
-        """A reader of one streamed answer; None where all is content."""
+        """Return a reader of one streamed answer; None if all is content."""
         return None if self.plan is None else self.plan.reader()
 
     def read(self, result: Generation[Any]) -> ParsedMessage:
-        """A finished answer as messages have it."""
+        """Return a finished answer as a message."""
         if self.plan is None:
             return message_of(None, result)
         reader = self.plan.read(result.token_ids)
@@ -218,7 +218,7 @@ class GenerationRequest:
         return reader.message
 
     def deltas(self, piece: Piece, reader: AnswerReader | None) -> list[Delta]:
-        """Deltas of a message that a piece adds, as the model's form has them, or all of it content."""
+        """Return the deltas of a piece, parsed in the model's format; without a format all is content."""
         if reader is None:
             return [ContentDelta(piece.text)] if piece.text else []
         found = reader.feed(piece.token_ids)
@@ -228,7 +228,7 @@ class GenerationRequest:
         return found
 
     async def results(self, make: Callable[[int, Generation[Any]], T]) -> list[T]:
-        """Results of `make` for all texts and their numbers, in order. Raises ApiError for what went wrong with one."""
+        """Return the results of `make` for all texts with their index, in order. Raises ApiError if a text failed."""
         found: dict[int, T] = {}
         async for pieces in self._updates():
             for each in pieces:
@@ -237,14 +237,14 @@ class GenerationRequest:
                 is_quick = self._is_quick and len(each.result.token_ids) < QUICK
                 loop = asyncio.get_running_loop()
                 found[self.index_of(each)] = work() if is_quick else await loop.run_in_executor(None, work)
-        return [found[index] for index in sorted(found)]  # of beams there may be fewer
+        return [found[index] for index in sorted(found)]  # beam search may find fewer texts
 
     def _made(self, make: Callable[[int, Generation[Any]], T], index: int, result: Generation[Any]) -> T:
-        """Make what is told of a text and its number, with fields where they were asked for."""
+        """Build the result of a text, with scored fields if requested."""
         return make(index, result if self.scorer is None else self.scorer.scored(result, self.options))
 
     async def pieces(self) -> AsyncIterator[list[Piece]]:
-        """Pieces of the texts as they become certain. Raises ApiError for what went wrong with one."""
+        """Yield committed pieces of the texts. Raises ApiError if a text failed."""
         last, histogram = self.since, self.service.metrics.first_seconds
         async for pieces in self._updates():
             now = time.perf_counter()
@@ -255,7 +255,7 @@ class GenerationRequest:
             yield pieces
 
     async def enter(self) -> None:
-        """Let the texts run. Raises ApiError, before anything runs."""
+        """Start the texts. Raises ApiError before anything runs."""
         ids: tuple[int, ...] | None = None
         if self._is_short and not self._is_led:
             with self._told():
@@ -272,7 +272,7 @@ class GenerationRequest:
             raise
 
     def _drop(self, entering: asyncio.Future[None]) -> None:
-        """End what entered while its client went away."""
+        """End a request that was submitted after its client disconnected."""
         if not entering.cancelled() and entering.exception() is None:
             self.end()
 
@@ -290,19 +290,19 @@ class GenerationRequest:
                         metrics.output_tokens.inc(len(each.result.token_ids))
                         self.output_tokens += len(each.result.token_ids)
                 yield pieces
-        except Exception as error:  # what went wrong with this request is its own
+        except Exception as error:  # affects only this request
             raise of_any(error) from None
 
     @property
     def _is_quick(self) -> bool:
-        """True where short results are made at once: no places of quotations, conditions on the end, nor tables."""
+        """True if short results are cheap: no quotations, final conditions or score tables."""
         first = self.requests[0]
         is_plain = first.start.guide_cache is None or self.asked.trellm == _PLAIN
         return is_plain and not (self.options.logprobs or self.options.prompt_logprobs or first.pools)
 
     @property
     def _is_short(self) -> bool:
-        """True for one prompt that is made tokens of in less than a millisecond."""
+        """True for one prompt that takes less than a millisecond to tokenize."""
         prompt = self.prompts[0]
         if len(self.prompts) > 1:
             return False
@@ -312,18 +312,18 @@ class GenerationRequest:
 
     @property
     def _is_led(self) -> bool:
-        """True where a text before the answer joins the prompt, with which it is made tokens of."""
+        """True if a frame's text is tokenized together with the prompt."""
         return isinstance(self.prompts[0], str) and getattr(self.task, "frame", None) not in (None, "auto")
 
     def _is_known(self, ids: tuple[int, ...]) -> bool:
-        """True where it enters the engine as quickly: the constraint, which another thread may be at, is not asked."""
+        """Test whether submission cannot block on the constraint, which another thread may hold."""
         task: Any = self.task
         if not isinstance(task, TextGenerator):
             return False
         return cast("TextGenerator[Any]", task).knows(self.prompts[0], ids, self.options)
 
     def _enter(self, ids: tuple[int, ...] | None) -> None:
-        """Here or in a thread of its own: prompts to tokens, and these to the engine. ids: those of the only prompt"""
+        """Tokenize the prompts and submit them, in this or another thread. ids: tokens of the only prompt, if known"""
         service, task = self.service, self.task
         with self._told():
             requests, self.sizes = self._requests(ids)
@@ -335,7 +335,7 @@ class GenerationRequest:
         self.arrivals = service.dispatcher.add(handle.cursor(grows=self.asked.is_streamed))
 
     def _requests(self, known: tuple[int, ...] | None) -> tuple[list[RowRequest], list[int]]:
-        """Requests of the engine, and how many tokens each prompt has. known: those of the only one"""
+        """Return the engine's requests, and each prompt's number of tokens. known: tokens of the only prompt"""
         found: list[RowRequest] = []
         sizes: list[int] = []
         for number, prompt in enumerate(self.prompts):
@@ -352,7 +352,7 @@ class GenerationRequest:
         return found, sizes
 
     def _budget(self, prompt: int, needed: int) -> int | None:
-        """The most tokens of a text: what was asked for, or what there is room for. None where there is none."""
+        """Return the budget of a text: as requested, or as the context allows; None if it has no room."""
         model = self.service.model
         if self.asked.budget is not None:
             return self.asked.budget
@@ -363,9 +363,9 @@ class GenerationRequest:
         return room if room >= max(needed, 1) else None
 
     def _ids(self, prompt: Prompt, number: int) -> tuple[int, ...]:
-        """The tokens of a prompt: all, or the last ones, as many as are asked for, or, of -1, as there is room for."""
+        """Return a prompt's tokens, truncated as requested. -1 truncates to what the context allows."""
         is_verbatim, most = not self.asked.trellm.special_tokens, self.asked.truncate_prompt_tokens
-        extras = self.options.extras if is_chat(prompt) else {}  # of a chat that is not written yet
+        extras = self.options.extras if is_chat(prompt) else {}  # the template was applied before
         if most is not None and self.media.counts:
             said = "truncate_prompt_tokens might cut an image or audio; leave it out, or send fewer"
             raise ApiError(said, ("truncate_prompt_tokens",))
@@ -379,7 +379,7 @@ class GenerationRequest:
 
     @contextmanager
     def _told(self) -> Generator[None]:
-        """A block whose errors are told to the client in its words."""
+        """Convert errors in the block to the client's terms."""
         try:
             yield
         except BudgetError as error:
@@ -389,7 +389,7 @@ class GenerationRequest:
 
 
 def message_of(reader: AnswerReader | None, result: Generation[Any]) -> ParsedMessage:
-    """The message of a finished answer. reader: what read it, None where all is content"""
+    """Return the message of a finished answer. reader: its reader, None if all is content"""
     return ParsedMessage(result.text, None, ()) if reader is None else reader.message
 
 
@@ -400,7 +400,7 @@ async def begin(
     place: Place,
     prepare: Callable[[GenerationRequest], Awaitable[Prepared]],
 ) -> GenerationRequest:
-    """Check a request of some prompts, resolve it, and let it run. Raises ApiError before anything runs."""
+    """Validate, resolve and start a request with `prompts` prompts. Raises ApiError before anything runs."""
     service: Service = request.state.service
     if asked.texts > service.settings.choices:
         field = "n" if asked.texts == (asked.n or 1) else "best_of"
@@ -413,9 +413,9 @@ async def begin(
     except TrellmError as error:
         raise of_constraint(error, ("trellm", "include")) from None
     make = partial(_options, service, asked, constraint)
-    # Biases of a whole vocabulary take a tenth of a second, in which nobody else would be answered.
+    # biases of a whole vocabulary would block the event loop for 0.1 s
     options = make() if asked.allowed_token_ids is None else await service.shared.aside(make)
-    _ = asked.budget  # which raises ApiError
+    _ = asked.budget  # validates it, and may raise ApiError
     kind = "chatcmpl" if isinstance(asked, ChatRequest) else "cmpl"
     texts = service.admit(prompts * asked.texts, place if prompts > 1 else ("n",))
     key = f"{kind}-{fresh_bits(96):024x}"
@@ -428,7 +428,7 @@ async def begin(
         begun.prompts = [prompt for prompt in several for _ in range(begun.copies)]
         if asked.trellm.fields:
             begun.task, begun.scorer = _scored(begun)
-        if begun.plan is not None:  # which knows what ends content and what it must contain, and that calls do not
+        if begun.plan is not None:  # the plan implements stop strings and goals, which do not apply to calls
             begun.options = replace(options, stop=(), include=())
         await begun.enter()
         begun.reach("in the engine")
@@ -439,7 +439,7 @@ async def begin(
 
 
 def _scored(begun: GenerationRequest) -> tuple[Task, FieldScorer]:
-    """The task of a request with fields, and what scores them. Raises ApiError."""
+    """Return the task and scorer of a request with fields. Raises ApiError."""
     place = ("trellm", "fields")
     if begun.asked.is_streamed:
         raise ApiError("fields are there at the end of a text only; leave out stream", ("stream",))
@@ -454,13 +454,13 @@ def _scored(begun: GenerationRequest) -> tuple[Task, FieldScorer]:
 
 
 def _only(service: Service, ids: Sequence[int], bias: Mapping[int, float]) -> dict[int, float]:
-    """Biases that leave some tokens alone, as vLLM has it. Raises ApiError."""
+    """Return biases that ban all but some tokens, as vLLM does. Raises ApiError."""
     service.check_tokens(ids, ("allowed_token_ids",))
     return dict(bias) | dict.fromkeys(set(range(service.model.vocabulary.size)).difference(ids), -math.inf)
 
 
 def _options(service: Service, asked: ChatRequest | CompletionRequest, constraint: ConstraintSpec) -> Options:
-    """The engine's options of a request. Raises ApiError."""
+    """Return the engine's options of a request. Raises ApiError."""
     said: dict[str, Any] = asked.options() | {"include": constraint.goals, "batch_size": MOST_ROWS}
     said |= {"diagnostics": asked.trellm.trace, "fields": asked.trellm.fields}
     said["adapter"] = asked.model if asked.model in service.adapters else None
@@ -472,7 +472,7 @@ def _options(service: Service, asked: ChatRequest | CompletionRequest, constrain
         said["min_tokens"] = service.settings.output_tokens if asked.budget is None else asked.budget
     if asked.trellm.heal is not None:
         said["heal"] = asked.trellm.heal
-    if constraint.kind:  # which says itself where its texts end
+    if constraint.kind:  # a constraint defines the ends of its texts
         said = {name: value for name, value in said.items() if name not in ("stop", "stop_ids")}
     try:
         search = asked.search(asked.trellm.beam_search)

@@ -1,4 +1,4 @@
-"""Checks of who may ask, and of what may read the answers, before a request is looked at."""
+"""Checks of keys, hosts and headers before a request is read."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from .telemetry import Metrics, RequestTrace, Tracing
 
 HEALTH = frozenset({"/health", "/health/live", "/health/ready"})
 OPEN = HEALTH | {"/"}
-"""Paths that need no key: they say nothing but that the server is there, and the page asks for a key itself."""
+"""Paths that need no key: health checks reveal nothing, and the page asks for a key itself."""
 UNTRACED = OPEN | {"/metrics"}
 HEADER_BYTES = 32 << 10
 ACCESS = logging.getLogger("trellm.serve.access")
-"""A line for each request, at INFO: who asked, for what, the status, and how long it took; never what was said."""
+"""Access log, a line per request at INFO: client, route, status and duration, without content."""
 
 
 class Guard:
-    """Asks for a key where there are any, compares it in constant time, counts answers and traces them.
+    """Middleware that checks keys in constant time, counts answers and traces requests.
 
-    hosts: names by which the server may be asked for, besides addresses; empty for any
+    hosts: accepted host names besides addresses; empty for any
     """
 
     def __init__(self, app: ASGIApp, keys: Sequence[str], hosts: Sequence[str], metrics: Metrics) -> None:
@@ -39,7 +39,7 @@ class Guard:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it with what is wrong with its headers."""
+        """Pass a request on, or answer it with an error about its headers."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -50,7 +50,7 @@ class Guard:
             nonlocal status, route
             if message["type"] == "http.response.start":
                 status = int(message["status"])
-                # Paths that there are not come from strangers, and would be counted one by one.
+                # unknown paths would create unbounded labels
                 route = getattr(scope.get("route"), "path", "other")
                 self._metrics.requests.labels(route, str(message["status"])).inc()
             await send(message)
@@ -65,12 +65,12 @@ class Guard:
                 trace.end(status, route)
 
     def _refusal(self, scope: Scope) -> ApiError | None:
-        """Why a request is not looked at; None for one that is."""
+        """Return the error of a refused request; None otherwise."""
         close = {"Connection": "close"}
         size = lengths = 0
         for name, value in scope["headers"]:
             size += len(name) + len(value)
-            # A proxy that takes the other one would see another request in what follows (RFC 9112, 6.1).
+            # A proxy that trusts the other header would split the data differently (RFC 9112, 6.1).
             lengths |= (name == b"content-length") | 2 * (name == b"transfer-encoding")
         if size > HEADER_BYTES:
             said = f"the headers have more than {HEADER_BYTES:,} bytes"
@@ -90,7 +90,7 @@ class Guard:
         return None
 
     def _strange(self, headers: Headers) -> str | None:
-        """The name by which the server is asked for, if it should not be; whoever rebinds one cannot choose another."""
+        """Return an unaccepted host name; None if it is accepted. Clients cannot forge it in DNS rebinding."""
         given = headers.get("host", "")
         try:
             name = (urlsplit(f"//{given}").hostname or "").removesuffix(".")
@@ -105,16 +105,16 @@ class Guard:
         return None
 
     def _is_known(self, headers: Headers) -> bool:
-        """Tell whether the key is one of ours; all are compared, so that the time tells nothing."""
+        """Test a key. All keys are compared, so that timing reveals nothing."""
         scheme, _, key = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
-            key = headers.get("x-api-key", "")  # as Anthropic's clients send it
+            key = headers.get("x-api-key", "")  # header of Anthropic's clients
         given = key.strip().encode("utf-8", "replace")
         return any([hmac.compare_digest(given, known) for known in self._keys])
 
 
 def _trace(scope: Scope) -> RequestTrace | None:
-    """The trace of a request, where the server sends any: of those for models, not of scrapes and probes."""
+    """Return the trace of a request, if tracing is on and the path is neither a probe nor /metrics."""
     models = getattr(getattr(scope.get("app"), "state", None), "models", None)
     tracing: Tracing | None = getattr(getattr(models, "shared", None), "tracing", None)
     if tracing is None or scope["path"] in UNTRACED:
@@ -124,7 +124,7 @@ def _trace(scope: Scope) -> RequestTrace | None:
 
 
 async def logged(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request by an application, and write a line about it where anybody reads them."""
+    """Answer a request, and write an access log line if enabled."""
     if not ACCESS.isEnabledFor(logging.INFO):
         await app(scope, receive, send)
         return
@@ -143,7 +143,7 @@ async def logged(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> No
 
 
 def write_access_log() -> None:
-    """Write the lines of `ACCESS` to standard error, once, whoever else reads them."""
+    """Write the access log to standard error. Repeated calls have no effect."""
     ACCESS.setLevel(logging.INFO)
     if any(each.name == ACCESS.name for each in ACCESS.handlers):
         return
@@ -154,7 +154,7 @@ def write_access_log() -> None:
 
 
 def _log(scope: Scope, status: int, seconds: float) -> None:
-    """A line about an answer. status: 0 where the client left before there was one"""
+    """Write a line about an answer. status: 0 if the client left before it"""
     client: Sequence[Any] | None = scope.get("client")
     who = "-" if client is None else client[0]
     ACCESS.info(

@@ -1,4 +1,4 @@
-"""Responses that are kept in memory, so that a request of /v1/responses goes on from one by its id."""
+"""Responses stored in memory, so that /v1/responses can continue one by its id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import ApiError, Place
 
 
 class KeptResponses:
-    """Responses with the conversations that they are the ends of; the longest unused go where they are too large.
+    """Stored responses with their conversations, least recently used evicted first.
 
     most: bytes of all of them as JSON; 0 for none
     """
@@ -23,10 +23,10 @@ class KeptResponses:
         self._lock = Lock()
 
     def keep(self, response: dict[str, Any], conversation: list[dict[str, Any]], longest: int) -> bool:
-        """Keep a response; False for one that is too large, or whose conversation no request could send.
+        """Store a response. Return False if it is too large, or if no request could send its conversation.
 
-        conversation: its input, with what went before it, and its output, as items of input
-        longest: the most bytes of it
+        conversation: earlier conversation, input and output, as input items
+        longest: greatest size of it in bytes
         """
         made = json.dumps(response).encode(), json.dumps(conversation).encode()
         if _size(made) > self._most or len(made[1]) > longest:
@@ -40,15 +40,15 @@ class KeptResponses:
         return True
 
     def response(self, key: str) -> dict[str, Any]:
-        """The response with an id. Raises ApiError."""
+        """Return a stored response. Raises ApiError."""
         return json.loads(self._of(key, ())[0])
 
     def conversation(self, key: str) -> bytes:
-        """The conversation that a response is the end of, as JSON. Raises ApiError."""
+        """Return the conversation that a response ends, as JSON. Raises ApiError."""
         return self._of(key, ("previous_response_id",))[1]
 
     def forget(self, key: str) -> None:
-        """Keep a response no longer. Raises ApiError."""
+        """Remove a response. Raises ApiError."""
         self._of(key, ())
         with self._lock:
             gone = self._found.pop(key, None)

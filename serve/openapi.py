@@ -1,4 +1,4 @@
-"""Addresses whose requests have bodies, and the OpenAPI document, made of the shapes that bodies are checked with."""
+"""Routes with request bodies, and the OpenAPI document generated from their shapes."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _ERROR = {
 
 
 class BodyRoute(Route):
-    """An address whose requests have a body.
+    """A route whose requests have a body.
 
-    shape: of the body; answer: gets it checked, with the service of the model that it names, once that is loaded
-    without: answers requests that need no model in memory; None for others
+    shape: shape of the body; answer: called with the validated body and the service of its model, once that is loaded
+    without: answers requests that need no loaded model; returns None for others
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class BodyRoute(Route):
 
 
 def openapi(routes: Iterable[Route]) -> Route:
-    """The address of the document about other addresses, each of which is told by what its endpoint says of itself."""
+    """Return the route of the OpenAPI document. Summaries are the docstrings of endpoints."""
     several = list(routes)
 
     @cache
@@ -77,7 +77,7 @@ def openapi(routes: Iterable[Route]) -> Route:
         return _document([*several, made])
 
     async def endpoint(request: Request) -> Response:
-        """Describe all this as an OpenAPI document."""
+        """Describe the API as an OpenAPI document."""
         return Answer(document())
 
     made = Route("/openapi.json", endpoint, methods=["GET"])
@@ -116,7 +116,7 @@ def _document(routes: list[Route]) -> dict[str, Any]:
 
 
 def _referring(value: Any, names: dict[str, str]) -> Any:
-    """A value whose references have other names: shapes are called by their titles, whatever classes are called."""
+    """Rename references, so that shapes have their titles as names."""
     if isinstance(value, dict):
         given = cast("dict[str, Any]", value)
         return {

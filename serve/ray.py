@@ -1,6 +1,5 @@
-"""The server and batches on many machines, by Ray: docs/scale.md. Ray is imported when one of these is called.
+"""The server and batches on many machines with Ray, which is imported on first use. See docs/scale.md.
 
-from trellm.serve.ray import deployment, run
 run(deployment("Qwen/Qwen3-8B", replicas=(1, 8), gpus=1))
 """
 
@@ -32,13 +31,13 @@ MOST_REPLICAS = 1 << 16
 DOOR_REQUESTS = 4096
 DOOR_CPUS = 0.5
 ON_LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Where this is 0, on any system, Ray takes 127.0.0.1 for the address of this machine, and listens there."""
+"""A variable of Ray. With 0, Ray uses 127.0.0.1 as this machine's address, and listens there."""
 _LOG = logging.getLogger("trellm.serve")
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Reservations of an application before it is ready: replicas, the least of them, and doors."""
+    """The resources an application needs to start: its least number of replicas, and its doors."""
 
     replicas: int
     doors: int
@@ -47,7 +46,7 @@ class Needs:
     door_cpus: float
 
     def lack(self, there: Mapping[str, float]) -> str | None:
-        """Name what there is too little of; None where all is there. there: by Ray's names, "CPU" and "GPU"."""
+        """Describe missing resources; None if nothing is missing. there: amounts by name, "CPU" and "GPU" in Ray"""
         for name, each, door in (("CPU", self.cpus, self.door_cpus), ("GPU", self.gpus, 0.0)):
             needed = self.replicas * each + self.doors * door
             if needed > there.get(name, 0):
@@ -77,22 +76,22 @@ def deployment(
     memory: int | None = None,
     **loading: Any,
 ) -> Any:
-    """An application of Ray Serve: the server of `trellm.serve.application`, once for each replica, behind doors.
+    """Return an application of Ray Serve: replicas of the server of `trellm.serve.application`, behind doors.
 
-    model: a name or folder for transformers, as it is there where replicas run; a model, which is loaded anew there; a
-        function that makes one; by default the small model. loading: device, dtype, weights, kv_cache_dtype and
-        adapters as of `models.transformers`, of one that is given by name
-    replicas: how many, or the least and the most between which Ray chooses by how much there is to do
-    in_flight: requests of a replica at once; beyond half of them, on the whole, replicas are added
+    model: a name or folder for transformers, resolved on the replicas' machines; a model, which each replica loads
+        again; a function that makes one; by default the small model. loading: device, dtype, weights, kv_cache_dtype
+        and adapters as for `models.transformers`, for models given by name
+    replicas: their number, or bounds between which Ray chooses by load
+    in_flight: concurrent requests of a replica; replicas are added beyond half of them on average
     queued: requests of a door that may wait for a replica, before 429
-    doors: processes that read requests and pass them on. Requests that begin alike go to the same replica, unless it
-        has a quarter more than its share to do. tries: how many replicas a request is given to where they are lost
-    cpus, gpus: what each replica is reserved; memory: bytes for keys and values of each
+    doors: processes that read requests and forward them. Requests with equal prefixes go to the same replica, unless it
+        has a quarter more than its share. tries: number of replicas that a request is given to if they are lost
+    cpus, gpus: reserved for each replica; memory: bytes of the KV cache of each
     Raises OptionError.
     """
     chosen = Settings() if settings is None else settings
     least, most = _counts(replicas)
-    if (least, most) != (1, 1):  # a request that goes on from a response may come to another replica
+    if (least, most) != (1, 1):  # a continued response may reach another replica
         chosen = replace(chosen, response_bytes=0)
     whole(in_flight, "in_flight")
     whole(queued, "queued")
@@ -126,7 +125,7 @@ def deployment(
 
 
 def _scaling(least: int, most: int, in_flight: int) -> dict[str, Any]:
-    """The number of replicas, or the bounds within which Ray chooses it, as options of Ray Serve."""
+    """Return the options of Ray Serve for a fixed or bounded number of replicas."""
     if least == most:
         return {"num_replicas": least}
     limits = {"min_replicas": least, "max_replicas": most, "target_ongoing_requests": max(1, in_flight // 2)}
@@ -134,7 +133,7 @@ def _scaling(least: int, most: int, in_flight: int) -> dict[str, Any]:
 
 
 def build(arguments: Mapping[str, Any]) -> Any:
-    """`deployment` for a file of Ray Serve: `import_path: trellm.serve.ray:build`, with arguments as in such a file.
+    """Return a `deployment` for a config file of Ray Serve: `import_path: trellm.serve.ray:build`.
 
     replicas: a number, or a list of two; settings: a mapping by the names of `Settings`. Raises OptionError.
     """
@@ -149,10 +148,10 @@ def build(arguments: Mapping[str, Any]) -> Any:
 
 
 def run(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: str = "trellm") -> None:
-    """Serve an application of `deployment` until SIGTERM or Ctrl-C; on the cluster that Ray finds, or on this machine.
+    """Serve an application of `deployment` until SIGTERM or Ctrl-C, on the cluster that Ray finds, or on this machine.
 
-    Requests on their way are finished first. A Ray that is begun for it listens on 127.0.0.1, whatever the host.
-    Raises OptionError for a number that is no port, and where this machine has less than the application reserves.
+    Running requests are finished first. A Ray instance started here listens on 127.0.0.1, whatever the host.
+    Raises OptionError for an invalid port, and if this machine has less than the application reserves.
     """
     end = threading.Event()
 
@@ -170,7 +169,7 @@ def run(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: st
 
 
 def start(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: str = "trellm") -> bool:
-    """Begin to serve, and return when replicas are ready: whether this process has come to Ray for it."""
+    """Start serving, and return once replicas are ready. Return True if this process connected to Ray for it."""
     library, serve = ray(), ray("ray.serve")
     needs = _needs.get(application)
     is_new = not library.is_initialized()
@@ -184,7 +183,7 @@ def start(application: Any, *, host: str = "127.0.0.1", port: int = 8000, name: 
 
 
 def _joined(library: Any) -> bool:
-    """Make this process a part of the cluster that Ray finds; False where it finds none."""
+    """Join the cluster that Ray finds. Return False if there is none."""
     try:
         library.init(address="auto", logging_level="warning")
     except ConnectionError:
@@ -193,14 +192,14 @@ def _joined(library: Any) -> bool:
 
 
 def _begin(library: Any, needs: Needs | None) -> None:
-    """Start Ray for this process. Raises OptionError where there is not enough for what is to run."""
+    """Start Ray for this process. Raises OptionError if resources are missing."""
     doors = 0 if needs is None else math.ceil(needs.doors * needs.door_cpus)
-    # Doors have little to do, and leave all processors to replicas.
+    # doors have little to do, and do not take processors from replicas
     cpus = int(ray("ray._private.utils").get_num_cpus()) + doors
     _check(needs, {"CPU": cpus, "GPU": math.inf})
     os.environ[ON_LOOPBACK] = "0"
-    ray("ray._private.ray_constants").ENABLE_RAY_CLUSTER = False  # which was read when Ray was imported
-    # Its dashboard runs whatever it is sent.
+    ray("ray._private.ray_constants").ENABLE_RAY_CLUSTER = False  # it was read when Ray was imported
+    # The dashboard would run arbitrary code for anyone.
     library.init(address="local", num_cpus=cpus, include_dashboard=False, logging_level="warning")
     try:
         _check(needs, library.cluster_resources())
@@ -215,7 +214,7 @@ def _check(needs: Needs | None, there: Mapping[str, float]) -> None:
 
 
 def stop(name: str, is_all: bool) -> None:
-    """End an application, and Ray Serve where it serves no other. is_all: and Ray in this process"""
+    """Stop an application, and Ray Serve if it serves no other. is_all: also disconnect this process from Ray"""
     library, serve = ray(), ray("ray.serve")
     serve.delete(name)
     if not serve.status().applications:

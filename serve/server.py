@@ -1,4 +1,4 @@
-"""The server as a process: its socket, its signals, and how it ends."""
+"""The server process: its socket, signals and shutdown."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .settings import Settings
 
 BACKLOG = 2048
 CUT_SECONDS = 5
-"""So long what was cut when draining was over may take to tell its clients."""
+"""Seconds that cut requests have to inform their clients."""
 TICK_SECONDS = 0.1
-"""So often it is looked at whether draining is to end, where not all that ran has ended."""
+"""Polling interval in seconds while draining."""
 TELL_SECONDS = 0.1
-"""The same where a second Ctrl-C ended it."""
+"""Seconds to inform clients after a second Ctrl-C."""
 IDLE_SECONDS = 75
-"""So long a connection without a request is kept: longer than clients keep theirs, or they write into one that is
-being closed."""
+"""Seconds that an idle connection is kept. It is longer than clients keep theirs, so that they do not write to a
+closing one."""
 
 
 class Server(uvicorn.Server):
-    """Takes no requests any more after SIGTERM or Ctrl-C, and ends when those that run are done."""
+    """A server that drains on SIGTERM or Ctrl-C, and stops when its requests are done."""
 
     def __init__(self, app: Starlette, settings: Settings) -> None:
         super().__init__(
@@ -51,9 +51,9 @@ class Server(uvicorn.Server):
         self._drain_seconds = settings.drain_seconds
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Wait for what runs, and let what takes too long end with an error, which its client is told.
+        """Wait for running requests, and cut those that exceed the drain time with an error.
 
-        Meanwhile whoever comes is told to go elsewhere, and not left before a closed door.
+        New requests meanwhile get an error rather than a refused connection.
         """
         models = self._models
         models.is_draining = True
@@ -62,22 +62,22 @@ class Server(uvicorn.Server):
         while running and not (models.is_cut or self.force_exit):
             _, running = await asyncio.wait(running, timeout=TICK_SECONDS)
         await super().shutdown(sockets)
-        if self.force_exit:  # then nothing else has been ended
+        if self.force_exit:  # a second Ctrl-C skips the usual shutdown
             models.cut()
             await asyncio.sleep(TELL_SECONDS)
             await self.lifespan.shutdown()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to drain; a second Ctrl-C ends at once."""
+        """Start draining; a second Ctrl-C stops at once."""
         self._models.is_draining = True
         super().handle_exit(sig, frame)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 for any. Raises OptionError."""
+    """Return a listening socket; port 0 for any. Raises OptionError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio lets small packets go at once only where a socket says that it is one of TCP; else an answer's body waits
-    # some 40 ms for the client to acknowledge the head.
+    # asyncio sets TCP_NODELAY only for sockets created with IPPROTO_TCP. Without it, the body of an answer waits some
+    # 40 ms for the client's acknowledgement of the head.
     made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -90,11 +90,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(app: Starlette, settings: Settings, listening: socket.socket) -> None:
-    """Run until a signal ends it."""
+    """Run until a signal stops the server."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(Server(app, settings).serve(sockets=[listening]))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it is installed; else asyncio's."""
+    """Return uvloop's event loop factory if it is installed; None for asyncio's."""
     return import_module("uvloop").new_event_loop if find_spec("uvloop") else None

@@ -1,4 +1,4 @@
-"""The service: one model with its engine, and what it takes to let a request run on it."""
+"""The service of one model: its engine, admission, tokenization and constraints."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from .tool_calls import ToolCallFormat
 from .trimming import Trimmer
 
 SHORT = 2048
-"""A prompt of fewer characters is taken to the engine where it is, and a chat written out: that takes less than another
-thread."""
+"""Prompt size in characters below which tokenization and templates run on the event loop, since a thread would take
+longer."""
 
 
 class Service:
-    """Made and used on the event loop; once nothing runs any more, `close` may be called in a thread.
+    """The service of a model. It is used on the event loop; `close` may run in a thread once nothing runs any more.
 
-    name: what clients call the model; adapters: names of the model's adapters, which requests name in its place
-    memory: bytes for keys and values; kept_bytes: of its compiled constraints
+    name: name for clients; adapters: names of the model's adapters, which requests use as model names
+    memory: bytes of the KV cache; kept_bytes: bytes of compiled constraints
     rested: called when the last text has ended
-    texts: how many of this model are on their way; body_bytes: the most of a request
-    keep_alive: seconds without a request after which a client wants the model to be unloaded; None for no such wish
+    texts: number of unfinished texts; body_bytes: greatest size of a body
+    keep_alive: seconds without a request after which a client wants the model unloaded; None for no wish
     """
 
     def __init__(
@@ -82,36 +82,37 @@ class Service:
         self._longest_token = max(tokens, default=1)
 
     async def rest(self) -> None:
-        """Give no memory back any more, on the event loop, before `close`."""
+        """Stop the trimmer before `close`, on the event loop."""
         await self._trimmer.close()
 
     def close(self) -> None:
-        """End all that runs."""
+        """Close compiler, dispatcher and engine."""
         self.compiler.close()
         self.dispatcher.close()
         self.engine.close()
 
     def cut(self) -> None:
-        """Let all that is under way end with an error."""
+        """End all requests with an error."""
         self.compiler.cut()
         self.dispatcher.cut()
 
     def check_tokens(self, ids: Sequence[int], place: Place) -> None:
-        """Raise ApiError for numbers, at a place of a request, that are no token ids."""
+        """Raise ApiError for invalid token ids at a place of the request."""
         size = self.model.vocabulary.size
         strange = next((each for each in ids if not 0 <= each < size), None)
         if strange is not None:
             raise ApiError(f"{strange} is not a token id; they go from 0 to {size - 1}", place)
 
     def admit(self, texts: int, place: Place) -> int:
-        """Take room for the texts of a request until `release`. place: what asks for them. Raises ApiError."""
+        """Reserve capacity for a request's texts until `release`. place: the field that asks for them. Raises
+        ApiError."""
         self.shared.check_room(texts, place)
         self._admitted += 1
         self.release(-texts)
         return texts
 
     def release(self, texts: int) -> None:
-        """Give room back."""
+        """Release capacity."""
         self.texts -= texts
         self.shared.texts -= texts
         self.metrics.running.set(self.texts)
@@ -119,13 +120,13 @@ class Service:
             self._rested()
 
     def measure(self) -> None:
-        """Tell the metrics what there is at this moment."""
+        """Update the gauges of the metrics."""
         engine = self.engine
         self.metrics.waiting.set(self.dispatcher.waiting)
         self.metrics.hold(held=engine.held_bytes, kept=engine.kept_bytes, room=engine.memory_bytes)
 
     async def generator(self, constraint: ConstraintSpec) -> TextGenerator[Any]:
-        """The generator of texts of a constraint, compiled now or before. Raises ApiError."""
+        """Return the generator of a constraint, compiled or cached. Raises ApiError."""
         try:
             return await self.compiler.made(constraint, self._maker(constraint), weight)
         except TrellmError as error:
@@ -142,7 +143,7 @@ class Service:
         *,
         is_verbatim: bool,
     ) -> tuple[int, ...]:
-        """The tokens of a chat, as its template writes it. options: what that is given besides. Raises ApiError."""
+        """Return the tokens of a chat by its template. options: template variables. Raises ApiError."""
         extras = options | ({"tools": tuple(tools)} if tools else {})
         work = partial(self.ids, messages, 0, extras, ("messages",), is_verbatim=is_verbatim)
         try:
@@ -156,22 +157,23 @@ class Service:
         return lambda: constraint.generator(self.model, self.settings.limits)
 
     def ids(self, prompt: Prompt, number: int, extras: Extras, place: Place, *, is_verbatim: bool) -> tuple[int, ...]:
-        """The tokens of a prompt. is_verbatim: whether special tokens that messages name are text
+        """Return the tokens of a prompt. is_verbatim: special token names in messages are text
 
-        Raises OptionError, and ApiError for one that is certainly too long."""
+        Raises OptionError, and ApiError for a prompt that is certainly too long.
+        """
         context = self.model.source_context if conforms(self.model, SourceModel) else self.model.context
         if context is not None:
             self._check_length(prompt, number, extras, place, context)
         return self.encoded(prompt, number, extras, is_verbatim=is_verbatim)
 
     def encoded(self, prompt: Prompt, number: int, extras: Extras, *, is_verbatim: bool) -> tuple[int, ...]:
-        """The same of a prompt of any length. Raises OptionError."""
+        """Return the tokens of a prompt of any length. Raises OptionError."""
         if is_verbatim and is_chat(prompt_of(prompt, "the prompt")):
             return self.verbatim.ids(prompt, number, extras)
         return ids_of(self.model, prompt, number, extras)
 
     def _check_length(self, prompt: Prompt, number: int, extras: Extras, place: Place, context: int) -> None:
-        """Raise ApiError for a prompt that is certainly too long, before it is looked at letter by letter."""
+        """Raise ApiError for a prompt that is certainly too long, before tokenization."""
         most = 64 + context * self._longest_token
         if isinstance(prompt, tuple):
             if len(prompt) > context:
@@ -183,7 +185,7 @@ class Service:
             else [str(each["content"]) for each in cast("Sequence[Message]", prompt)]
         )
         size = sum(map(len, several))
-        if size > most and not isinstance(prompt, str):  # of which a template may leave something out
+        if size > most and not isinstance(prompt, str):  # a template may omit parts
             size = len(written(self.model, prompt, number, extras))
         if size > most:
             raise too_long(f"prompt {number} has {size:,} characters", context, place)

@@ -1,4 +1,4 @@
-"""Limits of a server and whom it serves: checked once, when it is made."""
+"""Settings of a server, validated when created."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from .tool_calls.tools import MOST_TOOLS
 
 MOST_BYTES = 1 << 32
 TEXT_BODY, MEDIA_BODY = 4 << 20, 32 << 20
-"""Bytes of a request to a model that reads texts, and to one that reads images or audio."""
+"""Default size limits of a body in bytes, for text models and for multimodal models."""
 KEY_LENGTH = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The limits of a server, with their defaults. Raises OptionError for what cannot be used.
+    """The settings of a server, with their defaults. Raises OptionError for invalid values.
 
-    name: what clients call the model; aliases: further names of it
-    keys: one of these must come as a bearer token; empty for everybody
-    origins: what web pages of other origins may read answers, "*" for all; empty for none
-    hosts: names that the header Host may have, besides addresses and those of this machine; empty for any
-    body_bytes: of a request, by default 4 MiB, or 32 MiB where the model reads images or audio
-    texts: how many may be on their way or wait, over all clients, before 429
+    name: the model's name for clients; aliases: further names
+    keys: accepted bearer tokens; empty for no authentication
+    origins: web origins whose pages may read answers, "*" for all; empty for none
+    hosts: accepted names in the Host header, besides addresses and this machine's names; empty for any
+    body_bytes: greatest size of a body, by default 4 MiB, or 32 MiB if the model reads images or audio
+    texts: greatest number of running and waiting texts of all clients, before 429
     choices: texts of one request; tools: functions of one request
-    media: images and audio of one request; image_limits, audio_limits: of each; media_bytes: of the pixels and samples
-        of all requests on their way, before 429
-    fetcher: fetches images and audio that requests name by an address of the web, None for nobody
-    max_gap_ms: as `Engine` has it, by default that of the engine
-    priorities: whether requests may say their own, which everybody could
-    output_tokens: of a text whose request does not say, as far as the context has room
-    limits: of each constraint: work, memory; compile_seconds: how long one may be compiled
-    compile_share: of a core, for all constraints that take longer than a moment, while texts are being written
-    loading: requests that may wait for a model to be loaded, over all models, before 429
-    retry_seconds: so long a model that could not be loaded is not tried again
-    compilers: threads that compile; compiling: how many constraints may be compiled or wait for it, before 429
-    response_bytes: what responses of /v1/responses may hold that are kept for requests which go on from them; 0: none
-    kept_bytes: what compiled constraints may hold until the longest unused are forgotten
-    request_seconds: how long a request may take to come, to the last byte of its body, until its connection is closed
-    drain_seconds: how long requests may go on after SIGTERM
-    otlp_traces_endpoint: of a collector of OpenTelemetry over HTTP, to which a span goes for each request
-    access_log: whether a line for each request is written to standard error
+    media: images and audio of one request; image_limits, audio_limits: of each; media_bytes: pixels and samples of all
+        unfinished requests, before 429
+    fetcher: fetches images and audio from URLs in requests; None to refuse URLs
+    max_gap_ms: as for `Engine`, by default the engine's
+    priorities: whether requests may set their priority; any client could
+    output_tokens: budget of a text without one, as far as the context has room
+    limits: work and memory of each constraint; compile_seconds: time limit of a compilation
+    compile_share: share of a core for all long compilations while sequences are running
+    loading: requests that may wait for models to load, before 429
+    retry_seconds: seconds before a failed loading is tried again
+    compilers: threads that compile; compiling: constraints being compiled or waiting, before 429
+    response_bytes: bytes of stored responses of /v1/responses; 0 for none
+    kept_bytes: bytes of compiled constraints, least recently used evicted first
+    request_seconds: time limit for a request to arrive completely, after which its connection is closed
+    drain_seconds: seconds that requests may continue after SIGTERM
+    otlp_traces_endpoint: OpenTelemetry collector over HTTP, which gets a span for each request
+    access_log: whether to write a line for each request to standard error
     """
 
     name: str = "small"
@@ -113,7 +113,7 @@ class Settings:
 
 
 def keys_of(path: str) -> tuple[str, ...]:
-    """The keys in a file, one a line; empty lines and those that begin with # do not count. Raises OptionError."""
+    """Read keys from a file, one per line, without empty lines and # comments. Raises OptionError."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:

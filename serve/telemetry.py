@@ -1,7 +1,7 @@
-"""Telemetry for operators: counters of the server for Prometheus, and a span of each request for OpenTelemetry.
+"""Telemetry for operators: Prometheus metrics, and an OpenTelemetry span for each request.
 
-Attributes of spans are those of the semantic conventions for HTTP and for generative models (`gen_ai.*`), and a latency
-that vLLM adds. A span never has a word of a prompt or of an answer.
+Span attributes follow the semantic conventions for HTTP and generative models (`gen_ai.*`), with a latency as in vLLM.
+Spans contain no text of prompts or answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..engine.decode.guide_cache import MaskTimer
 from ..errors import OptionError
 from .errors import ApiError
 
-if TYPE_CHECKING:  # an optional dependency
+if TYPE_CHECKING:  # optional dependency
     from opentelemetry.trace import Span
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,15 +29,15 @@ _CARRIERS = ("traceparent", "tracestate")
 
 
 class _Masks:
-    """The time of masks, which the engine counts itself."""
+    """A collector of mask times, which the engine counts itself."""
 
     def collect(self) -> Iterator[SummaryMetricFamily]:
-        """All of them, of this process."""
+        """Yield the mask times of this process."""
         yield SummaryMetricFamily("trellm_mask_seconds", "Making masks", MaskTimer.count, MaskTimer.seconds)
 
 
 class Metrics:
-    """Counters and histograms of one server. Those of models have a label for the model's name, and are had by `of`."""
+    """Metrics of one server. Those of models are labelled with the model's name; `of` returns them."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -86,19 +86,19 @@ class Metrics:
         registry.register(_Masks())
 
     def of(self, name: str) -> ModelMetrics:
-        """Those of a model."""
+        """Return the metrics of a model."""
         return ModelMetrics(self, name)
 
     def refuse(self, reason: str) -> None:
-        """Count a request that was one too many."""
+        """Count a request refused for lack of capacity."""
         self.refused.labels(reason).inc()
 
     def fail(self, error: ApiError) -> None:
-        """Count an error that a client is told of."""
+        """Count an error sent to a client."""
         self.errors.labels(error.error["code"]).inc()
 
     def text(self) -> bytes:
-        """All of it."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
@@ -107,7 +107,7 @@ def _histogram(name: str, meaning: str, registry: CollectorRegistry) -> Histogra
 
 
 class ModelMetrics:
-    """Counters and histograms of one model of a server. refuse, fail: those of the server"""
+    """Metrics of one model. refuse, fail: those of the server"""
 
     def __init__(self, server: Metrics, name: str) -> None:
         self._server = server
@@ -132,11 +132,11 @@ class ModelMetrics:
         self.step_seconds = server.step_seconds.labels(name)
 
     def finish(self, reason: str) -> None:
-        """Count a text that has ended."""
+        """Count a finished text."""
         self._server.finished.labels(self._name, reason).inc()
 
     def hold(self, **states: int) -> None:
-        """Tell bytes of memory by state."""
+        """Set the gauges of memory by state, in bytes."""
         for state, count in states.items():
             self._server.memory.labels(self._name, state).set(count)
 
@@ -149,20 +149,20 @@ class RequestTrace:
         self._method = method
 
     def tell(self, attributes: Mapping[str, Any]) -> None:
-        """Add attributes, without those that are None."""
+        """Set attributes that are not None."""
         self._span.set_attributes({key: value for key, value in attributes.items() if value is not None})
 
     def reach(self, event: str) -> None:
-        """Add an event of this moment."""
+        """Add an event with the current time."""
         self._span.add_event(event)
 
     def fail(self, error: ApiError) -> None:
-        """Add an error that a client is told of within a stream, whose status was sent before."""
+        """Record an error within a stream, whose status was sent before."""
         self.tell({"error.type": error.error["code"]})
         self._judge(error.status)
 
     def end(self, status: int, route: str) -> None:
-        """End the span. status: of HTTP; 0 where the client left before there was one"""
+        """End the span. status: HTTP status; 0 if the client left before it"""
         self._span.update_name(f"{self._method} {route}")
         self.tell({"http.route": route, "http.response.status_code": status or None})
         self._judge(status)
@@ -176,10 +176,10 @@ class RequestTrace:
 
 
 class Tracing:
-    """Sends spans to a collector, from a thread of its own; those that it does not take are dropped.
+    """Sends spans to a collector in a thread. Spans that it does not accept are dropped.
 
-    The provider is the server's own: that of the process stays what it is.
-    endpoint: as `check_endpoint` takes it
+    The tracer provider is the server's own; the process's global one is unchanged.
+    endpoint: see `check_endpoint`
     """
 
     def __init__(self, endpoint: str) -> None:
@@ -196,7 +196,7 @@ class Tracing:
         self._propagator = TraceContextTextMapPropagator()
 
     def begin(self, method: str, headers: Mapping[str, str]) -> RequestTrace:
-        """The trace of a request, part of the one that its headers name."""
+        """Start the trace of a request, as a child of the trace named in its headers."""
         from opentelemetry.trace import SpanKind
 
         context = self._propagator.extract({name: headers[name] for name in _CARRIERS if name in headers})
@@ -204,12 +204,12 @@ class Tracing:
         return RequestTrace(self._tracer.start_span(method, context, SpanKind.SERVER, attributes), method)
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining spans."""
         self._provider.shutdown()
 
 
 def check_endpoint(endpoint: str) -> None:
-    """Raise OptionError for what is no address of a collector, and where the packages that send traces are absent."""
+    """Raise OptionError for an invalid collector address, or if the tracing packages are missing."""
     try:
         parts = urlsplit(endpoint)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0

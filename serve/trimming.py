@@ -1,7 +1,7 @@
-"""Memory that is free again is given back to the system, and what is kept for later where there is nothing to do.
+"""Return of free memory to the system, and cache eviction while the server is idle.
 
-glibc gives back what lies at the end of its heaps, and keeps what lies between things that are still there. Constraints
-that come and go, each in thousands of pieces, leave more and more of that behind.
+glibc returns memory only at the end of its heaps, and keeps free memory between live allocations. Constraints consist
+of thousands of small allocations, and fragment the heap more and more.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable
 from functools import partial
 
 SECONDS = 10.0
-"""So often, where anything was done: it takes some milliseconds, for which others have the interpreter."""
+"""Interval in seconds between trims after any work. A trim takes some milliseconds, with the GIL released."""
 IDLE = 3
-"""After so many times in which nothing was done what is kept is looked through."""
+"""Number of idle intervals after which caches are reduced."""
 
 
 def trim_of_system() -> Callable[[], object] | None:
-    """The function of glibc that gives free memory back; None where there is another library."""
+    """Return glibc's function that returns free memory; None for another library."""
     found = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if found is None:
         return None
@@ -31,18 +31,18 @@ _TRIM = trim_of_system()
 
 
 def collect(trim: Callable[[], object] | None = _TRIM) -> None:
-    """Give back what nobody holds any more; what refers to itself Python looks for only as more is made."""
+    """Collect reference cycles, which Python otherwise does only on further allocations, and trim the heap."""
     gc.collect()
     if trim is not None:
         trim()
 
 
 class Trimmer:
-    """Gives memory back again and again, until it is closed. Made on the event loop.
+    """Trims memory periodically until it is closed. Created on the event loop.
 
-    count: how much has been done so far; is_idle: whether nothing is being done
-    forget: drops what is kept for nobody in particular; called on the event loop, once each time that all is idle
-    trim: gives free memory back; None where nothing can
+    count: amount of work done so far; is_idle: tests whether the server is idle
+    forget: reduces caches; called on the event loop, once in each idle period
+    trim: returns free memory to the system; None if that is impossible
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Trimmer:
         self._task = None if trim is None else asyncio.get_running_loop().create_task(self._run(trim))
 
     async def close(self) -> None:
-        """Give nothing back any more, and hold nothing."""
+        """Stop trimming."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     async def _run(self, trim: Callable[[], object]) -> None:
-        loop, before, idle = asyncio.get_running_loop(), self._count(), IDLE  # nothing is kept yet
+        loop, before, idle = asyncio.get_running_loop(), self._count(), IDLE  # nothing is cached yet
         while True:
             await asyncio.sleep(self._seconds)
             now = self._count()

@@ -179,7 +179,7 @@ class GuideCache:
         return None if entry is None else entry.choice
 
     def ahead(self, state: int) -> bytes:
-        """Return the bytes that follow in the quoted document if the place in it is unique, else b"" ."""
+        """Return the bytes that follow in the quoted document if the place in it is unique; else no bytes."""
         cache, state = self.beyond(state)
         return b"" if cache._quoting is None else cache._quoting.ahead(state)
 

@@ -1,1 +1,1 @@
-"""The server on several machines, by Ray: a router of requests, replicas that answer them, rows of a data set."""
+"""The server on several machines with Ray: a router, replicas, and batches of data sets."""

@@ -1,4 +1,4 @@
-"""Ray, where it is installed."""
+"""Imports of Ray, and models sent to its actors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...errors import OptionError
 
 
 def ray(module: str = "ray") -> Any:
-    """A module of Ray. Raises OptionError where Ray is absent."""
+    """Import a module of Ray. Raises OptionError if Ray is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -27,13 +27,13 @@ def ray(module: str = "ray") -> Any:
 
 
 Given = Model | str | Path | Callable[[], Model] | None
-"""A model; a name or folder for transformers; a function that makes a model; None for the small one."""
+"""A model; a name or folder for transformers; a function that makes a model; None for the small model."""
 
 
 def described(model: Any, **loading: Any) -> Any:
-    """The description that is sent for a model. loading: see `LoadingOptions`
+    """Return the pickled form of a model. loading: see `LoadingOptions`
 
-    Raises OptionError for values that are none, or cannot be sent.
+    Raises OptionError for invalid values, and for models that cannot be sent.
     """
     options = LoadingOptions(**loading)
     if model is None and options.given.keys() <= {"device", "dtype"}:
@@ -55,7 +55,7 @@ def described(model: Any, **loading: Any) -> Any:
 
 
 def loaded(sent: Any) -> Model:
-    """The model of what was sent. Raises OptionError if a function made something else."""
+    """Return the model of a pickled form. Raises OptionError if a function returns something else."""
     made: Any = model_of(sent)
     if hasattr(made, "vocabulary"):
         return made

@@ -1,4 +1,4 @@
-"""A replica: the server's application in an actor of Ray, asked by doors and not by a socket."""
+"""A replica: the server's application in a Ray actor, called by routers instead of a socket."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .loading import loaded
 
 @dataclass(frozen=True)
 class Ask:
-    """A request of HTTP, whole. headers: as ASGI has them"""
+    """A complete HTTP request. headers: as in ASGI"""
 
     method: str
     path: str
@@ -28,14 +28,14 @@ class Ask:
 
 @dataclass(frozen=True)
 class AnswerStart:
-    """Beginning of an answer."""
+    """The start of an answer."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
 
 
 class Replica:
-    """Loads the model where it is made, and answers requests as `application` does."""
+    """Loads the model in its process, and answers requests as `application` does."""
 
     def __init__(self, model: Any, settings: Settings, memory: int | None) -> None:
         self._app = application(loaded(model), settings, memory=memory)
@@ -44,9 +44,9 @@ class Replica:
         self._starting = asyncio.Lock()
 
     async def answer(self, ask: Ask, key: str) -> AsyncIterator[AnswerStart | bytes]:
-        """A Start, then the body in pieces, as they come; key: for the router, which looks at it.
+        """Yield an AnswerStart, then the body in pieces as they come. key: used only by the router
 
-        What is given up before its end frees its rows, as if a client had gone away.
+        If the caller stops early, the request is cancelled as for a disconnected client.
         """
         await self._live()
         messages: asyncio.Queue[Message | None] = asyncio.Queue()
@@ -62,20 +62,20 @@ class Replica:
                     yield AnswerStart(message["status"], tuple(message["headers"]))
                 elif message.get("body"):
                     yield message["body"]
-            # What Starlette raises beside its answer is in the log by now.
+            # Starlette has logged an exception that it raises beside its answer
             if answering.exception() is not None and not is_started:
                 answering.result()
         finally:
             gone.set()
 
     async def check_health(self) -> None:
-        """Called by Ray. Raises ModelError where the engine has stopped, so that the replica is replaced."""
+        """Raise ModelError if the engine's thread has stopped. Ray calls this, and then replaces the replica."""
         service = self._app.state.models.first.service
         if service is not None and not service.engine.is_started:
             raise ModelError("the engine's thread has ended")
 
     async def _live(self) -> None:
-        """Start the service, on the event loop that answers."""
+        """Start the application on the event loop of this actor."""
         async with self._starting:
             if self._life is None:
                 life = self._app.router.lifespan_context(self._app)
@@ -102,7 +102,7 @@ def _scope(ask: Ask) -> dict[str, Any]:
 
 
 def _receiver(ask: Ask, gone: asyncio.Event) -> Any:
-    """The messages that ASGI reads: the body, and then nothing until whoever asked is gone."""
+    """Return ASGI's receive function: the body, then nothing until the caller is gone."""
     bodies = [ask.body]
 
     async def receive() -> Message:
@@ -115,7 +115,7 @@ def _receiver(ask: Ask, gone: asyncio.Event) -> Any:
 
 
 async def _until_end(messages: asyncio.Queue[Message | None]) -> AsyncIterator[Message]:
-    """Messages until None; pieces of a body that wait together come as one."""
+    """Yield messages until None. Waiting pieces of a body are joined."""
     while (message := await messages.get()) is not None:
         is_last = False
         parts: list[bytes] = [message.get("body", b"")]

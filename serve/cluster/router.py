@@ -1,4 +1,4 @@
-"""The router: reads requests whole, gives them to replicas that know their beginnings, and again where one was lost."""
+"""The router: reads requests, passes them to replicas by prefix, and retries after a lost replica."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .loading import ray
 from .replica import AnswerStart, Ask
 
 PREFIX = 1024
-"""Characters of what a model reads that say where a request goes."""
+"""Characters of a prompt that determine its replica."""
 SPARE = 8
-"""So many requests a replica may have at any rate: a batch of eight takes hardly longer than one."""
+"""Number of requests that any replica may have. A batch of eight takes hardly longer than one."""
 SLACK = 1.25
 
 
 def prefix_of(body: bytes) -> str:
-    """The beginning of a request's text, as far as it says where to go; "" where there is nothing to go by.
+    """Return the part of a request's prompt that determines its replica; "" if there is none.
 
-    It is that of tools and instructions, then of the prompt, or of a chat up to the first answer, so that later turns
-    go where the first one went.
+    It contains tools and instructions, then the prompt, or a chat up to the first answer, so that later turns go to the
+    same replica.
     """
     try:
         request: Any = json.loads(body)
@@ -58,11 +58,11 @@ def _until_answer(messages: Sequence[Any]) -> list[Any]:
 
 
 def ranked(key: str, loads: Mapping[str, int]) -> list[str]:
-    """Replicas by name, best first. loads: what each has to do
+    """Return the replicas by name, best first. loads: number of requests of each
 
-    Each key has an order of its own over all names, in which the others stay as they are when one comes or goes
-    (rendezvous hashing, Thaler and Ravishankar 1998). Those that have more than 1.25 times their share to do come after
-    the others (consistent hashing with bounded loads, Mirrokni, Thorup and Zadimoghaddam 2018).
+    Each key has its own order of all names, which stays the same when replicas come and go (rendezvous hashing, Thaler
+    and Ravishankar 1998). Replicas with more than 1.25 times their share come last (consistent hashing with bounded
+    loads, Mirrokni, Thorup and Zadimoghaddam 2018).
     """
     bound = max(SPARE, math.ceil(SLACK * (sum(loads.values()) + 1) / max(len(loads), 1)))
 
@@ -73,14 +73,14 @@ def ranked(key: str, loads: Mapping[str, int]) -> list[str]:
 
 
 def _prefix_router() -> Any:
-    """The router as a class of Ray's, which is there only where Ray is."""
+    """Return the router class, which derives from a class of Ray."""
     base: Any = ray("ray.serve.request_router").RequestRouter
 
     class PrefixRouter(base):
-        """Asks `ranked`; the key of a request is the second argument that it is sent with."""
+        """Orders replicas by `ranked`. The key of a request is the second argument of its call."""
 
         async def choose_replicas(self, candidate_replicas: list[Any], pending_request: Any = None) -> list[list[Any]]:
-            """Each replica alone, best first; the next one is asked where one has no room."""
+            """Return each replica alone, best first. Ray tries the next one if one has no room."""
             if pending_request is None:
                 return [candidate_replicas]
             pending_request.routing_context.should_backoff = True
@@ -95,7 +95,7 @@ def _prefix_router() -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """`PrefixRouter`, made when Ray first looks for it by its name."""
+    """Create `PrefixRouter` when Ray looks it up by name."""
     if name != "PrefixRouter":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = made = _prefix_router()
@@ -111,9 +111,9 @@ _HOP = (b"connection", b"transfer-encoding")
 class Router:
     """A deployment of Ray Serve without a model.
 
-    replicas: the handle of those that answer; tries: how many replicas a request is given to, one after the other
-    A replica that dies takes with it what it was running. What has not been answered in any part is given to another
-    one; a stream of which some has been sent ends with an event that says so.
+    replicas: handle of the replicas; tries: number of replicas that a request is given to, one after the other
+    If a replica dies, its requests without a sent answer go to another one. Streams that were partly sent end with an
+    error event.
     """
 
     def __init__(self, replicas: Any, settings: Settings, tries: int) -> None:
@@ -132,23 +132,24 @@ class Router:
         )
 
     async def __call__(self, request: Request) -> Response:
-        """The answer of a replica."""
+        """Return the answer of a replica."""
         try:
             return _Logged(_Passed(self, await self._read(request)))
         except ApiError as error:
             return _Logged(refused(error, request.url.path))
 
     async def _read(self, request: Request) -> Ask:
-        """The request, whole. Raises ApiError."""
+        """Read a whole request. Raises ApiError."""
         body = await whole(request, self._settings.body_bytes or MEDIA_BODY)
         headers = tuple((name, value) for name, value in request.scope["headers"] if name not in _HOP)
         query: bytes = request.scope.get("query_string", b"")
         return Ask(request.method, request.url.path, query, headers, body)
 
     async def pieces(self, ask: Ask) -> AsyncIterator[AnswerStart | bytes]:
-        """The answer of a replica: a Start with a piece of the body at once, so that a stream can be given to another.
+        """Yield the answer of a replica. An AnswerStart waits for a first piece of a stream, so that another replica
+        can retry.
 
-        Raises ApiError where all is full, or where replicas were lost as often as is tried.
+        Raises ApiError if all replicas are full, or if all tries lost their replica.
         """
         key = prefix_of(ask.body) if ask.method == "POST" else ""
         for number in range(1, self._tries + 1):
@@ -188,7 +189,7 @@ class Router:
 
 
 class _Passed(Response):
-    """The answer of a replica, sent as it comes."""
+    """The answer of a replica, forwarded as it comes."""
 
     def __init__(self, router: Router, ask: Ask) -> None:
         super().__init__(None)
@@ -196,7 +197,7 @@ class _Passed(Response):
         self._ask = ask
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it. Ray cancels this when the client is gone, and `pieces` what the replica is at."""
+        """Send the answer. Ray cancels this task when the client disconnects, which cancels the replica's work."""
         pieces = self._router.pieces(self._ask)
         try:
             async for piece in pieces:
@@ -213,19 +214,19 @@ class _Passed(Response):
 
 
 class _Logged(Response):
-    """An answer, and a line about it: here it is known who asked, and what became of it."""
+    """An answer with an access log line. Only the router knows the client and the outcome."""
 
     def __init__(self, answer: Response) -> None:
         super().__init__(None)
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the answer, and log it."""
         await logged(self._answer, scope, receive, send)
 
 
 def _with_tries(piece: AnswerStart | bytes, number: int) -> AnswerStart | bytes:
-    """The beginning of an answer says how many replicas were asked for it."""
+    """Add the number of tries to the headers of an answer."""
     if not isinstance(piece, AnswerStart):
         return piece
     return AnswerStart(piece.status, (*piece.headers, (TRIES, b"%d" % number)))
@@ -249,7 +250,7 @@ def _gone(error: BaseException) -> ApiError:
 
 
 def _broken(ask: Ask) -> bytes:
-    """The last event of a stream whose replica was lost."""
+    """Return the last event of a stream whose replica was lost."""
     said = {
         "message": "the replica was lost during this stream; try again",
         "type": SERVER,

@@ -1,4 +1,4 @@
-"""Rows of a data set: a class for `map_batches` of Ray Data, whose actors make the model and keep it."""
+"""Batches of data sets: a class for `map_batches` of Ray Data, whose actors keep a model."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ...engine.prompts.given import Prompt
 from ...errors import OptionError, TrellmError
 
 COLUMNS = ("text", "value", "finish_reason", "tokens", "error")
-"""Columns that each row gets besides its own."""
+"""Columns added to each row."""
 FAILED = "error"
 
 
 class Generate:
     """Generates a text for each row: `dataset.map_batches(Generate, fn_constructor_args=(generator,), ...)`.
 
-    generator: one of `generate.X(model, ...)`, which is made anew in each actor; or a function without arguments that
-        makes it there, so that the process that only reads and writes loads no model
-    column: of the prompts: texts, lists of token ids, or lists of messages
+    generator: a generator of `generate.X(model, ...)`, rebuilt in each actor; or a function without arguments that
+        makes one there, so that the driver process loads no model
+    column: the column of prompts: texts, lists of token ids, or lists of messages
     options: those of a call, such as max_tokens and seed; one text for each row
-    Rows keep their columns and get text; value, as JSON text; finish_reason; tokens, how many; error, what became of a
-    row whose prompt cannot be used or whose value its type refuses, else null. Raises OptionError.
+    Rows keep their columns and get `text`; `value` as JSON text; `finish_reason`; `tokens`, their number; `error`, the
+    error of a prompt that cannot be used or of a value that its type rejects, else null. Raises OptionError.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class Generate:
         if not isinstance(made, Generator):
             raise OptionError(f"generator={shown(made)}: one of generate.X(model, ...), or a function that makes one")
         self._generator = cast("Generator[Any]", made)
-        _ = self._generator.model  # made here and not with the first rows, so that mistakes are told at once
+        _ = self._generator.model  # build it now, so that errors are raised at once
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """A batch of columns, with those of `COLUMNS`. Raises OptionError for columns that are absent or taken."""
+        """Return a batch of columns extended by `COLUMNS`. Raises OptionError for missing or conflicting columns."""
         taken = [name for name in COLUMNS if name in batch]
         if taken or self._column not in batch:
             said = f"a column {taken[0]!r}, which the results have too; rename it" if taken else "none of this name"
@@ -61,7 +61,7 @@ class Generate:
         return {**batch, **{name: np.array(found[name], int if name == "tokens" else object) for name in COLUMNS}}
 
     def _rows(self, prompts: Sequence[Prompt]) -> list[dict[str, Any]]:
-        """Results of prompts; one that cannot be used is found by halving, and is an error of its own."""
+        """Return the results of prompts. Invalid prompts are isolated by bisection, and each gets an error row."""
         try:
             return [_row(result) for result in self._generator.run_texts(prompts, self._options)]
         except TrellmError as error:
@@ -72,7 +72,7 @@ class Generate:
 
 
 def _prompt(value: Any) -> Any:
-    """A prompt as generators take it, of what the columns of Arrow and NumPy hold."""
+    """Convert values of Arrow and NumPy columns to prompts."""
     if isinstance(value, np.ndarray):
         return [_prompt(each) for each in cast("Any", value).tolist()]
     return value
@@ -91,10 +91,10 @@ def _row(result: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The JSON of a value that JSON does not know."""
+    """Convert a value that JSON does not support."""
     if isinstance(value, Enum):
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    dump: Any = getattr(value, "model_dump", None)  # of pydantic's models
+    dump: Any = getattr(value, "model_dump", None)  # pydantic models
     return str(value) if dump is None else dump(mode="json")

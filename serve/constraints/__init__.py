@@ -1,1 +1,1 @@
-"""Constraints of requests: what was asked for in whichever dialect, and its compilation beside all that runs."""
+"""Constraints of requests, from all supported dialects, and their compilation beside running requests."""

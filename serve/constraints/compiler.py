@@ -1,8 +1,8 @@
-"""Compilation of constraints: in threads of its own, once for all who ask for the same, within limits.
+"""Compilation of constraints in threads, once for all requests for the same one, within limits.
 
-What is compiled is kept until what has been kept longest without use makes room, or until there is nothing to do, if
-nobody has asked for it again. A constraint that nobody waits for any more is given up. Short constraints do not wait
-behind long ones, and all of them give way to texts that are being written.
+Compiled constraints are cached, least recently used evicted first. When the server is idle, those used only once are
+dropped. A constraint that nobody waits for is cancelled. Short constraints do not wait behind long ones, and all give
+way to running sequences.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from ..settings import Settings
 from ..telemetry import ModelMetrics
 
 MOMENT = 0.1
-"""Seconds of a thread's work after which a constraint is long. What gives way has lost no more than these."""
+"""Seconds of thread time after which a constraint counts as long. A preempted compilation loses at most these."""
 DOUBLED = 4.0
-"""So many seconds later is a text put in line that is twice as long: however short the others are, its turn comes."""
+"""Seconds by which twice the text size delays a constraint's turn. Long texts are therefore never starved."""
 LONGER = 8.0
-"""So many seconds later is what is known to be long put in line."""
+"""Seconds by which a constraint known to be long is delayed."""
 
 
 class Queued(Protocol):
-    """Work in line. since: when it came; size: of its text in bytes; is_over: whether nobody waits for it"""
+    """Queued work. since: its arrival; size: size of its text in bytes"""
 
     since: float
     size: int
 
     @property
     def is_over(self) -> bool:
-        """Asked each time that somebody is taken."""
+        """True if nobody waits for it."""
         ...
 
 
 class Line:
-    """Of some threads that compile; usable from any thread."""
+    """The queue of the compiler's threads; thread-safe."""
 
     def __init__(self, threads: int) -> None:
         self._room = max(1, threads - 1)
@@ -57,12 +57,12 @@ class Line:
         self._lock = threading.Lock()
 
     def add(self, work: Queued) -> None:
-        """Let it wait for its turn."""
+        """Add work."""
         with self._lock:
             self._waiting.append(work)
 
     def take(self) -> Queued | None:
-        """Take the work whose turn it is; None where nobody waits, or only what is long, for which there is no room."""
+        """Remove and return the next work; None if there is none, or only long work without a free thread for it."""
         with self._lock:
             has_room = len(self._long & self._running) < self._room
             able = [each for each in self._waiting if has_room or each.is_over or each not in self._long]
@@ -74,7 +74,7 @@ class Line:
             return found
 
     def goes_on(self, work: Queued) -> bool:
-        """Tell whether work that has had its moment may go on; then or later it is asked again."""
+        """Test whether work that has become long may continue. If not, it is asked again or preempted."""
         with self._lock:
             if work in self._long:
                 return True
@@ -84,7 +84,7 @@ class Line:
             return all(each in self._long for each in self._waiting)
 
     def leave(self, work: Queued, *, is_done: bool) -> None:
-        """It runs no more; what is not done turned out to be long, and waits again."""
+        """Remove running work. Unfinished work is long, and is queued again."""
         with self._lock:
             self._running.discard(work)
             if is_done:
@@ -100,14 +100,14 @@ class Line:
 
 
 SHORTEST, LONGEST = 1e-3, 0.02
-"""Seconds that a thread sleeps at a time: so soon it notices that it is to stop, or that nobody is held up any more."""
+"""Bounds of a sleep in seconds. After it a thread checks for cancellation and for idleness."""
 
 
 class Turns:
-    """A bucket of processor time for all threads that compile, filled at a rate.
+    """A token bucket of processor time for all compiling threads.
 
-    is_busy: whether texts are being written; share: seconds of processor time that threads may take in a second while
-    they are, asked again and again; burst: so many seconds of it at once; clock: the functions of `time`
+    is_busy: tests whether sequences are running; share: the rate while they are, in seconds of processor time per
+        second; burst: capacity in seconds; clock: functions of `time`
     """
 
     def __init__(
@@ -123,29 +123,29 @@ class Turns:
         self._local = threading.local()
 
     def begin(self, is_over: Callable[[], bool]) -> None:
-        """Count the work of this thread from now on, when what others have worked too much is made up for.
+        """Start counting this thread's work, after any debt is paid.
 
-        is_over: whether nobody waits for that work any more; then neither does this
+        is_over: tests whether nobody waits for the work, and ends the waiting
         """
         self._local.is_over = is_over
         self._local.used = self._clock.thread_time()
         self.breathe()
 
     def end(self) -> None:
-        """Count the rest of this thread's work, without waiting."""
+        """Count the rest of this thread's work without waiting."""
         self._count()
 
     def breathe(self) -> None:
-        """Count what this thread has worked since it was last asked, and wait while that was too much."""
+        """Count this thread's work since the last call, and sleep while the bucket is in debt."""
         while (left := self._count()) < 0 and not self._local.is_over():
             if not self._is_busy():
                 with self._lock:
-                    self._left = max(self._left, 0.0)  # what held up nobody is no debt
+                    self._left = max(self._left, 0.0)  # work that delayed nobody is no debt
                 return
             self._clock.sleep(min(LONGEST, max(SHORTEST, -left / self._share())))
 
     def _count(self) -> float:
-        """The rest of the bucket, without what this thread has worked since it last counted."""
+        """Return the level of the bucket after this thread's work since the last count."""
         used, share = self._clock.thread_time(), self._share()
         with self._lock:
             now = self._clock.monotonic()
@@ -157,12 +157,12 @@ class Turns:
 
 MOST_BYTES = 16 << 20
 COPIES = 3
-"""So often the text of a constraint is there: in its key, and in what was made of it, or twice in an error.
-A schema of 3.9 MB that says nothing measured 8 MB beside what its guide counts, a pattern's error of as much 11."""
+"""Copies of a constraint's text in memory: in its key, and in its result, or twice in an error. A schema of 3.9 MB
+without any meaning took 8 MB beside its guide, an error of an equally large pattern 11."""
 
 
 def key_bytes(key: Hashable) -> int:
-    """About how many bytes the texts of a key come to, wherever it holds them."""
+    """Estimate the memory of a key's texts in bytes."""
     left: list[Any] = [key]
     found = 0
     while left:
@@ -177,9 +177,9 @@ def key_bytes(key: Hashable) -> int:
 
 
 class Refusals:
-    """The errors of what was asked for and cannot be, those of longest ago forgotten.
+    """Errors of invalid constraints, oldest evicted first.
 
-    most: how many bytes they may come to, with what was asked for
+    most: greatest size in bytes, keys included
     """
 
     def __init__(self, most: int = MOST_BYTES) -> None:
@@ -188,7 +188,7 @@ class Refusals:
         self._found: OrderedDict[Hashable, tuple[TrellmError, int]] = OrderedDict()
 
     def add(self, key: Hashable, error: TrellmError) -> None:
-        """Remember an error, but not where it came from: frames hold whole requests."""
+        """Store an error without its traceback, whose frames refer to whole requests."""
         size = key_bytes(key) + sys.getsizeof(str(error))
         self._held += size - self._found.pop(key, (error, 0))[1]
         self._found[key] = copy.copy(error), size
@@ -196,7 +196,7 @@ class Refusals:
             self._held -= self._found.popitem(last=False)[1][1]
 
     def check(self, key: Hashable) -> None:
-        """Raise the error of what was refused before."""
+        """Raise the stored error of a key, if there is one."""
         found = self._found.get(key)
         if found is not None:
             raise copy.copy(found[0])
@@ -205,20 +205,20 @@ class Refusals:
 T = TypeVar("T")
 MOST_KEPT = 1024
 IDLE_SHARE = 16
-"""Of the memory of what is kept, what is left of it where there is nothing to do."""
+"""Divisor of the cache's memory bound when the server is idle."""
 UNKNOWN_BYTES = 1 << 20
 ROOM_BYTES = 512 << 10
-"""Bytes of a compiled constraint beyond those of its guide: arrays begin with room to grow, and lists of tokens.
-Small schemas measured 0.75 MB each, of which their guides counted 0.35."""
+"""Bytes of a compiled constraint beyond its guide's own count: spare capacity of arrays, and lists of tokens. Small
+schemas took 0.75 MB each, of which their guides counted 0.35."""
 BURST = 0.1
-"""Seconds of compilation at full speed, whatever runs beside it."""
+"""Seconds of compilation at full speed, whatever else runs."""
 
 
 class _Compilation(Generic[T]):
-    """Something that is being made, and for how many.
+    """A compilation and its waiting requests.
 
-    size: of what is asked for, in bytes; seconds: how long it may take, of which it has taken some, those in the queue
-    not counted; made: what comes of it
+    size: size of the key in bytes; seconds: time limit without time in the queue, of which `taken` are used; made: the
+        result
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class _Compilation(Generic[T]):
         self.taken = taken
         self.waiting = 0
         self.made: concurrent.futures.Future[T] = concurrent.futures.Future()
-        self.made.set_running_or_notify_cancel()  # so that nobody cancels it beside us
+        self.made.set_running_or_notify_cancel()  # prevents cancellation from elsewhere
         self.future: asyncio.Future[T] = asyncio.wrap_future(self.made)
         self._make = make
         self._seconds = seconds
@@ -250,7 +250,7 @@ class _Compilation(Generic[T]):
         self.is_over = self.is_late = self._gives_way = False
 
     def watch(self) -> None:
-        """See to it, on the event loop, that it is stopped when it has taken too long: no thread is begun for that."""
+        """Check the time limit on the event loop, without a thread of its own."""
         begun = self._begun
         taken = self.taken + (0.0 if begun is None else time.perf_counter() - begun)
         if taken < self._seconds:
@@ -259,21 +259,21 @@ class _Compilation(Generic[T]):
             self._end()
 
     def watch_no_more(self) -> None:
-        """It is made, or given up."""
+        """Stop checking the time limit."""
         if self._timer is not None:
             self._timer.cancel()
 
     def give_up(self) -> None:
-        """Nobody waits for it any more."""
+        """Cancel the compilation, since nobody waits for it."""
         self.is_over = True
         self._stop.cancel()
 
     def run(self) -> bool:
-        """Make it, in a thread of the compiler's; False where others go first, and it is to be run again."""
+        """Run in a compiler's thread. Return False if it was preempted and has to run again."""
         is_first = not self._gives_way
         self._gives_way = False
         self._stop = Cancellation(self._breathe)
-        begun = self._begun = time.perf_counter()  # of here on it counts, also while it waits for what is due
+        begun = self._begun = time.perf_counter()  # counts from here, including waits for the bucket
         self._turns.begin(lambda: self.is_over or self.is_late)
         self._used = time.thread_time()
         if is_first:
@@ -296,7 +296,7 @@ class _Compilation(Generic[T]):
         return True
 
     def _value(self) -> T:
-        """Raises LimitError where it takes too long."""
+        """Return the result. Raises LimitError if it takes too long."""
         try:
             with self._stop:
                 if self.is_over or self.is_late:
@@ -322,10 +322,9 @@ class _Compilation(Generic[T]):
 
 
 class ConstraintCompiler:
-    """Makes what requests need of constraints. All but `close` is for the event loop.
+    """Compiles constraints. All methods but `close` run on the event loop.
 
-    is_busy: whether texts are being written, which compilation would hold up; writing: how many; begun: how many
-    constraints have been compiled so far
+    is_busy: tests whether sequences are running; writing: their number; begun: number of compilations so far
     """
 
     def __init__(
@@ -350,11 +349,11 @@ class ConstraintCompiler:
         self._refused = Refusals()
 
     async def made(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], *, taken: float = 0.0) -> T:
-        """The result of `make`, now or before under this key. Raises what it raised, and ApiError where much waits.
+        """Return the result of `make`, cached under the key. Raises its exceptions, and ApiError if too many wait.
 
-        make: runs in another thread, with a Cancellation about it
-        weigh: how many bytes it holds, asked again whenever it is used
-        taken: seconds that something before it took, of those that both may take
+        make: runs in another thread inside a Cancellation
+        weigh: size of the result in bytes, called again on each use
+        taken: seconds that an earlier stage used of the common time limit
         """
         if key in self._kept:
             value, weigh, _, taken = self._kept[key]
@@ -380,39 +379,40 @@ class ConstraintCompiler:
                 self._works.pop(key, None)
 
     def taken(self, key: Hashable) -> float:
-        """Seconds that the making of something took, the queue not counted; 0 where it is not kept."""
+        """Return the seconds a cached result took without the queue; 0 if it is not cached."""
         return self._kept[key][3] if key in self._kept else 0.0
 
     @property
     def is_busy(self) -> bool:
-        """True while something is being compiled, or waits for it."""
+        """True while anything is compiled or queued."""
         return bool(self._works)
 
     def forget(self) -> None:
-        """Drop what was asked for once, and of the rest what has been used longest ago: there is nothing to do."""
+        """Shrink the cache, since the server is idle: drop results used once, then the least recently used."""
         for key in [key for key in self._kept if key not in self._asked_again]:
             self._drop(key)
         self._make_room(self._settings.kept_bytes // IDLE_SHARE)
 
     def cut(self) -> None:
-        """Stop what is at work."""
+        """Cancel all compilations."""
         for work in self._works.values():
             work.give_up()
 
     def close(self) -> None:
-        """Stop what is at work, and take nothing more."""
+        """Cancel all compilations, and accept no more."""
         self.cut()
         self._pool.shutdown(wait=True)
 
     def _share(self) -> float:
-        """The share of a core for compilation: as it is set, and more where more wait for it than write."""
+        """Return the share of a core for compilation: the configured one, or more if more requests wait for it than
+        run."""
         waiting = self._waiting
         return max(self._settings.compile_share, waiting / max(1, waiting + self._writing()))
 
     def _begin(self, key: Hashable, make: Callable[[], T], weigh: Callable[[T], int], taken: float) -> _Compilation[T]:
         size, seconds = key_bytes(key), self._settings.compile_seconds
         work: _Compilation[T] = _Compilation(make, size, seconds, taken, self._turns, self._line, self._metrics)
-        work.watch()  # before a thread has it: what has no time left is refused, however quick the thread is
+        work.watch()  # before a thread takes it: an exhausted time limit fails even fast work
         self._line.add(work)
         self._pool.submit(self._run)
         self._works[key] = work
@@ -432,7 +432,7 @@ class ConstraintCompiler:
         return work
 
     def _run(self) -> None:
-        """Work in a thread, as long as it is somebody's turn."""
+        """Run queued work in a thread."""
         while (found := self._line.take()) is not None:
             work = cast("_Compilation[Any]", found)
             self._line.leave(work, is_done=work.run())
@@ -442,7 +442,7 @@ class ConstraintCompiler:
         self._make_room(self._settings.kept_bytes)
 
     def _make_room(self, most: int) -> None:
-        """Drop what was used longest ago, until what is left holds so much, or is what was used last."""
+        """Evict least recently used results above a bound, but not the last used one."""
         while len(self._kept) > 1 and (self._held > most or len(self._kept) > MOST_KEPT):
             self._drop(next(iter(self._kept)))
         self._metrics.constraints.set(len(self._kept))
@@ -452,10 +452,10 @@ class ConstraintCompiler:
         self._asked_again.discard(key)
 
     def _weigh(self, key: Hashable, value: Any, weigh: Callable[[Any], int], taken: float) -> None:
-        """Keep something as what was used last, with what it weighs now.
+        """Store a result as the last used one, with its present size.
 
-        What grows is weighed again when it is used: weighing all of them for each new one would take longer than
-        making it.
+        Results grow and are weighed again on use. Weighing all of them for each new one would take longer than
+        compilation.
         """
         held = weigh(value)
         if key in self._kept:
@@ -465,6 +465,6 @@ class ConstraintCompiler:
 
 
 def weight(generator: Any) -> int:
-    """About how many bytes a generator's guide holds."""
+    """Estimate the memory of a generator's guide in bytes."""
     automaton = getattr(getattr(generator, "guide", None), "automaton", None)
     return int(getattr(automaton, "held_bytes", UNKNOWN_BYTES)) + ROOM_BYTES

@@ -1,4 +1,4 @@
-"""A constraint as it was asked for: a value that is equal for equal requests, and the guide that is made of it."""
+"""The constraint of a request, as a hashable value, and its guide."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ Kind = Literal["json", "regex", "choice", "lark", "gbnf", "extract", "structural
 
 @dataclass(frozen=True)
 class ConstraintSpec:
-    """kind: "" for free text; content: its JSON text; options: those of its kind, as JSON text
+    """A requested constraint.
 
-    goals: what a text must contain besides; frame: text before and behind it, or a sentence that names it, "auto" for
-        the quotation marks of quotations: clients take other texts, and their tokens, for the answers alone
-    place: where in the request it stands, for errors
+    kind: "" for free text; content: its JSON text; options: options of the kind, as JSON text
+    goals: required content; frame: text before and behind the answer, or a sentence that names it. "auto" applies to
+        quotations and JSON only, since clients would take other frames for a part of the answer
+    place: its place in the request, for errors
     """
 
     kind: Kind | Literal[""] = ""
@@ -37,21 +38,21 @@ class ConstraintSpec:
 
     @classmethod
     def of(cls, kind: Kind, content: Any, place: tuple[str | int, ...], **options: Any) -> ConstraintSpec:
-        """One of a kind."""
+        """Return a constraint of a kind."""
         return cls(kind, json.dumps(content), json.dumps(options, sort_keys=True), place=place)
 
     @property
     def framed(self) -> tuple[str, str] | FrameOption | None:
-        """The frame that was asked for."""
+        """The explicitly requested frame."""
         return None if self.frame == "auto" else self.frame
 
     @property
     def is_free(self) -> bool:
-        """True where anything may be said."""
+        """True for free text without goals."""
         return not self.kind and not self.goals
 
     def guide(self, model: Model, limits: Limits) -> Guide | None:
-        """The guide of the constraint; None for free text. Raises TrellmError."""
+        """Return the guide of the constraint; None for free text. Raises TrellmError."""
         vocabulary, options = model.vocabulary, json.loads(self.options)
         if self.kind == "json":
             return JSONGuide(
@@ -73,7 +74,8 @@ class ConstraintSpec:
                 return None
 
     def generator(self, model: Model, limits: Limits) -> Generator[Any]:
-        """The generator of such texts, with the mask and distance of its first step worked out. Raises TrellmError."""
+        """Return the generator of the constraint, with mask and distance of the start state computed. Raises
+        TrellmError."""
         guide = self.guide(model, limits)
         if isinstance(guide, SubstringGuide):
             generator = Extractor(model, guide, limits=limits, frame=frame_of(self.frame))

@@ -1,7 +1,7 @@
-"""Structural tags: free text in which markers begin constrained parts, as XGrammar, vLLM and SGLang write them.
+"""Structural tags: free text in which markers begin constrained parts, as in XGrammar, vLLM and SGLang.
 
-A format is an object with a `type`. Free text ends where what must follow it begins: within a tag at the tag's end,
-else wherever the rest fits. What cannot be done is refused with its place.
+A format is an object with a `type`. Free text ends where its continuation begins: within a tag at the tag's end,
+elsewhere wherever the rest fits. Unsupported formats raise errors with their place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..tool_calls.tools import Tool, ToolError
 
 
 class FormatError(OptionError):
-    """A format that cannot be used. `steps`: its place within the structural tag."""
+    """A format that cannot be used. steps: its place within the structural tag"""
 
     def __init__(self, reason: str, steps: Sequence[str | int]) -> None:
         super().__init__(f"{'.'.join(map(str, steps))}: {reason}")
@@ -46,16 +46,16 @@ class FormatPlace(NamedTuple):
     steps: tuple[str | int, ...]
 
     def at(self, *names: str | int) -> FormatPlace:
-        """A place within this one."""
+        """Return a place within this one."""
         return FormatPlace((*self.steps, *names))
 
     def error(self, reason: str, *names: str | int) -> FormatError:
-        """An error here, or in a field."""
+        """Return an error at this place, or in a field."""
         return FormatError(reason, (*self.steps, *names))
 
 
 ReadField = Callable[[Any, FormatPlace], Any]
-"""A function that checks the value of a field, None for one that is not given, at its place. Raises FormatError."""
+"""A function that validates a field's value, None for a missing one. Raises FormatError."""
 
 
 def _given(value: Any, at: FormatPlace) -> Any:
@@ -130,7 +130,7 @@ _KIMI_TYPES = tuple((each, each) for each in ("string", "number", "boolean", "ob
 
 
 def _lines(form: Parameters) -> tuple[Parameters, ...]:
-    """Parameters on lines of their own, and without any line break."""
+    """Return parameter styles with and without line breaks behind values."""
     return replace(form, behind=f"{form.behind}\n"), form
 
 
@@ -160,16 +160,16 @@ STYLES = {
         ),
     ),
 }  # fmt: skip
-"""How parameters are written one by one: with the line breaks of the models' templates, and without any."""
+"""Parameter styles by name, with the line breaks of the models' templates, and without."""
 STYLE_TOKENS = ("<|open|>", "<|sep|>", "<|close|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>")
-"""Texts in them that are special tokens of some models."""
+"""Texts of these styles that are special tokens of some models."""
 Ends = tuple[Marker, ...]
 Tags = list[tuple[Marker, Piece]]
 _TEXTS, _ITEMS, _NO = _listed(_some_text, 0), _listed(_given), _optional(_flag, False)
 
 
 class FormatReader:
-    """Makes pieces of formats. tokenizer: knows tokens by their texts"""
+    """Builds pieces of formats. tokenizer: resolves tokens by text"""
 
     def __init__(self, tokenizer: Any, vocabulary: Vocabulary, limits: Limits) -> None:
         self._tokenizer, self._vocabulary, self._limits = tokenizer, vocabulary, limits
@@ -182,7 +182,7 @@ class FormatReader:
         in_text = {"max_tokens": _refused("a guide counts characters; give max_chars"), "max_chars": _optional(_whole)}
         in_tokens = {"max_tokens": _refused("a guide counts characters; give any_text with max_chars")}
         by_text, by_token = _listed(partial(self._rule, _text)), _listed(partial(self._rule, self._token_id))
-        # Each type: what makes a piece of it, with its place, the ends, and these fields.
+        # By type: the builder, called with the place, the ends and these fields.
         self._kinds: dict[str, tuple[Callable[..., Piece], dict[str, ReadField]]] = {
             "const_string": (self._const, {"value": _text}),
             "json_schema": (self._json, {**schema, "style": _optional(_given, "json"), **written}),
@@ -210,9 +210,9 @@ class FormatReader:
         }
 
     def piece(self, value: Any, at: FormatPlace, ends: Ends = ()) -> Piece:
-        """The piece of a format. Raises FormatError.
+        """Build the piece of a format. Raises FormatError.
 
-        ends: markers one of which follows, and is a part of the piece; the first one ends free text
+        ends: markers, one of which follows and is part of the piece; the first one ends free text
         """
         self._count += 1
         if self._count > MOST_FORMATS or len(at.steps) > 2 * DEEPEST:
@@ -222,7 +222,7 @@ class FormatReader:
         return make(at, ends, **{name: found for name, found in fields.items() if found is not None})
 
     def _fields(self, value: Any, at: FormatPlace, only: str | None = None) -> tuple[str, dict[str, Any]]:
-        """The type of a format and its fields. only: the one type that there may be here, which need not be said"""
+        """Return the type of a format and its fields. only: the required type, which may be omitted"""
         if not isinstance(value, Mapping):
             raise at.error(f'a format is an object such as {{"type": "any_text"}}, not {shown(value)}')
         given = dict(cast("Mapping[str, Any]", value))
@@ -321,13 +321,13 @@ class FormatReader:
         return _before(_named([(begin, self._behind_begin(at, content, end))]), ends)
 
     def _tag_parts(self, value: Any, at: FormatPlace) -> tuple[Marker, Piece]:
-        """A tag of several: how it begins, and all that follows it."""
+        """Return a tag's marker, and the piece behind it."""
         _, fields = self._fields(value, at, "tag")
         return fields["begin"], self._behind_begin(at, fields["content"], fields["end"])
 
     def _behind_begin(self, at: FormatPlace, content: Any, end: Ends) -> Piece:
         if "" in end:
-            # Nothing marks the end: what follows the tag must.
+            # Without an end marker, the text behind the tag ends it.
             inner = self.piece(content, at.at("content"))
             return _before(inner, tuple(each for each in end if each != ""), may_end=True)
         return self.piece(content, at.at("content"), end)
@@ -356,7 +356,7 @@ class FormatReader:
         at_least_one: bool,
         stop_after_first: bool,
     ) -> Piece:
-        """Free text with tags in it, each of which begins with a trigger."""
+        """Build free text with tags, each of which begins with a trigger."""
         found: dict[Marker, Tags] = {trigger: [] for trigger in triggers}
         for number, (begin, rest) in enumerate(tags):
             fitting = [each for each in triggers if _begins(begin, each)]
@@ -411,18 +411,18 @@ class FormatReader:
         return _before(several if min else perhaps(several), ends)
 
     def _marker(self, value: Any, at: FormatPlace) -> Marker:
-        """A text, or a token in the format of one."""
+        """Return a text, or a token in the format of one."""
         return self._fields(value, at, "token")[1]["token"] if isinstance(value, dict) else _text(value, at)
 
     def _ends(self, value: Any, at: FormatPlace) -> Ends:
-        """The markers one of which ends a tag; places of several are that of all."""
+        """Return the alternative end markers of a tag. Errors of list items have the list's place."""
         several: Sequence[Any] | None = [value] if isinstance(value, str | dict) else items_of(value)
         if not several:
             raise at.error("a text, a list of texts, or a token")
         return tuple(self._marker(each, at) for each in several)
 
     def _token_id(self, value: Any, at: FormatPlace) -> int:
-        """A token by its number or its text."""
+        """Return a token by its number or text."""
         token = value
         if isinstance(value, str):
             token = token_of(self._tokenizer, value)
@@ -433,7 +433,7 @@ class FormatReader:
         return token
 
     def _inner(self, at: FormatPlace, make: Callable[..., Any], text: str) -> Inner:
-        """The texts of a guide that can be a part of others."""
+        """Build the piece of an embeddable guide."""
         try:
             guide = make(text, self._vocabulary)
             check_guide(guide)
@@ -443,12 +443,12 @@ class FormatReader:
 
 
 def _any_of(texts: Sequence[str]) -> str:
-    """The pattern of any of some texts."""
+    """Return a pattern of alternative literals."""
     return "|".join(map(literal_pattern, texts))
 
 
 def _without(excludes: Sequence[str]) -> dict[str, Any]:
-    """The schema of values of `_ASKED` in which no string and no name contains one of some texts."""
+    """Return a schema of the values of `_ASKED` in which no string and no name contains one of the texts."""
     text, clean = {"not": {"pattern": _any_of(excludes)}}, {"$ref": "#/$defs/clean"}
     kinds = [
         {"type": ["null", "boolean", "number"]},
@@ -460,14 +460,14 @@ def _without(excludes: Sequence[str]) -> dict[str, Any]:
 
 
 def _begins(begin: Marker, trigger: Marker) -> bool:
-    """Tell whether a tag's beginning begins with a trigger, which a token is."""
+    """Test whether a tag's marker begins with a trigger. Tokens have to be equal."""
     if isinstance(begin, str) and isinstance(trigger, str):
         return begin.startswith(trigger)
     return begin == trigger
 
 
 def _before(piece: Piece, ends: Ends, *, may_end: bool = False) -> Piece:
-    """A piece, and one of some markers behind it."""
+    """Append alternative markers to a piece."""
     if not ends:
         return piece
     closing: Piece = Fixed(ends) if len(ends) == 1 else OneOf(tuple(Fixed((end,)) for end in ends))
@@ -475,27 +475,27 @@ def _before(piece: Piece, ends: Ends, *, may_end: bool = False) -> Piece:
 
 
 def _named(tags: Sequence[tuple[Marker, Piece]]) -> Piece:
-    """One of several tags."""
+    """Build the alternatives of several tags."""
     ways = [InOrder((Fixed((begin,)) if begin != "" else NOTHING, rest)) for begin, rest in tags]
     return ways[0] if len(ways) == 1 else OneOf(tuple(ways))
 
 
 def _free(refused: Ends, ends: Ends, exits: tuple[tuple[Marker, Piece], ...] = ()) -> Free:
-    """Free text up to one of the markers behind it, if there are any, which it contains no more than those refused."""
+    """Build free text up to one of the end markers, if there are any. It contains neither these nor refused markers."""
     closing = tuple((end, NOTHING) for end in ends)
     return Free((*exits, *closing), tuple(dict.fromkeys(each for each in refused if each not in ends)), not ends)
 
 
 def _loop(exits: tuple[tuple[Marker, Piece], ...], refused: Ends, ends: Ends) -> Piece:
-    """Free text with any number of what markers begin."""
+    """Build free text with any number of parts behind markers."""
     heads = tuple(marker for marker, _ in exits)
-    # What ends all of it ends free text also before a marker.
+    # An end marker also ends free text before another marker.
     part = Free(exits, tuple(dict.fromkeys((*refused, *ends))))
     return InOrder((perhaps(Several(part, NOTHING)), _free((*refused, *heads), ends)))
 
 
 def _until_first(exits: tuple[tuple[Marker, Piece], ...], refused: Ends, ends: Ends) -> Piece:
-    """Free text that may end with what a marker begins."""
+    """Build free text that may end with one part behind a marker."""
     heads = tuple(marker for marker, _ in exits)
     with_one = _before(Free(exits, tuple(dict.fromkeys((*refused, *ends)))), ends)
     return OneOf((with_one, _free((*refused, *heads), ends)))
@@ -505,9 +505,9 @@ _STRUCTURE = ("begin", "schema", "end")
 
 
 def structural_guide(asked: Any, model: Model, limits: Limits) -> Guide:
-    """The guide of a `format`, or of the older form with `structures` and `triggers`. Raises OptionError, SchemaError.
+    """Return the guide of a `format`, or of the older form with `structures` and `triggers`.
 
-    A mistake in a format is a FormatError with its place.
+    Raises OptionError and SchemaError; FormatError, with its place, for a format.
     """
     if not isinstance(asked, dict):
         raise OptionError(f"a structural tag is an object, not {shown(asked)}")

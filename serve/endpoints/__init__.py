@@ -1,1 +1,1 @@
-"""Endpoints: one module for each kind of request."""
+"""Endpoints: one module for each API or group of routes."""

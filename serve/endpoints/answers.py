@@ -1,4 +1,4 @@
-"""Answers: JSON, whole or in parts, server-sent events, and clients that go away."""
+"""Answers: JSON, whole or in parts; server-sent events; and client disconnects."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from ..generation import Beginning, GenerationRequest
 
 T = TypeVar("T")
 DROPPED = 16 << 20
-"""So many bytes of a request that was refused in the midst are read without being kept."""
+"""Bytes that are read and dropped of a request that was refused before its end."""
 DROP_SECONDS = 5
-"""And for so long."""
+"""Seconds for which they are read."""
 DONE = b"data: [DONE]\n\n"
 LARGE = 1 << 18
-"""Bytes of an answer that is not copied into one, but sent part by part."""
+"""Size in bytes from which an answer is sent in parts rather than joined."""
 ITEMS = 128
-"""So many items of a list are written at a time, which takes some milliseconds where each has a table of its own."""
+"""List items that are serialized at a time, some milliseconds for items with top tokens."""
 
 
 class Answer(JSONResponse):
-    """JSON, whatever characters are in it."""
+    """A JSON answer in UTF-8."""
 
     def render(self, content: Any) -> bytes:
-        """As clients write it."""
+        """Serialize the content."""
         return _plain(content)
 
 
 class LastAnswer(Answer):
-    """An answer behind which the connection is closed, though more of the request may be coming.
+    """An answer after which the connection is closed, even if the client is still sending.
 
-    What comes is dropped for a while: where the system closes a connection that has bytes nobody read, the client may
-    lose the answer.
+    Incoming data are dropped for a while. If a system closes a connection with unread data, the client may lose the
+    answer.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it whole, and close when the client has heard it or sent enough."""
+        """Send the answer, and close when the client has received it or has sent enough."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         with suppress(TimeoutError):
@@ -58,7 +58,7 @@ class LastAnswer(Answer):
 
 
 async def _drop(receive: Receive) -> None:
-    """Read to the end of a request, or of what is read of one in vain."""
+    """Read and drop the rest of a request, up to a bound."""
     size, more = 0, True
     while more and size <= DROPPED:
         message = await receive()
@@ -67,14 +67,14 @@ async def _drop(receive: Receive) -> None:
 
 
 def refused(error: ApiError, path: str) -> Answer:
-    """The answer that says what is wrong with a request, in the words of the API that the path is of."""
+    """Return the answer of an error in the format of the path's API."""
     kind = LastAnswer if error.headers.get("Connection") == "close" else Answer
     body = error.as_anthropic() if path.startswith("/v1/messages") else error.body
     return kind(error.as_ollama() if path.startswith("/api/") else body, error.status, error.headers)
 
 
 class LargeAnswer(Response):
-    """JSON that is written already, sent part by part as fast as the client reads it."""
+    """Serialized JSON, sent in parts at the client's pace."""
 
     media_type = "application/json"
 
@@ -83,7 +83,7 @@ class LargeAnswer(Response):
         self._parts = parts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send them."""
+        """Send the parts."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         for part in self._parts:
             await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -93,7 +93,7 @@ class LargeAnswer(Response):
 def answer_of(
     head: Mapping[str, Any], items: Sequence[bytes], usage: Mapping[str, Any], name: str = "choices", more: bytes = b""
 ) -> Response:
-    """The answer with items that are written. name: what they are; more: a prompt's log-probabilities, written"""
+    """Return an answer with serialized items. name: their field; more: serialized log-probabilities of a prompt"""
     parts = [_plain(head)[:-1] + f',"{name}":['.encode(), *items[:1]]
     for item in items[1:]:
         parts += [b",", item]
@@ -105,7 +105,7 @@ def answer_of(
 
 
 def written(content: Any) -> Iterator[bytes]:
-    """JSON in parts: the interpreter, which writes one without a break, is others' between them."""
+    """Serialize JSON in parts. The GIL is only held for one part at a time."""
     if isinstance(content, dict):
         opening = b"{"
         for name, value in cast("dict[str, Any]", content).items():
@@ -127,17 +127,17 @@ def _plain(content: Any) -> bytes:
 
 
 def event(content: Any, name: str | None = None) -> bytes:
-    """One event. JSON has no line break within, and no line separator that a reader of lines could take for one."""
+    """Serialize one event. Escaped JSON contains no line breaks or line separators."""
     data = json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return f"data: {data}\n\n".encode() if name is None else f"event: {name}\ndata: {data}\n\n".encode()
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Writers of an answer whose texts are told as they come; each may write nothing.
+    """Serializers of a streamed answer. Each may return nothing.
 
-    piece: a piece of a text, with its end where that has come; begin: what comes first; end: what comes when all texts
-    have ended; failed: an error, in place of the rest
+    piece: of a text's piece, with its end if it is the last; begin: sent first; end: called when all texts have ended;
+        failed: of an error in place of the rest
     """
 
     piece: Callable[[Piece], bytes]
@@ -152,13 +152,13 @@ async def streamed(
     make: Callable[[GenerationRequest], Stream],
     media_type: str = "text/event-stream",
 ) -> Response:
-    """Answer piece by piece. Raises ApiError, before anything is sent, and ClientDisconnect."""
+    """Stream an answer. Raises ApiError before anything is sent, and ClientDisconnect."""
     begun = await while_connected(request, beginning())
     return _Streamed(_parts(begun, make), begun.end, media_type)
 
 
 async def _parts(begun: GenerationRequest, make: Callable[[GenerationRequest], Stream]) -> AsyncIterator[bytes]:
-    """The parts of a streamed answer, or what went wrong on the way."""
+    """Yield the parts of a streamed answer, or its error."""
     stream = make(begun)
     try:
         yield stream.begin
@@ -166,12 +166,12 @@ async def _parts(begun: GenerationRequest, make: Callable[[GenerationRequest], S
             yield b"".join(map(stream.piece, pieces))
         if stream.end is not None:
             yield await stream.end()
-    except Exception as error:  # what went wrong with this request is its own
+    except Exception as error:  # affects only this request
         yield stream.failed(begun.failed(error))
 
 
 class _Streamed(Response):
-    """Parts as they come. end: called once, when all is sent or the client has gone away."""
+    """A streamed answer. end: called once, after all is sent or the client disconnected"""
 
     def __init__(self, parts: AsyncIterator[bytes], end: Callable[[], None], media_type: str) -> None:
         super().__init__(None, 200, {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}, media_type)
@@ -180,7 +180,7 @@ class _Streamed(Response):
         self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send them, until the client is gone."""
+        """Send the parts until the client disconnects."""
         try:
             with suppress(ClientDisconnect):
                 await _unless_gone(receive, self._send(send))
@@ -196,13 +196,15 @@ class _Streamed(Response):
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Do some work, which is cancelled when the client goes away. Raises ClientDisconnect."""
+    """Await work, which is cancelled if the client disconnects. Raises ClientDisconnect."""
     return await _unless_gone(request.receive, work)
 
 
 async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The work is done by the task that waits for it: each further one is a turn of the event loop, in which the
-    engine's thread takes the interpreter."""
+    """Await work in the current task, and cancel it on disconnect.
+
+    A further task would cost an iteration of the event loop, in which the engine's thread takes the GIL.
+    """
     working = asyncio.current_task()
     assert working is not None
     leaving = asyncio.ensure_future(_gone(receive))
@@ -229,7 +231,7 @@ async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _gone(receive: Receive) -> None:
-    """Wait until the client has gone away."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -239,7 +241,7 @@ async def whole(
     beginning: Beginning,
     make: Callable[[GenerationRequest, int, Generation[Any]], T],
 ) -> tuple[GenerationRequest, list[T]]:
-    """A request that is not streamed, from its beginning, and what is made of all its texts, in order.
+    """Run a request without streaming. Return it with the results of `make` for all texts in order.
 
     Raises ApiError, and ClientDisconnect.
     """
@@ -261,9 +263,9 @@ async def answered(
     choice: Callable[[GenerationRequest, int, Generation[Any]], dict[str, Any]],
     stream: Callable[[GenerationRequest], Stream] | None,
 ) -> Response:
-    """The answer of an endpoint with choices, at once or event by event. Raises ApiError, and ClientDisconnect.
+    """Answer a request with choices, whole or streamed. Raises ApiError, and ClientDisconnect.
 
-    head: what the answer has besides; choice: of a finished text; stream: the events, if the answer is streamed
+    head: further fields of the answer; choice: of a finished text; stream: the events, None for a whole answer
     """
     if stream is not None:
         return await streamed(request, beginning, stream)
@@ -281,9 +283,9 @@ def choice_stream(
     first: Iterable[dict[str, Any]],
     choices: Callable[[Piece], Iterable[dict[str, Any]]],
 ) -> Stream:
-    """The same as events, and the usage behind them where that was asked for.
+    """Return the events of a streamed answer with choices, followed by the usage if requested.
 
-    first: the choices that it begins with; choices: those of a piece
+    first: initial choices; choices: those of a piece
     """
     has_usage = begun.asked.has_usage
     counted = {"usage": None} if has_usage else {}
@@ -298,12 +300,12 @@ def choice_stream(
 
 
 def head_of(begun: GenerationRequest, kind: str) -> dict[str, Any]:
-    """The fields of an answer with choices, and of its events."""
+    """Return the common fields of an answer with choices and of its events."""
     return {"id": begun.key, "object": kind, "created": begun.created, "model": begun.model_name}
 
 
 def extension_of(result: Generation[Any]) -> dict[str, Any]:
-    """The field `trellm` of a text, if there is one: quotations, captures, what did not hold, and the trace."""
+    """Return the field `trellm` of a text: quotations, captures, unmet conditions and trace; {} without any."""
     said: dict[str, Any] = {}
     if isinstance(result.value, Span):
         said["span"] = _span(result.value)

@@ -1,4 +1,4 @@
-"""Anthropic's /v1/messages: a chat whose answer is blocks, and the events of its streams."""
+"""Anthropic's /v1/messages: a chat answered in content blocks, and its stream events."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _answered(chat: ChatRequest, begun: GenerationRequest, index: int, result: G
 def _ended(
     chat: ChatRequest, begun: GenerationRequest, message: ParsedMessage, result: Generation[Any]
 ) -> dict[str, Any]:
-    """Why an answer ends, and at which stop sequence."""
+    """Return the stop reason of an answer, and its stop sequence."""
     finish = finish_of(message, result, begun.cut_at)
     if finish != "stop" or not chat.stops or not (message.stopped or result.finish_reason == "stop"):
         return {"stop_reason": _REASONS[finish], "stop_sequence": None}
@@ -88,13 +88,13 @@ def _ended(
 
 
 class Blocks:
-    """Events of the blocks of a streamed answer, of which one is open at a time."""
+    """Events of the content blocks of a streamed answer. At most one block is open."""
 
     def __init__(self) -> None:
         self._count, self._kind = 0, ""
 
     def add(self, delta: Delta) -> Iterator[Told]:
-        """Events of a delta."""
+        """Yield the events of a delta."""
         match delta:
             case ContentDelta(text):
                 yield from self._opened("text", {"text": ""})
@@ -111,13 +111,13 @@ class Blocks:
                 yield from self.end()
 
     def last(self) -> Iterator[Told]:
-        """Close the block that is open; one of no text where there was none."""
+        """Close the open block. Without any block, add an empty text block."""
         if not self._count and not self._kind:
             yield from self._opened("text", {"text": ""})
         yield from self.end()
 
     def end(self) -> Iterator[Told]:
-        """Close the block that is open, if one is."""
+        """Close the open block, if there is one."""
         if self._kind:
             yield "content_block_stop", {"index": self._count}
             self._count, self._kind = self._count + 1, ""
@@ -134,7 +134,7 @@ class Blocks:
 
 
 def _stream(chat: ChatRequest, begun: GenerationRequest) -> Stream:
-    """The message without blocks, its blocks as they grow, and why it ends."""
+    """Return the events of a message: its start, growing blocks, and the stop reason."""
     blocks, reader = Blocks(), begun.reader()
     first: dict[str, Any] = _head(begun) | {"content": list[Any](), "stop_reason": None, "stop_sequence": None}
 

@@ -1,4 +1,4 @@
-"""/v1/chat/completions: tools and thinking in the format of the model, and what it wrote as messages have it."""
+"""/v1/chat/completions: tool calls and thinking in the model's format, answered as messages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from .scores import of_chat, of_prompt, scores_in, scores_of
 
 @dataclass(frozen=True)
 class ToolUse:
-    """The tools of a chat, as given and checked, which may be called, and whether the model thinks first."""
+    """The tool and thinking options of a chat, validated."""
 
     given: Sequence[Any] | None
     tools: tuple[Tool, ...]
@@ -59,7 +59,7 @@ class ToolUse:
 
 
 async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
-    """Prepare what is run for a chat. Raises ApiError."""
+    """Return task, prompts and plan of a chat. Raises ApiError."""
     service, constraint = begun.service, begun.constraint
     asked = _asked(service, chat)
     messages = await begun.media.read(chat.chat())
@@ -80,26 +80,26 @@ async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
     _check_stops(service, chat, asked, constraint)
     plan, planned = await _planned(service, chat, asked, constraint, generator, ids)
     if not asked.tools and constraint.is_free and is_usual and not chat.stop:
-        planned = generator  # what is read apart, and nothing is constrained
-    tells = constraint.kind == "extract" or constraint.options != "{}"  # where quotations stand, what was not enforced
+        planned = generator  # nothing is constrained, and the plan only reads the answer
+    tells = constraint.kind == "extract" or constraint.options != "{}"  # reports quotations and unenforced keywords
     task = _Telling(planned, plan, generator) if tells else planned
     return task, [(*ids, *plan.opening)], plan
 
 
 def _tail(ids: tuple[int, ...]) -> tuple[int, ...]:
-    """The end of a prompt, without those of images and audio, that says whether its template has begun thinking."""
+    """Return the end of a prompt without media rows. It shows whether the template has begun thinking."""
     return tuple(token for token in ids[-TAIL:] if token > BEGIN)
 
 
 class _Telling:
-    """Generates answers of a plan, with what the constraint says of their content: a `Task`."""
+    """A `Task` that generates answers of a plan, and adds the constraint's findings in their content."""
 
     def __init__(self, planned: Generator[Any], plan: AnswerPlan, answer: Generator[Any]) -> None:
         self.model, self.text_prefix, self.job = planned.model, planned.text_prefix, planned.job
         self._planned, self._plan, self._answer = planned, plan, answer
 
     def result(self, sequence: SequenceState, options: Options) -> Generation[Any]:
-        """The result of a finished sequence."""
+        """Return the result of a finished sequence."""
         result = self._planned.result(sequence, options)
         message = self._plan.read(result.token_ids).message
         if message.calls or message.content is None:
@@ -108,7 +108,7 @@ class _Telling:
 
 
 def _check_stops(service: Service, chat: ChatRequest, asked: ToolUse, constraint: ConstraintSpec) -> None:
-    """Raise ApiError for what ends texts together with what says itself where they end."""
+    """Raise ApiError for stop conditions that conflict with answers that end themselves."""
     if constraint.kind:
         return
     other = _other(asked)
@@ -125,13 +125,13 @@ def _place(constraint: ConstraintSpec) -> Sequence[str | int]:
 
 
 def _other(asked: ToolUse, more: str = "") -> str:
-    """The reason why an answer has several parts."""
+    """Return the reason why an answer has several parts."""
     what = "tools" if asked.tools else "a model that thinks"
     return f"{what} {more}".rstrip()
 
 
 def _together(place: Sequence[str | int], other: str) -> ApiError:
-    """A field that does not go together with something else."""
+    """Return the error of a field that conflicts with something else."""
     what = param_of(place)
     return ApiError(f"{what} together with {other} is not supported; leave one of them out", place)
 
@@ -147,7 +147,7 @@ def _asked(service: Service, chat: ChatRequest) -> ToolUse:
         raise ApiError("parallel_tool_calls are for tools, and there are none", ("parallel_tool_calls",))
     thinking, budget = chat.thought
     if not service.form.thinks and chat.trellm.thinking == "auto" and chat.trellm.thinking_budget is None:
-        thinking, budget = "auto", None  # how much a model thinks that does not is nothing
+        thinking, budget = "auto", None  # thinking options are meaningless for a model without thinking
     return ToolUse(given, tools, choice, parallel is not False, thinking, budget)
 
 
@@ -159,14 +159,14 @@ async def _planned(
     generator: Generator[Any],
     ids: tuple[int, ...],
 ) -> tuple[AnswerPlan, Generator[Any]]:
-    """The plan of a chat and what generates such answers, made now or before. Raises ApiError."""
+    """Return the plan of a chat and its generator, cached. Raises ApiError."""
     form, limits = service.form, service.settings.limits
     tail = _tail(ids) if form.thinks else ()
     answer: Any = None
-    if constraint.kind:  # with its goals, if it has any
+    if constraint.kind:  # includes its goals
         guide_cache = generator.job((0,), constraint.goals).guide_cache
         answer = None if guide_cache is None else guide_cache.guide
-    stop = () if constraint.kind else chat.stops  # a constraint says itself where its texts end
+    stop = () if constraint.kind else chat.stops  # a constraint defines the ends of its texts
     choice = json.dumps([asked.choice.mode, sorted(asked.choice.names), asked.parallel, asked.thinking, asked.budget])
     key = ("plan", constraint, json.dumps(asked.given), choice, tail, stop)
 
@@ -196,13 +196,13 @@ async def _planned(
         field = "thinking" if asked.thinking == "on" else "thinking_budget"
         raise ApiError(str(error), ("trellm", field)) from None
     except TrellmError as error:
-        if stop and type(error) is OptionError:  # of texts that end content and what begins a call
+        if stop and type(error) is OptionError:  # a stop string conflicts with the beginning of a call
             raise ApiError(f"stop together with tools: {error}", ("stop",), code="invalid_value") from None
         raise of_request(error, ("tools",) if asked.tools else ("trellm", "thinking")) from None
 
 
 def message_fields(message: ParsedMessage, *, is_legacy: bool = False) -> dict[str, Any]:
-    """An answer's message. is_legacy: whether a call is a `function_call`"""
+    """Return an answer's message. is_legacy: a call is a `function_call`"""
     said: dict[str, Any] = {"role": "assistant", "content": message.content, "refusal": None}
     if message.reasoning is not None:
         said["reasoning_content"] = message.reasoning
@@ -217,18 +217,19 @@ def message_fields(message: ParsedMessage, *, is_legacy: bool = False) -> dict[s
 
 
 def finish_of(message: ParsedMessage, result: Generation[Any], cut_at: int | None) -> str:
-    """Why an answer ends. Calls are complete, or were cut and are no calls to be made. cut_at: that of the request"""
+    """Return the finish reason of an answer. Calls are complete, or cut and not to be run. cut_at: budget of the
+    request"""
     if message.calls:
         return "tool_calls" if all(call.complete for call in message.calls) else "length"
     if message.stopped:
         return "stop"
-    # Free text that a guide lets end anywhere is complete in its eyes where the budget ended it.
+    # A guide may accept free text that only the budget ended.
     is_cut = cut_at is not None and len(result.token_ids) >= cut_at
     return "length" if is_cut else REASONS[result.finish_reason]
 
 
 def delta_fields(delta: Delta, *, is_legacy: bool = False) -> dict[str, Any] | None:
-    """The delta of a chunk; None where there is nothing to say. is_legacy: whether a call is a `function_call`"""
+    """Return the delta of a chunk; None for nothing. is_legacy: a call is a `function_call`"""
     match delta:
         case ContentDelta(text):
             return {"content": text}
@@ -248,7 +249,7 @@ def delta_fields(delta: Delta, *, is_legacy: bool = False) -> dict[str, Any] | N
 
 
 def begin_chat(request: Request, asked: ChatRequest) -> Beginning:
-    """The beginning of the answer to a chat, in whichever API that was asked."""
+    """Return the function that begins a chat's answer, for all APIs."""
 
     async def prepare(begun: GenerationRequest) -> Prepared:
         return await prepared(begun, asked)
@@ -281,17 +282,17 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
 
 
 def is_legacy(begun: GenerationRequest) -> bool:
-    """Tell whether a chat's calls are in the form that tools replaced."""
+    """Test whether a chat uses the form of calls that tools replaced."""
     return isinstance(begun.asked, ChatRequest) and begun.asked.is_legacy
 
 
 def _ended(begun: GenerationRequest, finish: str) -> str:
-    """Why an answer ends, in the words of the form that was asked for."""
+    """Return the finish reason in the terms of the requested form."""
     return "function_call" if finish == "tool_calls" and is_legacy(begun) else finish
 
 
 def _stream(begun: GenerationRequest) -> Stream:
-    """The role, what is said, and why it ends."""
+    """Return the events of a chat: the role, the deltas, and the finish reason."""
     reading, legacy = [begun.reader() for _ in range(begun.choices)], is_legacy(begun)
 
     def fields(index: int, delta: dict[str, Any], scores: Any = None, finish: str | None = None) -> dict[str, Any]:
@@ -303,7 +304,7 @@ def _stream(begun: GenerationRequest) -> Stream:
         several = begun.deltas(piece, reader)
         deltas = [said for delta in several if (said := delta_fields(delta, is_legacy=legacy)) is not None]
         scores = of_chat(scores_in(piece), begun.service.model.vocabulary)
-        if scores is not None:  # of all its tokens, at the first of what they came to
+        if scores is not None:  # scores of all its tokens are sent with the first delta
             yield fields(index, deltas.pop(0) if deltas else {}, scores)
         for delta in deltas:
             yield fields(index, delta)

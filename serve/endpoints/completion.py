@@ -29,7 +29,7 @@ async def completion(request: Request, service: Service, asked: CompletionReques
 
 
 def begin_text(request: Request, asked: CompletionRequest) -> Beginning:
-    """The beginning of the answer to a request for texts, in whichever API that was asked. Raises ApiError."""
+    """Return the function that begins an answer with texts, for all APIs. Raises ApiError."""
     service: Service = request.state.service
     prompts = asked.prompts
     if asked.trellm.special_tokens is False:
@@ -46,7 +46,7 @@ def begin_text(request: Request, asked: CompletionRequest) -> Beginning:
 
 
 async def _best(request: Request, beginning: Beginning, told: int) -> Response:
-    """Answer with the texts of each prompt whose tokens are the likeliest in the mean."""
+    """Answer with each prompt's texts of the highest mean log-probability."""
 
     def make(begun: GenerationRequest, index: int, result: Generation[Any]) -> tuple[float, dict[str, Any]]:
         several = result.logprobs or (0.0,)
@@ -69,9 +69,9 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
     asked: Any = begun.asked
     echo, offsets, prompt = _echoed(begun, index), Offsets(result.overlap), result.prompt_logprobs
     if asked.has_echoed_scores:
-        if result.prompt.endswith(echo):  # behind a space that the tokenizer puts before texts
+        if result.prompt.endswith(echo):  # a tokenizer may put a space before texts
             offsets = Offsets(len(result.prompt.encode()) - len(echo.encode()))
-        else:  # of which the model has read a part, or more than that
+        else:  # the model has read a part of the prompt, or more
             echo = result.prompt
     echoed = prompt if asked.has_echoed_scores and prompt is not None else ()
     scores = of_completion(scores_of(result), begun.service.model.vocabulary, offsets, echoed, asked.logprobs)
@@ -82,7 +82,7 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
 
 
 def _echoed(begun: GenerationRequest, index: int) -> str:
-    """The prompt before a text, where it was asked for."""
+    """Return the prompt of a text if the request wants it echoed; "" otherwise."""
     if not (isinstance(begun.asked, CompletionRequest) and begun.asked.echo):
         return ""
     prompt: Any = begun.prompts[index // begun.options.search.n]
@@ -90,7 +90,7 @@ def _echoed(begun: GenerationRequest, index: int) -> str:
 
 
 def _fields(index: int, text: str, scores: dict[str, Any] | None, result: Generation[Any] | None) -> dict[str, Any]:
-    """A choice, or what is new of one; result: where it has ended"""
+    """Return a choice, or its delta. result: if it has ended"""
     reason = None if result is None else REASONS[result.finish_reason]
     choice = {"index": index, "text": text, "logprobs": scores, "finish_reason": reason}
     return choice if result is None else choice | extension_of(result)

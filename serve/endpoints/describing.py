@@ -1,4 +1,4 @@
-"""Prompts of requests with the schema of their constraint written into them."""
+"""Schemas of constraints in prompts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..service import Service
 
 
 async def described(service: Service, constraint: ConstraintSpec, prompts: list[Any], place: Place) -> list[Any]:
-    """The prompts with the schema behind them. place: theirs in the request. Raises ApiError."""
+    """Append the constraint's schema to prompts. place: theirs in the request. Raises ApiError."""
 
     def make() -> list[Prompt]:
         try:

@@ -1,4 +1,4 @@
-"""/v1/embeddings and /v1/rerank: prompts as directions, and documents by how near a query they point."""
+"""/v1/embeddings and /v1/rerank: embeddings of prompts, and documents ranked by similarity."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .answers import answer_of, whole, written
 
 
 async def embeddings(request: Request, service: Service, asked: EmbeddingRequest) -> Response:
-    """Embed texts: their final hidden states, as directions."""
+    """Embed texts: their normalised final hidden states."""
     text = await derived(request, asked.texts)
 
     def write(begun: GenerationRequest, index: int, result: Generation[Embedding]) -> bytes:
@@ -37,7 +37,7 @@ async def embeddings(request: Request, service: Service, asked: EmbeddingRequest
 
 
 async def rerank(request: Request, service: Service, asked: RerankRequest) -> Response:
-    """Order documents by the cosines of their embeddings and a query's."""
+    """Rank documents by the cosine similarity of their embeddings with a query's."""
     text = await derived(request, partial(asked.texts, service.name))
 
     def vector(begun: GenerationRequest, index: int, result: Generation[Embedding]) -> Embedding:
@@ -60,7 +60,7 @@ async def rerank(request: Request, service: Service, asked: RerankRequest) -> Re
 
 
 def _begin(request: Request, text: CompletionRequest, dimensions: int | None) -> Beginning:
-    """The beginning of an answer for which prompts are embedded."""
+    """Return the function that begins an answer with embeddings."""
     service: Service = request.state.service
 
     async def prepare(begun: GenerationRequest) -> Prepared:

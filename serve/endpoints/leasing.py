@@ -1,4 +1,4 @@
-"""Models that requests use: in memory until the request has all its texts on their way, and these until they end."""
+"""Leases of models: a model stays in memory until the request's texts are submitted, and the texts until they end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .answers import while_connected
 
 @asynccontextmanager
 async def leased(request: Request, name: str | None) -> AsyncGenerator[Service]:
-    """A block in which the model of a name, or the first, is in memory; it waits until that is loaded.
+    """Hold a model in memory in a block, after it is loaded. name: None for the first model
 
-    The service is that of the request's state, too. Raises ApiError, and ClientDisconnect.
+    The service is also stored in the request's state. Raises ApiError, and ClientDisconnect.
     """
     models: ModelManager = request.app.state.models
     hosted = models.find(name)

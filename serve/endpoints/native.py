@@ -1,4 +1,4 @@
-"""Endpoints of llama.cpp and SGLang alone: texts in their words, tokens, and what the server is."""
+"""Endpoints of llama.cpp and SGLang: texts in their formats, tokens, and server properties."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def llama(request: Request, service: Service, asked: LlamaRequest) -> Resp
 
 
 def _llama_text(begun: GenerationRequest, index: int, result: Generation[Any]) -> dict[str, Any]:
-    """The fields of a text that has ended."""
+    """Return the fields of a finished text."""
     kind = {"length": "limit", "stop": "word", "complete": "eos"}[result.finish_reason]
     said: dict[str, Any] = {"content": result.text, "tokens": list(result.token_ids), "stop": True, "stop_type": kind}
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)
@@ -100,7 +100,7 @@ def _meta(begun: GenerationRequest, index: int, size: int, finish: dict[str, Any
 
 
 def _sglang_stream(is_single: bool, begun: GenerationRequest) -> Stream:
-    """Events of which each has the whole text so far."""
+    """Return events with the whole text so far in each."""
     texts, sizes = [""] * begun.choices, [0] * begun.choices
 
     def written(piece: Piece) -> bytes:
@@ -127,7 +127,7 @@ class DetokenizeRequest(RequestBase, title="Detokenize"):
 
 
 async def detokenize(request: Request, service: Service, asked: DetokenizeRequest) -> Response:
-    """Write tokens as text; bytes that are none of UTF-8 are told as such."""
+    """Write tokens as text; invalid UTF-8 becomes replacement characters."""
     vocabulary = service.model.vocabulary
     service.check_tokens(asked.tokens, ("tokens",))
 
@@ -139,12 +139,12 @@ async def detokenize(request: Request, service: Service, asked: DetokenizeReques
 
 
 async def told_version(request: Request) -> Response:
-    """Tell the version of the server."""
+    """Return the version of the server."""
     return Answer({"version": version("trellm")})
 
 
 async def props(request: Request) -> Response:
-    """Tell what the server is, as llama.cpp's does, as far as there is the same here; `?model=` names a model."""
+    """Describe the server as llama.cpp's does, as far as it applies; `?model=` names a model."""
     async with leased(request, request.query_params.get("model")) as service:
         said: dict[str, Any] = {
             "default_generation_settings": {"n_ctx": service.model.context, "params": {}},

@@ -1,4 +1,4 @@
-"""Ollama's API: chats and texts as lines of JSON, and what there is of models."""
+"""Ollama's API: chats and texts as lines of JSON, and lists of models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .scores import of_chat, scores_in, scores_of
 
 LINES = "application/x-ndjson"
 NEVER = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
-"""The time at which a model is unloaded that stays."""
+"""The unload time of a model that stays loaded."""
 
 
 async def chat(request: Request, service: Service, asked: OllamaChat) -> Response:
@@ -42,7 +42,7 @@ async def chat(request: Request, service: Service, asked: OllamaChat) -> Respons
 
 
 async def generate(request: Request, service: Service, asked: OllamaGenerate) -> Response:
-    """Answer what a user says as Ollama does, or continue a text."""
+    """Answer a user's prompt as Ollama does, or continue a text."""
     if not asked.has_prompt:
         return _loaded(service, asked)
     service.keep_alive = asked.kept_seconds
@@ -57,7 +57,7 @@ async def _answer(request: Request, chat: ChatRequest, name: str) -> Response:
 
 
 async def _run(request: Request, beginning: Beginning, name: str, *, streams: bool) -> Response:
-    """The answer, at once or line by line. name: "message" or "response", what has the text"""
+    """Answer a request, whole or in lines. name: "message" or "response", the field of the text"""
     if streams:
         return await streamed(request, beginning, partial(_stream, name), LINES)
 
@@ -73,7 +73,7 @@ async def _run(request: Request, beginning: Beginning, name: str, *, streams: bo
 def _said(
     begun: GenerationRequest, name: str, message: ParsedMessage, scores: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """An answer, or what is new of one."""
+    """Return an answer, or its delta."""
     content = message.content or ""
     said: dict[str, Any] = {"model": begun.model_name, "created_at": _written(time.time())}
     if name == "response":
@@ -99,7 +99,7 @@ def _last(begun: GenerationRequest, message: ParsedMessage, result: Generation[A
 
 
 def _counted(begun: GenerationRequest) -> dict[str, Any]:
-    """Numbers of tokens, and the time that it took, in nanoseconds."""
+    """Return token counts, and the duration in nanoseconds."""
     return {
         "total_duration": int(1e9 * (time.perf_counter() - begun.since)),
         "load_duration": 0,
@@ -109,7 +109,7 @@ def _counted(begun: GenerationRequest) -> dict[str, Any]:
 
 
 def _stream(name: str, begun: GenerationRequest) -> Stream:
-    """Lines of what comes, each call whole."""
+    """Return lines for the pieces of a text. Each call is sent whole."""
     reader = begun.reader()
     first = math.inf
 
@@ -133,7 +133,7 @@ def _stream(name: str, begun: GenerationRequest) -> Stream:
 
 
 def _new(begun: GenerationRequest, name: str, piece: Piece, reader: AnswerReader | None) -> list[dict[str, Any]]:
-    """Messages of what a piece adds to content and thinking."""
+    """Return messages with the content and thinking that a piece adds."""
     scores = of_chat(scores_in(piece), begun.service.model.vocabulary)
     found: list[dict[str, Any]] = []
     for delta in begun.deltas(piece, reader):
@@ -153,18 +153,18 @@ def _line(said: dict[str, Any]) -> bytes:
 
 
 def _written(seconds: float) -> str:
-    """A time, in seconds since 1970, as Ollama writes it."""
+    """Format a time, in seconds since 1970, as Ollama does."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _loaded(service: Service, asked: OllamaChat | OllamaGenerate) -> Response:
-    """The answer to a request without a prompt, which asks for the model to be there."""
+    """Answer a request without a prompt, which loads the model."""
     service.keep_alive = asked.kept_seconds
     return _done(asked, "load")
 
 
 def unloaded(models: ModelManager, asked: OllamaChat | OllamaGenerate) -> Response | None:
-    """The answer to a request without a prompt that keeps a model for no time: it is unloaded when it is idle."""
+    """Answer a request without a prompt and with keep_alive 0: unload the model once it is idle."""
     if asked.has_prompt or asked.kept_seconds != 0:
         return None
     hosted = models.find(asked.named_model)
@@ -175,7 +175,7 @@ def unloaded(models: ModelManager, asked: OllamaChat | OllamaGenerate) -> Respon
 
 
 def _done(asked: OllamaChat | OllamaGenerate, reason: str) -> Response:
-    """An answer without a text."""
+    """Return an answer without text."""
     empty = {"message": {"role": "assistant", "content": ""}} if isinstance(asked, OllamaChat) else {"response": ""}
     head = {"model": asked.model, "created_at": _written(time.time())}
     return Answer({**head, **empty, "done": True, "done_reason": reason})
@@ -225,7 +225,7 @@ def _details() -> dict[str, Any]:
 
 
 async def show(request: Request, service: Service, asked: OllamaName) -> Response:
-    """Tell what the model can do, as Ollama does."""
+    """Describe the model's capabilities, as Ollama does."""
     more = (["thinking"] if service.form.thinks else []) + (["vision"] if "image" in service.reads else [])
     return Answer(
         {

@@ -1,4 +1,4 @@
-"""Endpoints beside those for texts: the page, models, constraints, tokens, health and metrics."""
+"""Other endpoints: the web page, models, constraints, tokens, health and metrics."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from ..telemetry import CONTENT_TYPE
 from .answers import ITEMS, Answer, LargeAnswer, while_connected, written
 
 MEDIA_TOKEN = -1
-"""Told in place of the ids of tokens of images and audio, which are no token's of the vocabulary."""
+"""Id reported for image and audio rows, which are not in the vocabulary."""
 
 
 class TokenizeRequest(RequestBase, title="Tokenize"):
-    """The body of /tokenize: a text, or a chat as its template writes it."""
+    """The body of /tokenize: a text, or a chat for the model's template."""
 
     model: str | None = None
     prompt: str | None = None
@@ -56,7 +56,7 @@ async def model(request: Request) -> Response:
 
 
 def _model(manager: ModelManager, hosted: HostedModel, name: str) -> dict[str, Any]:
-    """A model as lists have it; status: as llama.cpp's server has it, with the bytes that it holds."""
+    """Return a model's list entry. Its status is as in llama.cpp's server, with the bytes it holds."""
     said: dict[str, Any] = {"id": name, "object": "model", "created": manager.shared.created, "owned_by": "trellm"}
     if name in hosted.adapters:
         said["parent"] = hosted.served.name
@@ -67,7 +67,7 @@ def _model(manager: ModelManager, hosted: HostedModel, name: str) -> dict[str, A
 
 
 async def tokenize(request: Request, service: Service, asked: TokenizeRequest) -> Response:
-    """Make tokens of a prompt or of a chat."""
+    """Tokenize a prompt or a chat."""
     if (asked.prompt is None) == (asked.messages is None):
         raise ApiError("give prompt or messages, one of the two", ("prompt",))
     chat = [each.plain(("messages", number)) for number, each in enumerate(asked.messages or ())]
@@ -83,13 +83,13 @@ async def tokenize(request: Request, service: Service, asked: TokenizeRequest) -
 
 
 def _tokenized(service: Service, given: Prompt, with_texts: bool) -> list[bytes]:
-    """The answer about tokens, which may be millions, in parts."""
+    """Return the serialized answer about tokens, in parts, since there may be millions."""
     model = service.model
     ids = ids_of(model, given, 0, {}) if isinstance(given, str) else service.verbatim.ids(given, 0, {})
     told = [max(token, MEDIA_TOKEN) for token in ids]
     said: dict[str, Any] = {"count": len(ids), "max_model_len": model.context, "tokens": told}
     if with_texts:
-        texts = (*model.vocabulary.tokens, b"")  # the last of which is that of images and audio
+        texts = (*model.vocabulary.tokens, b"")  # the last entry stands for media rows
         said["token_strs"] = [(texts[token] or b"").decode(errors="replace") for token in told]
     pieces = list(written(said))
     return [b"".join(pieces[at : at + ITEMS]) for at in range(0, len(pieces), ITEMS)]
@@ -101,14 +101,14 @@ async def live(request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """Answer whether requests are taken."""
+    """Answer whether requests are accepted."""
     if request.app.state.models.is_draining:
         return Answer({"status": "draining"}, 503)
     return Answer({"status": "ok"})
 
 
 async def metrics(request: Request) -> Response:
-    """Write counters, gauges and histograms for Prometheus."""
+    """Return counters, gauges and histograms for Prometheus."""
     manager: ModelManager = request.app.state.models
     for hosted in manager.models:
         if hosted.service is not None:
@@ -118,7 +118,7 @@ async def metrics(request: Request) -> Response:
 
 
 async def page(request: Request) -> Response:
-    """A form for requests, and what comes of them."""
+    """Return a web page for requests."""
     text, policy = _page()
     headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
     return HTMLResponse(text, headers=headers)
@@ -126,7 +126,7 @@ async def page(request: Request) -> Response:
 
 @cache
 def _page() -> tuple[str, str]:
-    """The file, and what a browser may do with it: run its script and its style, as they are, and ask this server."""
+    """Return the page and its policy: a browser may run the page's own script and style, and contact this server."""
     text = (Path(__file__).parents[1] / "page" / "index.html").read_text(encoding="utf-8")
     script, style = (_hash(_inside(text, tag)) for tag in ("script", "style"))
     policy = (
@@ -153,7 +153,7 @@ class ConstraintRequest(ConstraintFields, title="Check"):
 
 
 async def constraint(request: Request, service: Service, asked: ConstraintRequest) -> Response:
-    """Compile a constraint: how its texts begin, in words, and the fewest tokens of one; or the error that it has."""
+    """Compile a constraint: return its expected first input in words and its fewest tokens, or its error."""
     try:
         made = await derived(request, asked.constraint)
     except TrellmError as error:
@@ -166,7 +166,7 @@ async def constraint(request: Request, service: Service, asked: ConstraintReques
             return {"expected": "anything", "needed": 0}
         return {"expected": expected(guide_cache.guide, guide_cache.guide.start), "needed": guide_cache.distance}
 
-    # In a compiler's thread, since finding words may take long, and counts as what compilation may take.
+    # in a compiler's thread, since the description may take long, and within the compilation's time limit
     taken = service.compiler.taken(made)
     work = service.compiler.made(("expected", made), look, lambda said: len(said["expected"]), taken=taken)
     try:

@@ -1,4 +1,4 @@
-"""/v1/responses: the same as chats, in items, and the whole order of the events of its streams."""
+"""/v1/responses: chats as items, with the full order of its stream events."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Told = tuple[str, dict[str, Any]]
 
 
 class ResponseItems:
-    """found: the items so far; the last may be open, and is then added to."""
+    """The items of a response. found: items so far; the last one may be open and growing"""
 
     def __init__(self) -> None:
         self.found: list[dict[str, Any]] = []
         self._is_open = False
 
     def add(self, delta: Delta) -> Iterator[Told]:
-        """Events of a delta."""
+        """Yield the events of a delta."""
         match delta:
             case ContentDelta(text):
                 yield from self._grow("message", text)
@@ -54,7 +54,7 @@ class ResponseItems:
                 yield from self.end()
 
     def of_message(self, message: ParsedMessage, *, is_cut: bool) -> Iterator[Told]:
-        """All items of a message. is_cut: whether it was cut short, which its last item is then"""
+        """Yield the events of a whole message. is_cut: the message was cut short, so its last item is incomplete"""
         if message.reasoning:
             yield from self.add(ReasoningDelta(message.reasoning))
         if message.content:
@@ -67,14 +67,14 @@ class ResponseItems:
         yield from self.last(is_cut=is_cut)
 
     def last(self, *, is_cut: bool) -> Iterator[Told]:
-        """Close the item that is open, where there is no more; one of no text where nothing but thinking came."""
+        """Close the open item at the end. If only thinking came, add an empty message."""
         is_answered = any(item["type"] != "reasoning" for item in self.found)
         if not is_answered and not (is_cut and self.found):
             yield from self._open("message")
         yield from self.end(is_cut=is_cut)
 
     def end(self, *, is_cut: bool = False) -> Iterator[Told]:
-        """Close the item that is open, if one is. is_cut: whether the text ends there for want of tokens"""
+        """Close the open item, if there is one. is_cut: the budget ended the text"""
         if not self._is_open:
             return
         item, place = self._last, self._place
@@ -99,7 +99,7 @@ class ResponseItems:
         return {"item_id": self._last["id"], "output_index": len(self.found) - 1}
 
     def _grow(self, kind: str, text: str) -> Iterator[Told]:
-        """Add text to an item of a kind, a new one where the last is of another."""
+        """Append text to the open item of a kind, or open a new one."""
         if not self._is_open or self._last["type"] != kind:
             yield from self._open(kind)
         part = self._last["content"][0]
@@ -108,7 +108,7 @@ class ResponseItems:
         yield f"response.{part['type']}.delta", {**self._place, "content_index": 0, "delta": text, **scores}
 
     def _open(self, kind: str) -> Iterator[Told]:
-        """Begin an item of a kind that has text."""
+        """Open an item of a kind with text."""
         yield from self.end()
         is_message = kind == "message"
         fields: dict[str, Any] = {"role": "assistant"} if is_message else {"summary": []}
@@ -125,7 +125,7 @@ class ResponseItems:
         self.found.append(item)
         self._is_open = True
         shown = dict(item)
-        if "content" in fields:  # grows in the item itself
+        if "content" in fields:  # the content grows in the item itself
             shown["content"] = []
         return "response.output_item.added", {"output_index": len(self.found) - 1, "item": shown}
 
@@ -139,7 +139,7 @@ async def responses(request: Request, service: Service, asked: ResponsesRequest)
         before = await derived(request, partial(json.loads, conversation))
 
     async def keep(response: dict[str, Any]) -> dict[str, Any]:
-        """Keep the response, unless that is not wanted, for a request that goes on from it; what is told of it."""
+        """Store the response for continuation unless the request declines it. Return the response to send."""
         if asked.store is False:
             return response
         is_kept = await derived(request, partial(_keep, service, asked, before, response))
@@ -165,7 +165,7 @@ def _keep(service: Service, asked: ResponsesRequest, before: list[dict[str, Any]
 
 
 async def kept(request: Request) -> Response:
-    """Answer with a response that was kept; with DELETE keep it no longer."""
+    """Return a stored response; with DELETE remove it."""
     responses = request.app.state.models.shared.responses
     key = str(request.path_params["key"])
     for name, value in request.query_params.multi_items():
@@ -181,10 +181,10 @@ async def kept(request: Request) -> Response:
 
 
 def _head(begun: GenerationRequest, asked: ResponsesRequest) -> dict[str, Any]:
-    """The response before there is any output."""
+    """Return the response before any output."""
     plain = asked.model_dump(by_alias=True, exclude_none=True)
     return {
-        "id": f"resp_{secrets.token_hex(16)}",  # whoever knows it reads the response
+        "id": f"resp_{secrets.token_hex(16)}",  # secret: it gives access to the response
         "object": "response",
         "created_at": begun.created,
         "status": "in_progress",
@@ -212,7 +212,7 @@ def _head(begun: GenerationRequest, asked: ResponsesRequest) -> dict[str, Any]:
 
 
 def _is_cut(begun: GenerationRequest, message: ParsedMessage, result: Generation[Any]) -> bool:
-    """Tell whether a text ended for want of tokens."""
+    """Test whether the budget ended a text."""
     plain = REASONS[result.finish_reason]
     return (plain if begun.plan is None else finish_of(message, result, begun.cut_at)) == "length"
 
@@ -220,7 +220,7 @@ def _is_cut(begun: GenerationRequest, message: ParsedMessage, result: Generation
 def _ended(
     head: dict[str, Any], begun: GenerationRequest, items: ResponseItems, result: Generation[Any], *, is_cut: bool
 ) -> dict[str, Any]:
-    """The response with its output."""
+    """Return the response with its output."""
     count = len(result.token_ids)
     said = head | {
         "status": "incomplete" if is_cut else "completed",
@@ -240,7 +240,7 @@ def _ended(
 def _stream(
     asked: ResponsesRequest, keep: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]], begun: GenerationRequest
 ) -> Stream:
-    """All events, numbered: the response, its items with their parts as they grow, and the response at its end."""
+    """Return all events, numbered: the response, its growing items, and the finished response."""
     ended = head = _head(begun, asked)
     items, reader, numbers = ResponseItems(), begun.reader(), count()
 

@@ -1,4 +1,4 @@
-"""Log-probabilities as OpenAI writes them: those of the model itself, whatever a constraint left to choose from."""
+"""Log-probabilities in OpenAI's format. They are the model's own, without the constraint."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ...engine.results import Generation, PromptToken, Scores, TokenLogprob
 from ...tokenizers_adapter import Vocabulary
 
 LEAST = -9999.0
-"""The log-probability of a token that could not be: JSON has no infinity."""
+"""Log-probability of impossible tokens, since JSON has no infinity."""
 
 
 def scores_of(result: Generation[Any]) -> Scores | None:
-    """Those of a finished text; None unless they were asked for."""
+    """Return the scores of a finished text; None unless requested."""
     if result.logprobs is None or result.raw_logprobs is None:
         return None
     return Scores(result.token_ids, result.logprobs, result.raw_logprobs, result.top_logprobs, result.raw_top_logprobs)
 
 
 def scores_in(piece: Piece) -> Scores | None:
-    """Those of the tokens that came with a piece; None for none."""
+    """Return the scores of a piece's tokens; None for none."""
     return None if piece.scores is None or not piece.scores.token_ids else piece.scores
 
 
 def of_chat(scores: Scores | None, vocabulary: Vocabulary) -> dict[str, Any] | None:
-    """The log-probabilities of a choice of a chat."""
+    """Return the log-probabilities of a chat's choice."""
     if scores is None:
         return None
     tops = scores.raw_top_logprobs or ((),) * len(scores.token_ids)
@@ -41,9 +41,9 @@ def of_chat(scores: Scores | None, vocabulary: Vocabulary) -> dict[str, Any] | N
 
 
 class Offsets:
-    """Places in a text where its tokens begin, in characters, one after the other: one may begin within a character.
+    """Successive offsets of tokens in a text, in characters. A token may begin inside a character.
 
-    overlap: how many bytes of the first token lie before the text
+    overlap: number of bytes of the first token before the text
     """
 
     def __init__(self, overlap: int = 0) -> None:
@@ -51,7 +51,7 @@ class Offsets:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def next(self, data: bytes | None) -> int:
-        """The place of the next token."""
+        """Return the offset of the next token."""
         at, text = self._at, data or b""
         self._at += len(self._decoder.decode(text[self.overlap :]))
         self.overlap = max(0, self.overlap - len(text))
@@ -65,9 +65,9 @@ def of_completion(
     prompt: Sequence[PromptToken] = (),
     k: int | None = None,
 ) -> dict[str, Any] | None:
-    """The log-probabilities of a choice of a completion.
+    """Return the log-probabilities of a completion's choice.
 
-    offsets: those of the text so far, which go on; prompt: the tokens before the text, of whose likeliest k are told
+    offsets: offset counter of the text, which continues; prompt: tokens echoed before the text, with their top k
     """
     if scores is None:
         return None
@@ -84,7 +84,7 @@ def of_completion(
 
 
 def of_prompt(prompt: Sequence[PromptToken], k: int | None = None) -> list[dict[str, Any] | None]:
-    """The log-probabilities of a prompt as vLLM writes them: for each token by its id, with the likeliest k."""
+    """Return a prompt's log-probabilities in vLLM's format: for each token by id, with the top k."""
     found: list[dict[str, Any] | None] = []
     for each in prompt:
         if each.logprob is None:
@@ -99,7 +99,7 @@ def of_prompt(prompt: Sequence[PromptToken], k: int | None = None) -> list[dict[
 
 
 def _best(best: tuple[TokenLogprob, ...]) -> dict[str, float]:
-    """By their names, of which several tokens may have the same: the likeliest counts."""
+    """Return log-probabilities by token text. Of tokens with equal text the most probable counts."""
     found: dict[str, float] = {}
     for each in best:
         found.setdefault(_name(each.token), max(each.logprob, LEAST))

@@ -1,1 +1,1 @@
-"""Models of a server: which there are, which are in memory, and what they share."""
+"""Models of a server: their registration, loading, and shared state."""

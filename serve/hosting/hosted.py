@@ -1,4 +1,4 @@
-"""A model of a server: how it is loaded, and, where it is in memory, who uses it."""
+"""A model of a server: its loading, and its users while it is loaded."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ..telemetry import ModelMetrics
 
 @dataclass(frozen=True, kw_only=True)
 class ServedModel:
-    """A model that a server has by a name. Raises OptionError for values that are none.
+    """A model with its name on a server. Raises OptionError for invalid values.
 
-    model: a function that loads it, when it is first asked for; or a model, which is never unloaded
-    aliases: further names; adapters: names of its adapters, which else are known when it has been loaded
-    weight_bytes: of its weights, as far as is known before
+    model: a function that loads it on first use; or a model, which is never unloaded
+    aliases: further names; adapters: names of its adapters, otherwise known once it is loaded
+    weight_bytes: size of its weights, if known before
     """
 
     name: str
@@ -43,15 +43,15 @@ class ServedModel:
 
 
 class HostedModel:
-    """Used on the event loop.
+    """The state of a served model, used on the event loop.
 
-    service: of the model, where it is in memory; adapters: names of its adapters
-    weight_bytes: as measured (is_measured), or as known before; bytes: with keys and values, where it is in memory
-    context: of a model that has been loaded once; None for one without a limit
-    waiting: requests that wait until it is loaded; loading: the task that brings it
-    is_leaving: whether it takes no more requests, since another model needs its memory
-    failed: why it could not be loaded the last time, and when; used: when a request last took or left it
-    expires: when it is to be unloaded, in seconds since 1970; None for no such time
+    service: service of the loaded model, or None; adapters: names of its adapters
+    weight_bytes: measured (is_measured) or declared; bytes: with the KV cache, while it is loaded
+    context: of a model that was loaded once; None for unbounded
+    waiting: requests that wait for loading; loading: the loading task
+    is_leaving: True if it accepts no more requests, since another model needs its memory
+    failed: error and time of the last failed loading; used: time when a request last took or released it
+    expires: time of unloading, in seconds since 1970; None for none
     """
 
     def __init__(self, served: ServedModel, metrics: ModelMetrics, rested: Callable[[HostedModel], None]) -> None:
@@ -77,46 +77,46 @@ class HostedModel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names of the model, and those of its adapters."""
+        """All names of the model and of its adapters."""
         return (self.served.name, *self.served.aliases, *self.adapters)
 
     @property
     def is_fixed(self) -> bool:
-        """True where the model was given as such, which who gave it holds."""
+        """True if the caller gave a loaded model and holds it."""
         return hasattr(self.served.model, "vocabulary")
 
     @property
     def is_idle(self) -> bool:
-        """True where it is in memory for nobody."""
+        """True if it is loaded and nothing uses it."""
         return self.service is not None and not (self._leases or self.service.texts)
 
     @property
     def state(self) -> str:
-        """Name of its state: "loaded", "loading" or "unloaded"."""
+        """Its state: "loaded", "loading" or "unloaded"."""
         if self.service is not None:
             return "loaded"
         return "unloaded" if self.loading is None else "loading"
 
     def take(self) -> Service | None:
-        """The service with a lease, where there is one that takes requests."""
+        """Return the service with a lease; None if it is not loaded or accepts no requests."""
         if self.service is None or self.is_leaving:
             return None
         self._lease(1)
         return self.service
 
     def give_back(self) -> None:
-        """End a lease."""
+        """Release a lease."""
         self._lease(-1)
         self.rest()
 
     def rest(self) -> None:
-        """Tell that it is idle, where it is."""
+        """Report that it is idle, if it is."""
         if self.is_idle:
             self.used = time.monotonic()
             self._rested(self)
 
     async def wait(self) -> Service:
-        """The service with a lease, when the model is loaded. Raises ApiError."""
+        """Wait until it is loaded. Return the service with a lease. Raises ApiError."""
         future = asyncio.get_running_loop().create_future()
         self.waiting.append(future)
         try:
@@ -129,25 +129,25 @@ class HostedModel:
             raise
 
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task about the model, held until it ends."""
+        """Start a task about the model, and keep a reference to it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def measured(self, weights: int) -> None:
-        """Know the bytes of its weights."""
+        """Store the measured size of its weights."""
         self.weight_bytes, self.is_measured = weights, True
 
     def put(self, service: Service) -> None:
-        """Have the model in memory, and let those run that wait for it."""
+        """Mark the model as loaded, and start waiting requests."""
         self.service = service
         self.metrics.loaded.set(1)
         self.metrics.hold(weights=self.weight_bytes)
         self.stay()
 
     def stay(self) -> None:
-        """Take requests, those that wait first."""
+        """Accept requests, waiting ones first."""
         assert self.service is not None
         self.is_leaving = False
         waiting, self.waiting = self.waiting, []
@@ -158,21 +158,21 @@ class HostedModel:
         self.rest()
 
     def refuse(self, error: Callable[[], ApiError]) -> None:
-        """Tell those that wait an error, each its own."""
+        """Fail waiting requests, each with a new error."""
         waiting, self.waiting = self.waiting, []
         for each in waiting:
             if not each.done():
                 each.set_exception(error())
 
     def take_away(self) -> None:
-        """Have the model in memory no longer."""
+        """Mark the model as unloaded."""
         self._keep()
         self.service, self.bytes, self.is_leaving = None, 0, False
         self.metrics.loaded.set(0)
         self.metrics.hold(held=0, kept=0, room=0, weights=0)
 
     def expire(self, seconds: float, end: Callable[[], None]) -> None:
-        """Call a function after some time, unless a request comes meanwhile."""
+        """Call a function after some time without requests."""
         self._keep()
         self.expires = time.time() + seconds
         self._expiry = asyncio.get_running_loop().call_later(seconds, end)
@@ -183,7 +183,7 @@ class HostedModel:
         self.used = time.monotonic()
 
     def _keep(self) -> None:
-        """Let no time end it."""
+        """Cancel the expiry."""
         self.expires = None
         if self._expiry is not None:
             self._expiry.cancel()

@@ -1,8 +1,8 @@
-"""The model manager: loads models when they are first asked for, and unloads the longest idle to stay within a budget.
+"""The model manager: loads models on first use, and unloads the least recently used idle ones within a memory budget.
 
-A request has a lease of its model (`HostedModel.take`), and no model is unloaded that has a lease or a text on its way.
-Models are loaded one at a time, in a thread, in the order in which they were first asked for. One that has to make room
-takes no more requests: these wait until it is loaded again, so that whoever asks all the time holds up nobody for ever.
+A request holds a lease of its model (`HostedModel.take`). A model with a lease or a running sequence is not unloaded.
+Models are loaded one at a time, in a thread, in order of their first requests. A model that has to make room accepts no
+more requests. These wait until it is loaded again, so that no client can starve others.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _LOG = logging.getLogger("trellm.serve")
 
 
 class ModelManager:
-    """Made anywhere, and used on the event loop from `begin` on. Raises OptionError for names that are given twice.
+    """The models of a server, used on the event loop from `begin` on. Raises OptionError for duplicate names.
 
-    served: the first is loaded at once, and is asked where a request names no model
-    memory: bytes for keys and values of each model; memory_budget: of the weights, keys and values of all that are
-        loaded, by default all that is free where there are several, and no matter where there is one. Where it is
-        given or there are several, and memory is not, half of it is for keys and values, the same for each model
-    shared: from `begin` on; is_draining: whether no more requests are taken; is_cut: whether those that ran were ended
+    served: the first one is loaded at once, and is the default model
+    memory: bytes of the KV cache of each model; memory_budget: bytes of the weights and KV caches of all loaded models,
+        by default all free memory for several models, and unbounded for one. With a budget, and without memory=, half
+        of it is for KV caches, the same for each model
+    shared: set by `begin`; is_draining: no more requests are accepted; is_cut: running requests were ended
     """
 
     shared: SharedState
@@ -68,22 +68,22 @@ class ModelManager:
 
     @property
     def first(self) -> HostedModel:
-        """The model of requests that name none."""
+        """The default model."""
         return self.models[0]
 
     @property
     def body_bytes(self) -> int:
-        """The most bytes of a request before it is known which model it is for."""
+        """Greatest size in bytes of a body whose model is not known yet."""
         known = [each.service and each.service.body_bytes for each in self.models]
         return self.settings.body_bytes or max(MEDIA_BODY if each is None else each for each in known)
 
     @property
     def held(self) -> int:
-        """Bytes of weights, keys and values of all models that are loaded."""
+        """Bytes of the weights and KV caches of all loaded models."""
         return sum(each.bytes for each in self.models if each.service is not None)
 
     def preload(self) -> None:
-        """Load the first model, unless that is done. Raises what loading raises, and OptionError for no room."""
+        """Load the first model, once. Raises the errors of loading, and OptionError if it does not fit."""
         if self._preloaded is not None or self.first.service is not None:
             return
         found, weights = _load(self.first.served)
@@ -98,7 +98,7 @@ class ModelManager:
         self._preloaded = found
 
     async def begin(self) -> None:
-        """Start to serve. Raises what loading the first model raises, and OptionError where it has no room."""
+        """Start serving. Raises the errors of loading the first model, and OptionError if it does not fit."""
         self.preload()
         assert self._preloaded is not None
         found, self._preloaded = self._preloaded, None
@@ -109,7 +109,7 @@ class ModelManager:
         self._serve(self.first, found)
 
     async def close(self) -> None:
-        """End all that runs."""
+        """End all requests, and close the models."""
         self.cut()
         self._loader.shutdown(wait=True, cancel_futures=True)
         self.shared.close()
@@ -120,7 +120,7 @@ class ModelManager:
                 service.close()
 
     def cut(self) -> None:
-        """Let all that is under way end with an error."""
+        """End all requests with an error."""
         self.is_cut = True
         for hosted in self.models:
             hosted.refuse(lambda: of_any(Cancelled(SHUT_DOWN)))
@@ -128,7 +128,7 @@ class ModelManager:
                 hosted.service.cut()
 
     def find(self, name: str | None) -> HostedModel:
-        """The model of a name, or the first. Raises ApiError for a name that there is not, and when shutting down."""
+        """Return the model of a name, or the default. Raises ApiError for an unknown name, and while draining."""
         if self.is_draining:
             raise ApiError(
                 SHUT_DOWN, status=503, kind=SERVER, code="shutting_down", headers={"Retry-After": "5"}
@@ -136,7 +136,7 @@ class ModelManager:
         return self.first if name is None else self.named(name)
 
     def named(self, name: str) -> HostedModel:
-        """The model of a name. Raises ApiError for a name that there is not."""
+        """Return the model of a name. Raises ApiError for an unknown name."""
         found = next((each for each in self.models if name in each.names), None)
         if found is None:
             there = ", ".join(repr(name) for each in self.models for name in (each.served.name, *each.adapters))
@@ -145,7 +145,7 @@ class ModelManager:
         return found
 
     def unload(self, hosted: HostedModel) -> None:
-        """Give the memory of a model back, unless it is asked for meanwhile."""
+        """Unload a model unless it is used meanwhile."""
         hosted.begin(self._unload_idle(hosted))
 
     async def _unload_idle(self, hosted: HostedModel) -> None:
@@ -154,7 +154,7 @@ class ModelManager:
                 await self._unload(hosted)
 
     async def load(self, hosted: HostedModel) -> Service:
-        """The service of a model that is to be loaded, with a lease, which its caller gives back. Raises ApiError."""
+        """Return the service of a model to be loaded, with a lease to release. Raises ApiError."""
         if hosted.failed is not None and time.monotonic() - hosted.failed[1] < self.settings.retry_seconds:
             raise _not_loaded(hosted.served.name, hosted.failed[0], self.settings)
         if self._waiting >= self.settings.loading:
@@ -171,14 +171,14 @@ class ModelManager:
             self._changed.set()
 
     async def _bring(self, hosted: HostedModel) -> None:
-        """Load a model that requests wait for, and tell them."""
+        """Load a model that requests wait for, and start or fail them."""
         try:
             async with self._lock:
                 if hosted.waiting:
                     await self._load(hosted)
         except ApiError as error:
             hosted.refuse(partial(_again, error))
-        except Exception as error:  # of a model that cannot be loaded, which is no other model's
+        except Exception as error:  # a model that cannot be loaded does not affect others
             _LOG.warning("the model %r could not be loaded", hosted.served.name, exc_info=error)
             said = str(error) if isinstance(error, TrellmError) else f"{type(error).__name__}: {error}"
             hosted.failed = said, time.monotonic()
@@ -187,7 +187,8 @@ class ModelManager:
             hosted.loading = None
 
     async def _load(self, hosted: HostedModel) -> None:
-        """Load a model, under the lock: room for it is made before, as far as is known, and when it is measured."""
+        """Load a model under the lock. Make room by its estimated size before, and by its measured size after
+        loading."""
         if hosted.is_measured:
             self._check_fits(hosted)
         if not await self._make_room(hosted, self._need(hosted)):
@@ -206,7 +207,7 @@ class ModelManager:
                 await asyncio.get_running_loop().run_in_executor(self._loader, collect)
 
     def _serve(self, hosted: HostedModel, model: Model) -> None:
-        """Take requests for a model that is loaded. Raises OptionError."""
+        """Start serving a loaded model. Raises OptionError."""
         before, hosted.adapters = hosted.adapters, tuple(getattr(model, "adapters", ()))
         try:
             self._check_names()
@@ -223,17 +224,17 @@ class ModelManager:
 
     @property
     def _pool(self) -> int | None:
-        """Bytes for keys and values of each model; None for what the engine takes by itself."""
+        """Bytes of each model's KV cache; None for the engine's default."""
         if self._memory is not None or self._budget is None:
             return self._memory
         return self._budget // (2 * len(self.models))
 
     def _need(self, hosted: HostedModel) -> int:
-        """Bytes of a model that is loaded, as far as they are known."""
+        """Return the known bytes of a model when it is loaded."""
         return hosted.weight_bytes + (self._pool or 0)
 
     def _check_fits(self, hosted: HostedModel) -> None:
-        """Raise ApiError where there is never room for a model, whose weights have been measured."""
+        """Raise ApiError if a measured model can never fit into the budget."""
         fixed = sum(each.bytes for each in self.models if each.is_fixed and each is not hosted)
         if self._budget is None or self._need(hosted) + fixed <= self._budget:
             return
@@ -246,7 +247,7 @@ class ModelManager:
         )  # fmt: skip
 
     async def _make_room(self, hosted: HostedModel, needed: int) -> bool:
-        """Unload others until a model fits, or nothing more can be; False where nobody waits for it any more."""
+        """Unload other models until a model fits, or none is left. Return False if no request waits for it any more."""
         while self._budget is not None and self.held + needed > self._budget:
             others = [each for each in self.models if each.service is not None and not each.is_fixed]
             if not others:
@@ -263,7 +264,7 @@ class ModelManager:
         return bool(hosted.waiting)
 
     async def _unload(self, hosted: HostedModel) -> None:
-        """Give the memory of an idle model back, under the lock."""
+        """Unload an idle model under the lock."""
         assert hosted.service is not None
         held = [hosted.service]
         hosted.take_away()
@@ -271,14 +272,14 @@ class ModelManager:
         await asyncio.get_running_loop().run_in_executor(self._loader, _end, held)
 
     def _changed_of(self, hosted: HostedModel) -> None:
-        """Called when a model has become idle."""
+        """React to a model that became idle."""
         self._changed.set()
         seconds = None if hosted.service is None else hosted.service.keep_alive
         if hosted.service is not None and seconds is not None and not hosted.is_fixed:
             hosted.expire(seconds, partial(self.unload, hosted))
 
     def _check_names(self) -> None:
-        """Raise OptionError for a name that two models have, or a model and an adapter."""
+        """Raise OptionError for a duplicate name of models or adapters."""
         for name, count in Counter(self._names()).items():
             if count > 1:
                 is_adapter = any(name in each.adapters for each in self.models)
@@ -291,17 +292,17 @@ class ModelManager:
 
 
 def _load(served: ServedModel) -> tuple[Model, int]:
-    """The model, with what takes long of it, and the bytes of its weights."""
+    """Return the loaded model with its vocabulary computed, and the bytes of its weights."""
     try:
         found = loaded(served.model)
         _ = found.vocabulary
         return found, held_bytes(found)
-    except (StopIteration, SystemExit) as error:  # no future takes the first, and the second would end the server
+    except (StopIteration, SystemExit) as error:  # a future cannot hold the first; the second ends servers
         raise RuntimeError(repr(error)) from error
 
 
 def _end(held: list[Service]) -> None:
-    """Close the only service of a list, and give back what it held."""
+    """Close the service in a list, and free its memory."""
     held.pop().close()
     collect()
 
@@ -313,5 +314,5 @@ def _not_loaded(name: str, why: str, settings: Settings) -> ApiError:
 
 
 def _again(error: ApiError) -> ApiError:
-    """The same error for another request, which may put its own words into it."""
+    """Copy an error for another request, which may rename fields in it."""
     return ApiError(str(error), status=error.status, kind=SERVER, code=error.error["code"])

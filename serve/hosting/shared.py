@@ -1,4 +1,4 @@
-"""State that all models of a server share: room for texts, images and audio, threads, kept responses, traces."""
+"""State shared by all models of a server: admission, media, threads, stored responses, traces."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ..telemetry import Metrics, Tracing
 T = TypeVar("T")
 ENTERING = 2
 LARGE = 1 << 16
-"""A prompt of more characters, or an eighth as many values, is made into tokens apart; others do not wait for that."""
+"""Size of a prompt in characters, with 8 for each value, from which it is tokenized in separate threads."""
 MOST_ASIDE = 64
-"""So many requests may wait for work that is beside all texts; then 429."""
+"""Requests that may wait for slow work aside; beyond it 429."""
 
 
 def is_large(value: Any, most: int) -> bool:
-    """Tell whether a value has more than so many characters and bytes of images and audio, values counted by eight."""
+    """Test whether a nested value exceeds a size: characters and media bytes, plus 8 for each value."""
     left, size = [value], 0
     while left:
         each = left.pop()
@@ -38,10 +38,10 @@ def is_large(value: Any, most: int) -> bool:
 
 
 class SharedState:
-    """Made and used on the event loop.
+    """The shared state, created and used on the event loop.
 
-    texts: how many are on their way, over all requests; created: when the server began, in seconds since 1970
-    reading: the thread that reads large bodies
+    texts: number of unfinished texts of all requests; created: start of the server, in seconds since 1970
+    reading: the thread that parses large bodies
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
@@ -53,7 +53,7 @@ class SharedState:
         self.tracing = None if endpoint is None else Tracing(endpoint)
         self.media = MediaReader(settings)
         self.responses = KeptResponses(settings.response_bytes)
-        # One at a time: a body may take a second of the interpreter's, of which all others then have half.
+        # One thread: a large body may hold the GIL for a second, and two would leave others little of it.
         self.reading = ThreadPoolExecutor(1, "trellm reading")
         self._pool = ThreadPoolExecutor(ENTERING, "trellm entering")
         self._large = ThreadPoolExecutor(ENTERING, "trellm entering large")
@@ -61,7 +61,7 @@ class SharedState:
         self._waiting_aside = 0
 
     def close(self) -> None:
-        """End all that runs."""
+        """Shut down all threads."""
         self.media.close()
         for pool in (self.reading, self._pool, self._large, self._aside):
             pool.shutdown(wait=True, cancel_futures=True)
@@ -69,7 +69,7 @@ class SharedState:
             self.tracing.close()
 
     def check_room(self, texts: int, place: Place) -> None:
-        """Raise ApiError where there is no room for the texts of a request. place: what asks for them"""
+        """Raise ApiError if the server has no capacity for a request's texts. place: the field that asks for them"""
         most = self.settings.texts
         if texts > most:
             said = f"{texts:,} sequences exceed the capacity of the server, {most:,}; ask for fewer"
@@ -79,9 +79,9 @@ class SharedState:
             raise busy(f"server at capacity ({self.texts:,} of {most:,} sequences); try again")
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Do work that may take seconds: one after the other, in a thread that nothing else waits for.
+        """Run slow work in a thread of its own, one piece after the other.
 
-        Raises what it raises, and ApiError where much waits.
+        Raises its exceptions, and ApiError if too many wait.
         """
         if self._waiting_aside >= MOST_ASIDE:
             self.metrics.refuse("aside")
@@ -93,5 +93,5 @@ class SharedState:
             self._waiting_aside -= 1
 
     def pool_of(self, *values: Any) -> ThreadPoolExecutor:
-        """The threads in which texts and tools are made into tokens."""
+        """Return the threads that tokenize these values."""
         return self._large if is_large(values, LARGE) else self._pool

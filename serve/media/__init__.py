@@ -1,1 +1,1 @@
-"""Images of requests: read from data URLs, and from the web where the operator allows it."""
+"""Images and audio of requests: read from data URLs, and from the web if the operator allows it."""

@@ -1,8 +1,7 @@
-"""Images and audio that requests name by an address of the web, fetched for whoever cannot be trusted with our network.
+"""Images and audio fetched from URLs in requests, protected against server-side request forgery.
 
-A host name is resolved once, each of its addresses is looked at, and the connection goes to one of these, so that no
-second answer of a name server leads elsewhere; TLS checks the name nevertheless. All of that is done again for each
-redirect. What the environment says of proxies is not asked for.
+A host name is resolved once, all its addresses are checked, and the connection uses one of them, so that DNS rebinding
+has no effect. TLS still verifies the name. Each redirect is checked in the same way. Proxy settings are ignored.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ Address = IPv4Address | IPv6Address
 _PORTS = {"http": 80, "https": 443}
 _UNICAST = IPv6Network("2000::/3")
 _OTHERS = [*map(IPv4Network, ("168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24"))]
-"""Addresses that look public and are none of the internet: services of clouds for their machines, and relays."""
+"""Special addresses that look public: metadata services of clouds, and relays."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _TYPE = re.compile(r"(image|audio)/[\w.+-]+|(?:application|binary)/octet-stream", re.ASCII)
 _HEAD_BYTES = 1 << 16
 _READ_BYTES = 1 << 16
 _MOST_PARTS = 1024
 _BYTES_A_PART = 256
-"""An answer has at most so many parts, and one more for so many bytes, since each is taken apart in Python."""
+"""Greatest number of parts of an answer, plus one per `_BYTES_A_PART` bytes, since Python handles each."""
 
 
 def is_public(address: Address, port: int) -> bool:
-    """Tell whether an address is one of the internet, and the port no other service's.
+    """Test whether an address is public, and the port not that of another service.
 
-    Not private, of this machine, of the link, multicast or reserved; of IPv6 global unicast alone, in which no address
-    of IPv4 is written.
+    Excluded are private, loopback, link-local, multicast and reserved addresses. IPv6 must be global unicast without an
+    embedded IPv4 address.
     """
     if port < 1024 and port not in _PORTS.values():
         return False
@@ -51,18 +50,18 @@ def is_public(address: Address, port: int) -> bool:
 
 
 def system_addresses(host: str, port: int) -> list[str]:
-    """The addresses of a host name, as the system resolves it. Raises OSError."""
+    """Resolve a host name with the system's resolver. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 class FetchError(Exception):
-    """Raised for an image or audio that is not fetched; the message is the end of a sentence that begins with it."""
+    """An image or audio could not be fetched. The message continues a sentence that begins with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A parsed address. literal: the host, where it is an address of IP itself"""
+    """A parsed URL. literal: the host if it is an IP address"""
 
     scheme: str
     host: str
@@ -72,14 +71,14 @@ class _Target:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """Parse an address. Raises FetchError."""
+        """Parse a URL. Raises FetchError."""
         try:
             parts = urlsplit(url)
             port = parts.port
             host = (parts.hostname or "").removesuffix(".")
             host = host if ":" in host else host.encode("idna").decode()
             last = host.rpartition(".")[2]
-            # What ends in a number is an address: other spellings of one, octal or whole, are none here.
+            # Hosts that end in a number must be IP addresses; octal and integer notations are refused.
             literal = ip_address(host) if ":" in host or re.fullmatch(r"\d+|0x[0-9a-f]*", last) else None
         except ValueError:
             raise FetchError("has an address that cannot be read") from None
@@ -92,18 +91,18 @@ class _Target:
 
     @property
     def authority(self) -> str:
-        """Value of the header Host."""
+        """Value of the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MediaFetcher:
-    """Fetches images and audio for the requests of a server.
+    """Fetches images and audio for requests.
 
-    seconds: for each, its redirects among them; redirects: how many at most
-    allows: whether a connection to an address and a port is allowed
-    resolve: addresses of a host name; tls: makes what certificates are checked with
+    seconds: time limit for each, redirects included; redirects: greatest number of them
+    allows: tests whether a connection to an address and port is allowed
+    resolve: resolves a host name; tls: creates the TLS context
     """
 
     seconds: float = 10.0
@@ -117,7 +116,8 @@ class MediaFetcher:
         whole(self.redirects, "redirects", 0, 100)
 
     async def fetch(self, url: str, kind: str, most: int, pool: Executor) -> bytes:
-        """The file at an address. kind: "image" or "audio"; most: its bytes; pool: where names are resolved
+        """Return the file of a URL. kind: "image" or "audio"; most: size limit in bytes; pool: threads for name
+        resolution
 
         Raises FetchError.
         """
@@ -143,7 +143,7 @@ class MediaFetcher:
         return self.tls()
 
     async def _asked(self, target: _Target, kind: str, most: int, pool: Executor) -> bytes | str:
-        """Ask a server for the file; it may answer where that is. Raises FetchError, OSError, and as `_answer`."""
+        """Request a file. Return it, or the target of a redirect. Raises FetchError, OSError, and as `_answer`."""
         reader, writer = await self._connected(target, await self._addresses(target, pool))
         try:
             return await _answer(target, kind, reader, writer, most)
@@ -151,7 +151,7 @@ class MediaFetcher:
             writer.transport.abort()
 
     async def _addresses(self, target: _Target, pool: Executor) -> list[Address]:
-        """The addresses of a host, all of which are allowed. Raises FetchError, OSError."""
+        """Return the addresses of a host after checking all. Raises FetchError, OSError."""
         if target.literal is not None:
             found = [target.literal]
         else:
@@ -164,7 +164,7 @@ class MediaFetcher:
     async def _connected(
         self, target: _Target, addresses: Sequence[Address]
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the first address that takes one. Raises OSError."""
+        """Connect to the first address that accepts. Raises OSError."""
         is_safe = target.scheme == "https"
         options: dict[str, Any] = {"ssl": self._context, "server_hostname": target.host} if is_safe else {}
         failed = OSError("the host has no address")
@@ -179,9 +179,9 @@ class MediaFetcher:
 
 
 class _Answer:
-    """An answer, which httptools tells piece by piece, after what informs of it.
+    """An answer, filled by httptools' callbacks. Informational responses are skipped.
 
-    has_begun: whether its head is there; is_whole: whether its end is; parts: how many heads and pieces there were
+    has_begun: its head is complete; is_whole: its body is complete; parts: number of heads and pieces
     """
 
     def __init__(self) -> None:
@@ -194,16 +194,16 @@ class _Answer:
 
     @property
     def has_length(self) -> bool:
-        """True where its end is told by something else than that of the connection."""
+        """True if the answer states its end, rather than ending with the connection."""
         return "content-length" in self.headers or "transfer-encoding" in self.headers
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called by httptools, as the others are. What follows the end of the answer is nobody's."""
+        """Store a header. Trailers are ignored."""
         if not self.has_begun:
             self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
-        """An end of a head."""
+        """Finish a head."""
         self.parts += 1
         if not self.has_begun:
             self.status = self.parser.get_status_code()
@@ -211,22 +211,22 @@ class _Answer:
             self.headers = self.headers if self.has_begun else {}
 
     def on_body(self, data: bytes) -> None:
-        """A piece of a body."""
+        """Append a piece of the body."""
         self.parts += 1
         if not self.is_whole:
             self.body += data
 
     def on_message_complete(self) -> None:
-        """The end of an answer."""
+        """Finish the answer."""
         self.is_whole = self.has_begun
 
 
 async def _answer(
     target: _Target, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int
 ) -> bytes | str:
-    """The file that a server answers with, or the place that it refers to.
+    """Send the request. Return the file, or the target of a redirect.
 
-    Raises FetchError, and what httptools raises, or ValueError, for what is no whole answer.
+    Raises FetchError; errors of httptools, or ValueError, for an incomplete answer.
     """
     writer.write(
         f"GET {target.path} HTTP/1.1\r\nHost: {target.authority}\r\nUser-Agent: trellm\r\nAccept: {kind}/*\r\n"
@@ -256,7 +256,7 @@ async def _answer(
 
 
 def _check(status: int, headers: dict[str, str], kind: str, most: int) -> None:
-    """Raise FetchError for the beginning of an answer that has no file of a kind."""
+    """Raise FetchError unless the head announces a file of the kind."""
     if status != 200:
         raise FetchError(f"cannot be fetched: its server answers {status}")
     found = _TYPE.fullmatch(headers.get("content-type", "").partition(";")[0].strip().lower())

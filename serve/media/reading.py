@@ -1,4 +1,4 @@
-"""Images and audio of requests: what their parts name is read beside all texts, and counted until the request ends."""
+"""Images and audio of requests: decoded in a thread, and accounted for until the request ends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..settings import Settings
 from .fetching import FetchError
 
 FETCHING = 8
-"""So many images and audio are fetched at a time."""
+"""Greatest number of concurrent downloads."""
 _NOUNS = {"image": "images", "audio": "audio"}
 
 
 class MediaReader:
-    """Reads the images and audio of all requests, one at a time in a thread. Made and used on the event loop.
+    """Reads the images and audio of all requests, one at a time in a thread. Created and used on the event loop.
 
-    held: bytes of the pixels and samples of requests that are on their way
+    held: bytes of pixels and samples of unfinished requests
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -35,12 +35,12 @@ class MediaReader:
         self._slots = asyncio.Semaphore(FETCHING)
 
     def close(self) -> None:
-        """End what runs, but for name servers that do not answer."""
+        """Stop all work, without waiting for name servers."""
         self._decoding.shutdown(wait=True, cancel_futures=True)
         self._resolving.shutdown(wait=False, cancel_futures=True)
 
     def check(self, sources: list[MediaSource], reads: Collection[str]) -> None:
-        """Raise ApiError for what no request may have here. reads: kinds that the model reads"""
+        """Raise ApiError for media that the model or the server does not accept. reads: kinds that the model reads"""
         strange = next((source for source in sources if source.kind not in reads), None)
         if strange is not None:
             said = " and ".join(["texts", *(_NOUNS[kind] for kind in reads)])
@@ -55,7 +55,7 @@ class MediaReader:
             raise ApiError(said, ("messages",))
 
     async def read(self, source: MediaSource, what: str) -> Media:
-        """The image or audio of a source. what: names it, as the beginning of a sentence. Raises ApiError."""
+        """Read the image or audio of a source. what: its name at the start of error messages. Raises ApiError."""
         kind, noun = source.kind, _NOUNS[source.kind]
         scheme = source.url[:8].partition(":")[0].lower()
         if scheme == "data":
@@ -87,7 +87,8 @@ class MediaReader:
             raise of_media(error, source.place) from None
 
     def take(self, taken: Media, before: int) -> None:
-        """Count the bytes of one of a request. before: those it has already. Raises ApiError where there is no room."""
+        """Account for an image or audio. before: bytes of the same request so far. Raises ApiError if it exceeds the
+        limit."""
         most = self._settings.media_bytes
         if before + taken.nbytes > most:
             said = f"the images and audio of the request take more than {most:,} bytes together; make them smaller"
@@ -98,9 +99,9 @@ class MediaReader:
 
 
 class RequestMedia:
-    """The images and audio of one request, counted until `release`.
+    """The images and audio of one request, accounted for until `release`.
 
-    counts: how many parts of its messages are of each kind; reads: kinds that its model reads
+    counts: number of message parts by kind; reads: kinds that its model reads
     """
 
     def __init__(self, reader: MediaReader, *, reads: Collection[str]) -> None:
@@ -116,12 +117,12 @@ class RequestMedia:
         self.release()
 
     def release(self) -> None:
-        """Count them no longer."""
+        """Release their memory from the account."""
         self._reader.held -= self._held
         self._held = 0
 
     async def read(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The messages with an Image or Audio for each source; of equal URLs there is one. Raises ApiError."""
+        """Replace sources in messages by an Image or Audio, one for equal URLs. Raises ApiError."""
         sources: list[MediaSource] = [part[part["type"]] for message in messages for part in _media(message)]
         if not sources:
             return messages
@@ -156,7 +157,7 @@ def _media(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _with(message: dict[str, Any], found: dict[tuple[str, str], Media]) -> dict[str, Any]:
-    """A message with what its sources name."""
+    """Return a message with its sources replaced."""
     if not any(_media(message)):
         return message
     parts = [

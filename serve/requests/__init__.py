@@ -1,1 +1,1 @@
-"""Bodies of requests, field by field: shapes that pydantic checks, and what they mean to the engine."""
+"""Shapes of request bodies, validated by pydantic, and their translation for the engine."""

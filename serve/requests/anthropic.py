@@ -1,4 +1,4 @@
-"""The body of Anthropic's /v1/messages, and the chat that it comes to."""
+"""The body of Anthropic's /v1/messages, and its translation to a chat."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .chat import ChatRequest, check_alone, content_of, image_part, translated
 from .fields import ConstraintFields, EchoBase, RandomFields, RequestBase, Schema, Tokens, by_type, tag_of
 
 Cached = dict[str, Any] | None
-"""Where a client asks for a prompt to be kept: prompts that begin alike share their memory anyway."""
+"""A client's cache marker, ignored: prefix reuse is automatic."""
 FAILED = "Error"
-"""Word before the result of a call that failed."""
+"""Prefix of a failed call's result."""
 
 
 class TextBlock(EchoBase):
@@ -36,7 +36,7 @@ class DataSource(RequestBase, title="ImageData"):
 
 
 class UrlSource(RequestBase, title="ImageAddress"):
-    """The address of an image on the web, where the server fetches some."""
+    """The address of an image on the web, if the server fetches some."""
 
     type: Literal["url"]
     url: str
@@ -63,7 +63,7 @@ class ImageBlock(EchoBase):
 
 
 class ThinkingBlock(EchoBase):
-    """Thinking of the model before. signature: of whoever wrote it, which is not looked at"""
+    """Earlier thinking of the model. signature: ignored"""
 
     type: Literal["thinking"]
     thinking: str
@@ -71,7 +71,7 @@ class ThinkingBlock(EchoBase):
 
 
 class ToolUseBlock(EchoBase):
-    """A call that the model made before."""
+    """An earlier call by the model."""
 
     type: Literal["tool_use"]
     id: str
@@ -87,7 +87,7 @@ ResultBlock = Annotated[
 
 
 class ToolResultBlock(EchoBase):
-    """The result of a call. is_error: whether the call failed, which chat templates know no field for"""
+    """The result of a call. is_error: whether the call failed, for which chat templates have no field"""
 
     type: Literal["tool_result"]
     tool_use_id: str
@@ -97,7 +97,7 @@ class ToolResultBlock(EchoBase):
 
     @property
     def told(self) -> str | list[dict[str, Any]]:
-        """The text that a model reads, or the parts of a message where there are images."""
+        """The text for the model, or message parts if there are images."""
         content = _content(self.content)
         if not self.is_error or not content:
             return FAILED if self.is_error else content
@@ -123,7 +123,7 @@ class MessageTurn(RequestBase, title="MessagesTurn"):
     content: str | Annotated[list[Block], Field(max_length=4096, fail_fast=True)]
 
     def messages(self, place: tuple[str | int, ...]) -> list[dict[str, Any]]:
-        """The same as messages of a chat: results of calls are turns of their own. Raises ApiError."""
+        """Return the turn as messages of a chat. Results of calls become separate messages. Raises ApiError."""
         blocks = [TextBlock(text=self.content)] if isinstance(self.content, str) else self.content
         strange = (ThinkingBlock, ToolUseBlock) if self.role == "user" else (ToolResultBlock, ImageBlock)
         for number, block in enumerate(blocks):
@@ -151,7 +151,7 @@ class MessageTurn(RequestBase, title="MessagesTurn"):
 
 
 def _content(content: str | Sequence[TextBlock | ImageBlock] | None) -> str | list[dict[str, Any]]:
-    """One text, or the parts of a message in their order where there are images."""
+    """Return one text, or ordered message parts if there are images."""
     if content is None or isinstance(content, str):
         return content or ""
     return content_of([image_part(each.url) if isinstance(each, ImageBlock) else each.text for each in content])
@@ -169,7 +169,7 @@ class MessagesTool(RequestBase):
 
 
 class MessagesToolChoice(RequestBase):
-    """Choice of the tools that are called."""
+    """The choice of the tools to call."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
@@ -177,14 +177,14 @@ class MessagesToolChoice(RequestBase):
 
     @model_validator(mode="after")
     def _names_a_tool(self) -> MessagesToolChoice:
-        """Check that a tool has its name."""
+        """Check that a named tool has a name."""
         if self.type == "tool" and not self.name:
             raise ValueError("the type tool has the name of the tool")
         return self
 
 
 class MessagesThinking(RequestBase):
-    """The thinking of the model, and in how many tokens."""
+    """Whether the model thinks, and in how many tokens."""
 
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
@@ -199,7 +199,7 @@ class MessagesFormat(RequestBase):
 
 
 class OutputConfig(RequestBase):
-    """The effort that the answer takes, and its form."""
+    """The effort for the answer, and its format."""
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: MessagesFormat | None = None
@@ -219,13 +219,13 @@ class MessagesRequest(RandomFields, ConstraintFields, title="Messages"):
     thinking: MessagesThinking | None = None
     output_config: OutputConfig | None = None
     output_format: MessagesFormat | None = None
-    # Without meaning here
+    # accepted and ignored
     metadata: dict[str, Any] | None = None
     service_tier: Literal["auto", "standard_only"] | None = None
     cache_control: Cached = None
 
     def chat(self) -> ChatRequest:
-        """The same as a chat. Raises ApiError."""
+        """Translate the body to a chat. Raises ApiError."""
         system = [{"role": "system", "content": _content(self.system)}] if self.system else []
         turns = [
             message for number, turn in enumerate(self.messages) for message in turn.messages(("messages", number))
@@ -258,7 +258,7 @@ class MessagesRequest(RandomFields, ConstraintFields, title="Messages"):
 
     @property
     def names(self) -> Names:
-        """Numbers of messages need not be those of turns, so that these go."""
+        """Field names for errors. Message numbers may differ from turn numbers, and are dropped."""
         form = "/output_config/format" if self.output_format is None else "/output_format"
         is_ours = self.output_format is None and (self.output_config is None or self.output_config.format is None)
         formats = () if is_ours else (("/response_format/json_schema", form), ("/response_format", form))

@@ -25,11 +25,11 @@ class TextPart(RequestBase):
 
 
 Detail = Literal["auto", "low", "high", "original"]
-"""Resolution at which another server looks at an image; a model here looks at each as it was trained to."""
+"""Image resolution of other servers, ignored: models read each image as trained."""
 
 
 class ImageUrl(RequestBase):
-    """A data URL of an image, or its address on the web, where the server fetches some."""
+    """A data URL of an image, or its address on the web, if the server fetches some."""
 
     url: str
     detail: Detail | None = None
@@ -42,31 +42,31 @@ class ImagePart(RequestBase):
     image_url: str | ImageUrl
 
     def plain(self, place: Place) -> dict[str, Any]:
-        """The part as templates take it, of an image that is not read yet. place: its own"""
+        """Return the part for templates, with an unread image. place: of this part"""
         is_short = isinstance(self.image_url, str)
         url = self.image_url if isinstance(self.image_url, str) else self.image_url.url
         return MediaSource("image", url, (*place, "image_url", *([] if is_short else ["url"]))).part
 
 
 class AudioUrl(RequestBase):
-    """A data URL of audio, or its address on the web, where the server fetches some."""
+    """A data URL of audio, or its address on the web, if the server fetches some."""
 
     url: str
 
 
 class AudioUrlPart(RequestBase, title="AudioUrlPart"):
-    """Audio in a message of a user or a tool, as vLLM has it."""
+    """Audio in a message of a user or a tool, in vLLM's format."""
 
     type: Literal["audio_url"]
     audio_url: AudioUrl
 
     def plain(self, place: Place) -> dict[str, Any]:
-        """As `ImagePart.plain`."""
+        """Return the part as `ImagePart.plain` does."""
         return MediaSource("audio", self.audio_url.url, (*place, "audio_url", "url")).part
 
 
 class AudioData(RequestBase):
-    """A file of audio as base64, told by its beginning, whatever the format says."""
+    """A file of audio as base64. Its first bytes, not `format`, determine the format."""
 
     data: str
     format: Annotated[str, Field(max_length=20)] | None = None
@@ -79,13 +79,13 @@ class AudioPart(EchoBase, title="InputAudio"):
     input_audio: AudioData
 
     def plain(self, place: Place) -> dict[str, Any]:
-        """As `ImagePart.plain`."""
+        """Return the part as `ImagePart.plain` does."""
         return MediaSource("audio", f"data:;base64,{self.input_audio.data}", (*place, "input_audio", "data")).part
 
 
 @dataclass(frozen=True)
 class MediaSource:
-    """An image or audio that a request names: its URL, and the place of that in the request."""
+    """An image or audio named by a request: its URL, and the URL's place."""
 
     kind: Literal["image", "audio"]
     url: str = field(repr=False)
@@ -93,7 +93,7 @@ class MediaSource:
 
     @property
     def part(self) -> dict[str, Any]:
-        """The part of a message that it is, not read yet."""
+        """The message part with this unread source."""
         return {"type": self.kind, self.kind: self}
 
 
@@ -107,7 +107,7 @@ Part = Annotated[
 
 
 def content_of(parts: Sequence[str | dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """The content of a message: one text, or texts, images and audio in their order where there are some."""
+    """Return the content of a message: joined text, or ordered parts if there are images or audio."""
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) == len(parts):
         return "\n".join(texts)
@@ -115,12 +115,12 @@ def content_of(parts: Sequence[str | dict[str, Any]]) -> str | list[dict[str, An
 
 
 def image_part(url: str) -> dict[str, Any]:
-    """An image as a part of a message."""
+    """Return an image as a message part."""
     return {"type": "image_url", "image_url": {"url": url}}
 
 
 class CalledFunction(EchoBase):
-    """The function of a call, with its arguments as JSON text. parsed_arguments: what openai-python made of that"""
+    """The function of a call, with its arguments as JSON text. parsed_arguments: added by openai-python, ignored"""
 
     name: str
     arguments: str
@@ -128,7 +128,7 @@ class CalledFunction(EchoBase):
 
 
 class MessageToolCall(EchoBase, title="ToolCall"):
-    """A call that the model made before."""
+    """An earlier call by the model."""
 
     id: str
     type: Literal["function"] = "function"
@@ -144,7 +144,7 @@ class LegacyCall(EchoBase, title="FunctionCall"):
 
 
 class ProviderFields(RequestBase):
-    """LiteLLM's copy of an answer's fields that it has no name for, sent back with the answer."""
+    """LiteLLM's copy of unknown answer fields, sent back with the answer."""
 
     refusal: None = None
 
@@ -159,7 +159,7 @@ class ChatMessage(EchoBase, title="Message"):
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     refusal: str | None = None
-    # What openai-python's answers have besides, without content, and what it read in the content.
+    # fields of openai-python's answers that are sent back
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
     audio: None = None
     function_call: LegacyCall | None = None
@@ -181,7 +181,7 @@ class ChatMessage(EchoBase, title="Message"):
             raise ValueError("only messages with the role assistant have function_call")
         if self.role not in ("user", "tool") and self._has_media:
             raise ValueError("images and audio are for the roles user and tool")
-        if self.content is None and self.role != "assistant":  # whose answer may have been empty, or thinking alone
+        if self.content is None and self.role != "assistant":  # an answer may be empty, or thinking only
             raise ValueError("a message has content")
         return self
 
@@ -190,7 +190,7 @@ class ChatMessage(EchoBase, title="Message"):
         return isinstance(self.content, list) and not all(isinstance(part, TextPart) for part in self.content)
 
     def _content(self, place: tuple[str | int, ...]) -> str | list[dict[str, Any]]:
-        """One text, or texts, images and audio in their order where there are some."""
+        """Return joined text, or ordered parts if there are images or audio."""
         content = self.content if self.content is not None else self.refusal or ""
         if isinstance(content, str):
             return content
@@ -202,13 +202,13 @@ class ChatMessage(EchoBase, title="Message"):
         )
 
     def plain(self, place: tuple[str | int, ...]) -> dict[str, Any]:
-        """As templates take it: `developer` as `system`, arguments of calls as values. Raises ApiError."""
+        """Return the message for templates: `developer` as `system`, arguments of calls as values. Raises ApiError."""
         role = {"developer": "system", "function": "tool"}.get(self.role, self.role)
         found: dict[str, Any] = {"role": role, "content": self._content(place)}
         for name in ("name", "tool_call_id", "reasoning_content"):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
-        if self.role == "function":  # whose call was the last one of its name, and is known by that
+        if self.role == "function":  # it answers the last call of its name
             found["tool_call_id"] = self.name
         if self.tool_calls:
             found["tool_calls"] = [
@@ -222,13 +222,13 @@ class ChatMessage(EchoBase, title="Message"):
 
 
 def check_alone(name: str, other: str, value: Any) -> None:
-    """Raise ApiError where there is a format by another field than the one named. value: of the other field"""
+    """Raise ApiError if another field also requests a format. value: of the other field"""
     if value is not None:
         raise ApiError(f"{name} and {other} exclude each other: an answer has one format", (name,))
 
 
 def translated(said: dict[str, Any], shape: type[R]) -> R:
-    """A request of another API in our shape, without what it does not say. Raises ApiError."""
+    """Build our request from fields of another API, without those that are None. Raises ApiError."""
     given = {name: value for name, value in said.items() if value is not None}
     try:
         return shape.model_validate(given)
@@ -237,13 +237,13 @@ def translated(said: dict[str, Any], shape: type[R]) -> R:
 
 
 def _called(key: str, function: CalledFunction | LegacyCall, place: tuple[str | int, ...]) -> dict[str, Any]:
-    """A call as templates take it, which write arguments as JSON themselves. Raises ApiError for what is none."""
+    """Return a call for templates, which serialize arguments themselves. Raises ApiError for invalid JSON."""
     arguments = loaded_text(function.arguments or "{}", place)
     return {"id": key, "type": "function", "function": {"name": function.name, "arguments": arguments}}
 
 
 def _with_parameters(tool: dict[str, Any]) -> dict[str, Any]:
-    """Without parameters a function has none: templates look at them, and no field is null for them."""
+    """Add empty parameters to a function without any, and drop null fields, which templates do not expect."""
     inner = tool.get("function", tool)
     said = {name: value for name, value in inner.items() if value is not None}
     said.setdefault("parameters", {"type": "object", "properties": {}})
@@ -252,18 +252,18 @@ def _with_parameters(tool: dict[str, Any]) -> dict[str, Any]:
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 BUDGETS = {"minimal": 256, "low": 1024, "medium": 4096, "high": 16384, "xhigh": 32768, "max": 32768}
-"""Most tokens of thinking by how much of it is asked for, where a template does not know what to make of that."""
+"""Bounds of thinking tokens by effort, for templates that do not support effort."""
 Thinking = Literal["auto", "on", "off"]
 
 
 class NamedFunction(RequestBase):
-    """The function that is called."""
+    """The function to call."""
 
     name: str
 
 
 class Reasoning(RequestBase):
-    """The amount of thinking, as agents ask servers for it. exclude, summary: what is told of it, which is all"""
+    """The amount of thinking. exclude, summary: how to report it; it is always reported in full"""
 
     effort: Effort | None = None
     max_tokens: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
@@ -295,7 +295,7 @@ class ChatRequest(TextRequest, title="Chat"):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        """Check fields that say the same in two ways."""
+        """Check fields that contradict each other."""
         if self.functions is not None and self.tools is not None:
             raise ValueError("functions and tools are the same, the first in the older form; give tools")
         if self.function_call is not None and (self.functions is None or self.tool_choice is not None):
@@ -311,18 +311,18 @@ class ChatRequest(TextRequest, title="Chat"):
 
     @property
     def names(self) -> Names:
-        """Functions are tools in an older form."""
+        """Field names for errors: functions are tools in an older form."""
         functions = (("/tools/*/function", "/functions/*"), ("/tool_choice/function", "/function_call"))
         return functions if self.is_legacy else ()
 
     @property
     def is_legacy(self) -> bool:
-        """True where functions, and not tools, may be called."""
+        """True if the request has functions rather than tools."""
         return self.functions is not None
 
     @property
     def chosen_tools(self) -> tuple[list[dict[str, Any]] | None, str | dict[str, Any] | None, bool | None]:
-        """The tools, which of them are called, and whether several at once."""
+        """The tools, the choice of tools, and whether several may be called at once."""
         if self.functions is None:
             return self.tools, self.tool_choice, self.parallel_tool_calls
         tools = [{"type": "function", "function": each} for each in self.functions]
@@ -332,7 +332,7 @@ class ChatRequest(TextRequest, title="Chat"):
 
     @property
     def effort(self) -> str | None:
-        """Amount of thinking that is asked for. Raises ApiError where two fields say different things."""
+        """The requested amount of thinking. Raises ApiError if two fields differ."""
         said = {self.reasoning_effort, None if self.reasoning is None else self.reasoning.effort} - {None}
         if len(said) > 1:
             raise ApiError("reasoning_effort and reasoning.effort differ; give one of them", ("reasoning_effort",))
@@ -340,19 +340,19 @@ class ChatRequest(TextRequest, title="Chat"):
 
     @property
     def template_options(self) -> dict[str, Any]:
-        """Values that the template is given by name besides messages and tools. Raises ApiError."""
+        """Template variables besides messages and tools. Raises ApiError."""
         said: dict[str, Any] = {} if self.effort in (None, "none") else {"reasoning_effort": self.effort}
         if self.continue_final_message:
             said["continue_final_message"] = True
         return said | (self.chat_template_kwargs or {})
 
     def options(self) -> dict[str, Any]:
-        """Those of the engine but for the search, by name."""
+        """Return the engine's options except for the search, by name."""
         return super().options() | {"chat_template_kwargs": self.template_options}
 
     @property
     def thought(self) -> tuple[Thinking, int | None]:
-        """Thinking, and the most tokens of it, where the request says so. Raises ApiError."""
+        """The thinking mode, and the bound of its tokens, if requested. Raises ApiError."""
         ours, reasoning, effort = self.trellm, self.reasoning, self.effort
         thinking, budget = ours.thinking, ours.thinking_budget
         if thinking == "auto" and (effort == "none" or (reasoning is not None and reasoning.enabled is False)):
@@ -370,17 +370,17 @@ class ChatRequest(TextRequest, title="Chat"):
         return value
 
     def chat(self) -> list[dict[str, Any]]:
-        """The messages as a template takes them. Raises ApiError."""
+        """Return the messages for templates. Raises ApiError."""
         return [message.plain(("messages", number)) for number, message in enumerate(self.messages)]
 
     def listed_tools(self) -> list[dict[str, Any]] | None:
-        """The tools as a template lists them, of which each has the parameters that it is called with."""
+        """Return the tools for templates, each with parameters."""
         tools = self.chosen_tools[0]
         return None if tools is None else [_with_parameters(tool) for tool in tools]
 
     @property
     def budget(self) -> int | None:
-        """The most tokens of an answer. Raises ApiError where two fields say different things."""
+        """The requested budget of an answer. Raises ApiError if two fields differ."""
         given = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(given) > 1:
             raise ApiError("max_tokens and max_completion_tokens differ; give one of them", ("max_tokens",))
@@ -388,12 +388,12 @@ class ChatRequest(TextRequest, title="Chat"):
 
     @property
     def budget_field(self) -> str:
-        """The field that says that."""
+        """The field of the budget."""
         return "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
 
     @property
     def scores(self) -> int | bool | None:
-        """True for the log-probabilities of tokens, a number for the likeliest ones too."""
+        """True for log-probabilities of tokens, a number for top log-probabilities too."""
         return self.top_logprobs or True if self.logprobs else None
 
 
@@ -413,7 +413,7 @@ class CompletionRequest(TextRequest, title="Completion"):
 
     @model_validator(mode="after")
     def _can_be_told(self) -> Self:
-        """Check what an answer is to say of its prompt, and of texts that are not in it."""
+        """Check echo and best_of."""
         if self.has_echoed_scores and self.stream:
             raise ValueError("echo with logprobs comes with whole answers; leave out stream")
         if self.best_of is not None and self.best_of < super().texts:
@@ -424,28 +424,28 @@ class CompletionRequest(TextRequest, title="Completion"):
 
     @property
     def texts(self) -> int:
-        """Number of texts that are generated for a prompt, of which n are told."""
+        """Number of texts generated for a prompt, of which the best n are returned."""
         return self.best_of or super().texts
 
     @property
     def told(self) -> int | None:
-        """Number of texts of a prompt that are told, the likeliest ones; None for all."""
+        """Number of texts returned for a prompt, the most probable ones; None for all."""
         return super().texts if self.texts > super().texts else None
 
     @property
     def has_echoed_scores(self) -> bool:
-        """True where the log-probabilities of a text begin with those of its prompt."""
+        """True if a text's log-probabilities include those of its echoed prompt."""
         return bool(self.echo) and self.logprobs is not None
 
     @property
     def prompt_scores(self) -> int | bool | None:
-        """Log-probabilities of the prompt that are asked for: of as many of the likeliest tokens as by either field."""
+        """Requested log-probabilities of the prompt, the larger number of both fields."""
         asked = {self.prompt_logprobs, self.logprobs if self.echo else None} - {None}
         return max(filter(None, asked), default=True) if asked else None
 
     @property
     def prompts(self) -> list[Prompt]:
-        """One or several."""
+        """One or several prompts."""
         if isinstance(self.prompt, str):
             return [self.prompt]
         if isinstance(self.prompt[0], int):
@@ -454,7 +454,7 @@ class CompletionRequest(TextRequest, title="Completion"):
 
     @property
     def budget(self) -> int | None:
-        """The most tokens of a text; 16 in OpenAI's API where it is not said, here as for chats. Raises ApiError."""
+        """The requested budget of a text; without one as for chats, unlike OpenAI's 16. Raises ApiError."""
         if self.max_tokens == 0 and self.prompt_scores is None:
             said = "max_tokens=0 is for prompt_logprobs, and for echo with logprobs; ask for 1 or more"
             raise ApiError(said, ("max_tokens",))
@@ -462,10 +462,10 @@ class CompletionRequest(TextRequest, title="Completion"):
 
     @property
     def budget_field(self) -> str:
-        """The field that says that."""
+        """The field of the budget."""
         return "max_tokens"
 
     @property
     def scores(self) -> int | bool | None:
-        """True for the log-probabilities of tokens, a number for the likeliest ones too."""
+        """True for log-probabilities of tokens, a number for top log-probabilities too."""
         return True if self.logprobs == 0 else self.logprobs

@@ -1,4 +1,4 @@
-"""Bodies of /v1/embeddings and /v1/rerank: texts that are read, and not continued."""
+"""Bodies of /v1/embeddings and /v1/rerank."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .fields import MOST_TOKENS, Ids, Priority, RequestBase, Salt
 
 
 class ReadingBase(RequestBase):
-    """The fields of every request whose prompts are read, and not continued."""
+    """Fields of requests whose prompts are read without generation."""
 
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
     cache_salt: Salt | None = None
@@ -20,7 +20,7 @@ class ReadingBase(RequestBase):
     user: str | None = None
 
     def read_only(self, model: str, prompts: Any) -> CompletionRequest:
-        """Prompts as a request for texts has them. Raises ApiError."""
+        """Return the prompts as a request for texts. Raises ApiError."""
         said = {name: getattr(self, name) for name in ReadingBase.model_fields}
         return translated(said | {"model": model, "prompt": prompts, "temperature": 0}, CompletionRequest)
 
@@ -41,12 +41,12 @@ class EmbeddingRequest(ReadingBase, title="Embeddings"):
     dimensions: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
 
     def texts(self) -> CompletionRequest:
-        """The prompts as a request for texts has them. Raises ApiError."""
+        """Return the prompts as a request for texts. Raises ApiError."""
         return self.read_only(self.model, self.input)
 
 
 class DocumentField(RequestBase, title="Document"):
-    """A document, as Cohere's and Jina's clients send some."""
+    """A document in the format of Cohere's and Jina's clients."""
 
     text: str
 
@@ -66,19 +66,19 @@ class RerankRequest(ReadingBase, title="Rerank"):
         return [each if isinstance(each, str) else each.text for each in self.documents]
 
     def texts(self, name: str) -> CompletionRequest:
-        """The documents, and behind them the query, as a request for texts has prompts. Raises ApiError.
+        """Return documents, followed by the query, as prompts of a request for texts. Raises ApiError.
 
-        name: of the model where none is given
+        name: model name if the request has none
         """
         return self.read_only(self.model or name, [*self.document_texts, self.query])
 
     @property
     def names(self) -> Names:
-        """Prompts are documents, but for the last."""
+        """Field names for errors: prompts are documents, except for the last."""
         return (("/prompt", "/documents"),)
 
     def told(self, error: ApiError) -> ApiError:
-        """An error of the prompts, where it is about the last one as one of the query."""
+        """Rename the last prompt in an error to the query."""
         number, message = f"prompt {len(self.documents)} ", str(error.error["message"])
         if message.startswith(number):
             said = "the query " + message.removeprefix(number).replace("the prompt", "it")

@@ -1,4 +1,4 @@
-"""Fields of requests for texts: how tokens are chosen, how many, and what a text must be, as several servers say it."""
+"""Common fields of requests for texts: sampling, budgets and constraints, in the dialects of several servers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _TEMPERATURE, _TOP_P, _MIN_P = (SAMPLE_OPTIONS[name] for name in ("temperature",
 
 
 class RequestBase(BaseModel):
-    """A part of a request: nothing is converted, nothing unknown is passed over.
+    """A part of a request, without conversions or unknown fields.
 
-    Lists have `fail_fast`: of a million mistakes in one, which nobody is told of, the first is looked for.
-    SAME: of a request of another API, fields that only have another name or place: theirs, as in "options/min_p", by
-        those of the request that it is translated to
+    Lists have `fail_fast`, so that validation stops at the first error among millions.
+    SAME: for a request of another API, fields that differ by name or place only: their names, such as "options/min_p",
+        by our names
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
@@ -47,16 +47,16 @@ class RequestBase(BaseModel):
 
     @property
     def names(self) -> Names:
-        """Names of the fields that the request is translated to, for errors."""
+        """Pairs of our and the API's field names, for errors."""
         return tuple((f"/{ours}", f"/{theirs}") for ours, theirs in self.SAME.items() if ours != theirs)
 
     @property
     def named_model(self) -> str | None:
-        """The model that a body asks for; None where it names none."""
+        """The requested model; None for the default."""
         return getattr(self, "model", None)
 
     def same(self) -> dict[str, Any]:
-        """The values of `SAME`, None for what was not given."""
+        """Return the values of the fields in `SAME`, None for missing ones."""
         return {
             ours: reduce(lambda value, name: getattr(value, name, None), theirs.split("/"), cast("Any", self))
             for ours, theirs in self.SAME.items()
@@ -64,16 +64,15 @@ class RequestBase(BaseModel):
 
 
 def by_type(*types: str, usual: str | None = None) -> Discriminator:
-    """A discriminator of several shapes by a value's `type`; their tags are `tag_of` that.
+    """Return a discriminator of shapes by a value's `type`. Their tags are `tag_of` the type.
 
-    Tags are no names of members, as types are: in the place of an error none is taken for another. usual: the type of
-    values that have none
+    Tags differ from member names, so that the places of errors are unambiguous. usual: type of values without one
     """
 
     def found(value: Any) -> str | None:
         if isinstance(value, dict):
             kind = cast("dict[str, Any]", value).get("type", usual)
-        else:  # one that was read, and is written again
+        else:  # a model that is serialized again
             kind = getattr(value, "type", None)
         return tag_of(kind) if isinstance(kind, str) else None
 
@@ -83,12 +82,12 @@ def by_type(*types: str, usual: str | None = None) -> Discriminator:
 
 
 def tag_of(kind: str) -> str:
-    """The tag of a type."""
+    """Return the tag of a type."""
     return f"type={kind}"
 
 
 class EchoBase(RequestBase):
-    """A part of an answer that is sent back: clients have fields for what other servers say, which are null here."""
+    """A part of an answer that is sent back. Clients add null for fields of other servers, which are dropped."""
 
     @model_validator(mode="before")
     @classmethod
@@ -102,7 +101,7 @@ class EchoBase(RequestBase):
 
 
 class HintedBase(RequestBase):
-    """A part of a request without the names in `HINTS`, which tell another server how to run a model."""
+    """A part of a request without the fields in `HINTS`, which only concern the other server's execution."""
 
     HINTS: ClassVar[frozenset[str]] = frozenset()
 
@@ -116,7 +115,7 @@ class HintedBase(RequestBase):
 
 
 class StreamOptionsField(RequestBase, title="StreamOptions"):
-    """include_usage: whether a last event says how many tokens there were."""
+    """include_usage: send token counts in a last event"""
 
     include_usage: bool | None = None
     include_obfuscation: Literal[False] | None = None
@@ -127,7 +126,7 @@ StopStrings = str | Annotated[list[str], Field(max_length=16, fail_fast=True)]
 
 
 def _token_id(name: str) -> str:
-    """A token id as a name of JSON; with zeros in front two names could be one token."""
+    """Check a token id as a name in JSON. Leading zeros are refused, since names must be unique."""
     if not (name.isascii() and name.isdecimal() and len(name) < 10 and str(int(name)) == name):
         raise ValueError("its names are token ids, such as 50")
     return name
@@ -144,7 +143,7 @@ Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
 
 
 class RandomFields(RequestBase):
-    """The options of `Sample`, as all APIs have them: temperature 0 for the likeliest tokens, top_k 0 or -1 for all."""
+    """The options of `Sample`, as in all APIs: temperature 0 for greedy search, top_k 0 or -1 for all tokens."""
 
     temperature: Annotated[float, Field(ge=0, le=_TEMPERATURE.most)] | None = None
     top_k: Annotated[int, Field(ge=-1, le=MOST_TOKENS)] | None = None
@@ -153,12 +152,12 @@ class RandomFields(RequestBase):
 
     @property
     def given(self) -> dict[str, Any]:
-        """Those that a request has, by name."""
+        """The given options by name."""
         return {name: value for name in SAMPLE_OPTIONS if (value := getattr(self, name)) is not None}
 
 
 class PenaltyFields(RandomFields):
-    """These, and what is against tokens that have come before."""
+    """The options of `Sample`, and penalties."""
 
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
@@ -174,7 +173,7 @@ class CommonFields(RandomFields):
     stream: bool | None = None
     cache_salt: Salt | None = None
     priority: Priority | None = None
-    # Without meaning here: who asks, how it is billed, where the answer would be kept, and how servers work inside.
+    # accepted and ignored: identities, billing, storage and internals of other servers
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
@@ -246,21 +245,21 @@ class SamplingFields(CommonFields, PenaltyFields):
 
     @property
     def has_usage(self) -> bool:
-        """True where a streamed answer ends with its usage."""
+        """True if a streamed answer ends with its usage."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     @property
     def scores(self) -> int | bool | None:
-        """Log-probabilities that are asked for: True for those of tokens, a number for the likeliest ones too."""
+        """Requested log-probabilities: True for those of tokens, a number for top log-probabilities too."""
         return None
 
     @property
     def prompt_scores(self) -> int | bool | None:
-        """The same of the prompt's tokens."""
+        """Requested log-probabilities of the prompt's tokens, likewise."""
         return None if self.prompt_logprobs is None else self.prompt_logprobs or True
 
     def options(self) -> dict[str, Any]:
-        """Those of the engine but for the search, by name."""
+        """Return the engine's options except for the search, by name."""
         named: dict[str, Any] = {
             "min_tokens": self.min_tokens,
             "repetition_penalty": self.repetition_penalty,
@@ -279,7 +278,7 @@ class SamplingFields(CommonFields, PenaltyFields):
         return {name: value for name, value in named.items() if value is not None}
 
     def search(self, beams: Beams | None) -> Search | Beam:
-        """The search for tokens: random at temperature 1 as in OpenAI's API, the likeliest at 0."""
+        """Return the search: sampling at temperature 1 as in OpenAI's API, greedy at 0."""
         if beams is not None:
             for name, value in self.given.items():
                 if name != "temperature" or value > 0:
@@ -293,7 +292,7 @@ class SamplingFields(CommonFields, PenaltyFields):
 
 
 class Beams(RequestBase):
-    """Beam search: how many, and how finished texts are ranked."""
+    """Beam search: the number of beams, and the ranking of finished texts."""
 
     width: Annotated[int, Field(ge=1, le=64)]
     length_penalty: Annotated[float, Field(ge=-10, le=10)] = 1.0
@@ -307,7 +306,7 @@ class PhraseField(RequestBase):
     word: bool = False
 
     def goal(self) -> Goal:
-        """The goal as the engine takes it."""
+        """Return the engine's goal."""
         return Phrase(self.phrase, self.word)
 
 
@@ -331,7 +330,7 @@ class AnyField(RequestBase):
     any_of: Goals
 
     def goal(self) -> Goal:
-        """The goal as the engine takes it."""
+        """Return the engine's goal."""
         return AnyOf(*map(_goal, self.any_of))
 
 
@@ -341,17 +340,17 @@ class AllField(RequestBase):
     all_of: Goals
 
     def goal(self) -> Goal:
-        """The goal as the engine takes it."""
+        """Return the engine's goal."""
         return AllOf(*map(_goal, self.all_of))
 
 
 class OrderedField(RequestBase):
-    """Several, each behind the one before."""
+    """Several in order."""
 
     ordered: Goals
 
     def goal(self) -> Goal:
-        """The goal as the engine takes it."""
+        """Return the engine's goal."""
         return Ordered(*map(_goal, self.ordered))
 
 
@@ -363,7 +362,7 @@ class TemplateField(RequestBase):
     ]
 
     def goal(self) -> Goal:
-        """The goal as the engine takes it."""
+        """Return the engine's goal."""
         parts: list[Any] = [
             Gap(**each.gap.model_dump()) if isinstance(each, GapField) else _goal(each) for each in self.template
         ]
@@ -375,7 +374,7 @@ Goals = Annotated[list[GoalField], Field(min_length=1, max_length=256, fail_fast
 
 
 def _bounded(value: Any) -> Any:
-    """Goals of so many parts as there may be: counted before they are read, which takes much longer."""
+    """Check the number of parts of goals before validation, which takes much longer."""
     left, parts = [value], 0
     while left:
         several = left.pop()
@@ -397,7 +396,7 @@ def _goal(field: GoalField) -> Goal:
 
 
 def goals_in(fields: list[GoalField] | None) -> tuple[Goal, ...]:
-    """The goals that a request names. Raises OptionError."""
+    """Return the goals of a request. Raises OptionError."""
     return tuple(map(_goal, fields or ()))
 
 
@@ -409,7 +408,7 @@ _OBJECT = {"type": "object"}
 
 
 class SchemaField(RequestBase):
-    """OpenAI's schema of an answer. name, description: for people; strict: outputs satisfy the schema either way."""
+    """OpenAI's schema of an answer. name, description: for people; strict: outputs satisfy the schema either way"""
 
     name: str
     schema_: Annotated[Schema, Field(alias="schema")] = True
@@ -418,13 +417,13 @@ class SchemaField(RequestBase):
 
 
 class TextFormat(RequestBase):
-    """Anything."""
+    """Free text."""
 
     type: Literal["text"]
 
 
 class ObjectFormat(RequestBase):
-    """A JSON object, in llama.cpp's API of a schema."""
+    """A JSON object, or in llama.cpp's API JSON of a schema."""
 
     type: Literal["json_object"]
     schema_: Annotated[Schema | None, Field(alias="schema")] = None
@@ -456,7 +455,7 @@ ResponseFormat = Annotated[
 
 
 class StructuredOutputs(RequestBase):
-    """vLLM's field: one of these."""
+    """vLLM's field with one of these constraints."""
 
     json_: Annotated[SchemaText | None, Field(alias="json")] = None
     regex: str | None = None
@@ -468,14 +467,14 @@ class StructuredOutputs(RequestBase):
 
     @model_validator(mode="after")
     def _asks(self) -> Self:
-        """Check that it is a constraint."""
+        """Check that it has a constraint."""
         if not self.json_object and not any(getattr(self, name) is not None for name in _OUTPUTS):
             raise ValueError("it asks for nothing; leave it out")
         return self
 
 
 def _of_object(form: Any) -> list[tuple[str, Any, str]]:
-    """The constraint of a format of objects, if it is one."""
+    """Return the constraint of an object format as a list of at most one entry."""
     if not isinstance(form, ObjectFormat):
         return []
     if form.schema_ is None:
@@ -488,7 +487,7 @@ _NO_OUTPUTS = StructuredOutputs.model_construct()
 
 
 class JsonField(RequestBase):
-    """Spellings of JSON; unenforced: "allow" keywords that cannot be enforced, which are looked at in the end."""
+    """Spelling of JSON. unenforced: "allow" unenforceable keywords, which are checked at the end"""
 
     order: Literal["schema", "any"] = "schema"
     whitespace: Literal["flexible", "compact", "pretty", "any"] | Annotated[int, Field(strict=True, ge=0, le=1000)] = (
@@ -501,7 +500,7 @@ class JsonField(RequestBase):
 
 
 class ExtractField(RequestBase):
-    """A piece of a document, letter for letter; the answer has its place."""
+    """A literal substring of a document; the answer has its position."""
 
     context: str | Choices
     boundary: Literal["word", "character", "sentence", "line"] = "word"
@@ -512,16 +511,16 @@ class ExtractField(RequestBase):
 
 
 class ExtensionFields(RequestBase, title="Ours"):
-    """The field `trellm`: what only this server does.
+    """The field `trellm` with options that only this server has.
 
-    include: what the text must contain; heal: generate the end of a prompt again where it may be within a token;
-    trace: tell what the constraint did to each token; json: how JSON is written
-    thinking, thinking_budget: of chats, whether the model thinks before it answers, and in how many tokens
-    special_tokens: of chats, whether special tokens that messages name are those, and not text
-    frame: text before and behind the answer, which is no part of it; "sentence" for one that names it; "reasoning"
-        for free text of which the last name counts; "auto" puts quotations into quotation marks
-    describe: put the schema of JSON behind prompts, or the last message of a user
-    fields: say how likely each value of the answer is
+    include: required content; heal: token healing of the prompt; trace: report the constraint's effect on each token;
+        json: spelling of JSON
+    thinking, thinking_budget: for chats, whether the model thinks before it answers, and the most tokens of that
+    special_tokens: for chats, whether names of special tokens in messages are tokens rather than text
+    frame: text before and behind the answer, which is not part of it; "sentence" for a sentence that names the answer;
+        "reasoning" for free text whose last mention counts; "auto" puts quotations into quotation marks
+    describe: append the JSON schema to prompts, or to the last message of a user
+    fields: report the probability of each value of the answer
     """
 
     extract: ExtractField | None = None
@@ -539,7 +538,7 @@ class ExtensionFields(RequestBase, title="Ours"):
 
     @property
     def beam_search(self) -> Beams | None:
-        """The beams asked for."""
+        """The requested beam search."""
         return Beams(width=self.beams) if isinstance(self.beams, int) else self.beams
 
 
@@ -560,11 +559,11 @@ class ConstraintFields(RequestBase):
     trellm: ExtensionFields = ExtensionFields()
 
     def constraint_fields(self) -> dict[str, Any]:
-        """Those that a request has, as it has them."""
+        """Return the given fields in their original form."""
         return self.model_dump(by_alias=True, include={*ConstraintFields.model_fields}, exclude_unset=True)
 
     def constraint(self) -> ConstraintSpec:
-        """The one constraint of the request, with its goals. Raises ApiError for several, and OptionError."""
+        """Return the only constraint of the request, with its goals. Raises ApiError for several, and OptionError."""
         found = [_spec(*each) for each in self._given() if each[1] is not None]
         if (extract := self.trellm.extract) is not None:
             options = extract.model_dump(exclude={"context"}, exclude_none=True)
@@ -584,7 +583,7 @@ class ConstraintFields(RequestBase):
         return replace(asked, goals=goals_in(self.trellm.include), frame=framed)
 
     def _given(self) -> list[tuple[str, Any, str]]:
-        """All fields that name a constraint but `trellm.extract`: kind, value, None for none, and place."""
+        """Return all constraint fields but `trellm.extract`: kind, value, None if not given, and place."""
         form, outputs = self.response_format, self.structured_outputs or _NO_OUTPUTS
         schema = form.json_schema.schema_ if isinstance(form, SchemaFormat) else None
         tags = form.model_dump(exclude_none=True) if isinstance(form, TagsFormat) else None
@@ -610,7 +609,7 @@ class ConstraintFields(RequestBase):
         ]
 
     def _written(self, asked: ConstraintSpec) -> ConstraintSpec:
-        """JSON as the request wants it written."""
+        """Return a JSON constraint with the requested spelling."""
         said = {} if self.trellm.json_ is None else self.trellm.json_.model_dump(exclude_none=True)
         if self.structured_outputs is not None and self.structured_outputs.disable_any_whitespace:
             said.setdefault("whitespace", "compact")
@@ -619,12 +618,12 @@ class ConstraintFields(RequestBase):
 
 
 def _without(words: list[str]) -> dict[str, Any]:
-    """Free text in which some words do not come up, as vLLM asks for it."""
+    """Return a constraint of free text without some words, vLLM's `bad_words`."""
     return {"type": "structural_tag", "format": {"type": "any_text", "excludes": words}}
 
 
 def _spec(kind: str, value: Any, place: str) -> ConstraintSpec:
-    """A constraint that a field names; "grammar" is Lark or GBNF, and JSON may come as text. Raises ApiError."""
+    """Return the constraint of a field. "grammar" is Lark or GBNF, and JSON may be given as text. Raises ApiError."""
     steps = tuple(place.split("."))
     if kind == "grammar":
         kind = "gbnf" if is_gbnf(value) else "lark"
@@ -634,4 +633,4 @@ def _spec(kind: str, value: Any, place: str) -> ConstraintSpec:
 
 
 class TextRequest(SamplingFields, ConstraintFields):
-    """A request for texts that may have a constraint."""
+    """A request for texts with an optional constraint."""

@@ -1,4 +1,4 @@
-"""Bodies of the APIs that llama.cpp and SGLang have of their own, and the texts that they come to."""
+"""Bodies of the native APIs of llama.cpp and SGLang, and their translation to requests for texts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def _not_zero(count: int) -> int:
 
 
 _USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05}
-"""What llama.cpp takes where a request says nothing."""
+"""Defaults of llama.cpp."""
 
 
 Bias = Annotated[list[int | float | Literal[False]], Field(min_length=2, max_length=2)]
-"""A token, and what is added to its logits."""
+"""A token with its bias."""
 
 
 class LlamaRequest(HintedBase, PenaltyFields, ConstraintFields, title="LlamaCompletion"):
@@ -55,7 +55,7 @@ class LlamaRequest(HintedBase, PenaltyFields, ConstraintFields, title="LlamaComp
     n_probs: Annotated[int, Field(ge=0, le=20)] | None = None
 
     def text(self, name: str) -> CompletionRequest:
-        """The same as a request for texts. name: of the model where none is given. Raises ApiError."""
+        """Translate the body to a request for texts. name: model name if it has none. Raises ApiError."""
         said: dict[str, Any] = self.constraint_fields() | self.same() | {"model": self.model or name}
         said |= _USUAL | self.given
         said["max_tokens"] = self.n_predict if self.n_predict is not None and self.n_predict > 0 else None
@@ -64,13 +64,13 @@ class LlamaRequest(HintedBase, PenaltyFields, ConstraintFields, title="LlamaComp
         if self.logit_bias is not None:
             several = self.logit_bias.items() if isinstance(self.logit_bias, dict) else self.logit_bias
             biases = {str(token): bias for token, bias in several}
-            # False bans a token, as far as another may follow.
+            # False bans a token unless no other is allowed
             said["logit_bias"] = {token: -100.0 if bias is False else float(bias) for token, bias in biases.items()}
         return translated(said, CompletionRequest)
 
     @property
     def names(self) -> Names:
-        """As llama.cpp calls them."""
+        """Field names of llama.cpp, for errors."""
         return (*super().names, ("/max_tokens", "/n_predict"), ("/logprobs", "/n_probs"))
 
 
@@ -89,7 +89,7 @@ class SglangSampling(PenaltyFields):
     regex: str | None = None
     ebnf: str | None = None
     structural_tag: str | dict[str, Any] | None = None
-    # Hints
+    # accepted and ignored
     skip_special_tokens: Literal[True] | None = None
     spaces_between_special_tokens: bool | None = None
     no_stop_trim: Literal[False] | None = None
@@ -122,20 +122,20 @@ class SglangRequest(RequestBase, title="SglangGenerate"):
 
     @model_validator(mode="after")
     def _has_a_prompt(self) -> SglangRequest:
-        """Check that there is one prompt, or one list of them."""
+        """Check that it has exactly one of text and input_ids."""
         if (self.text is None) == (self.input_ids is None):
             raise ValueError("give text or input_ids, one of the two")
         return self
 
     @property
     def is_single(self) -> bool:
-        """True for one text of one prompt, which is answered without a list around it."""
+        """True for one text of one prompt, which is answered without a list."""
         several: Any = self.text if self.text is not None else self.input_ids
         is_list = isinstance(several, list) and not isinstance(several[0], int)
         return not is_list and (self.sampling_params.n or 1) == 1
 
     def texts(self, name: str) -> CompletionRequest:
-        """The same as a request for texts. name: of the model where none is given. Raises ApiError."""
+        """Translate the body to a request for texts. name: model name if it has none. Raises ApiError."""
         said = self.same() | {"model": self.model or name}
         said["prompt"] = self.input_ids if self.text is None else self.text
         if self.sampling_params.structural_tag is not None:
@@ -144,7 +144,7 @@ class SglangRequest(RequestBase, title="SglangGenerate"):
 
     @property
     def names(self) -> Names:
-        """Most stand among the parameters of sampling."""
+        """Field names for errors. Most are inside `sampling_params`."""
         return (
             *super().names,
             ("/structured_outputs/structural_tag", "/sampling_params/structural_tag"),

@@ -1,4 +1,4 @@
-"""Bodies of Ollama's API, and the chats and texts that they come to."""
+"""Bodies of Ollama's API, and their translation to chats and requests for texts."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ENDLESS = 1e9
 _UNITS = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(rf"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)({'|'.join(_UNITS)})")
 Images = Annotated[list[str], Field(max_length=4096, fail_fast=True)] | None
-"""Images as base64, which stand before a message's text."""
+"""Images as base64, placed before a message's text."""
 USUAL = {"temperature": 0.8, "top_k": 40, "top_p": 0.9}
-"""What Ollama takes where a request says nothing."""
+"""Defaults of Ollama."""
 
 
 class OllamaOptions(HintedBase, EchoBase, PenaltyFields):
-    """The options of how tokens are chosen, and how many."""
+    """Sampling options, and the budget."""
 
     HINTS = frozenset(
         [
@@ -40,7 +40,7 @@ class OllamaOptions(HintedBase, EchoBase, PenaltyFields):
 
 
 class OllamaFunction(RequestBase):
-    """The function of a call, with its arguments. index: which call it is"""
+    """The function of a call, with its arguments. index: number of the call"""
 
     name: str
     arguments: dict[str, Any]
@@ -49,7 +49,7 @@ class OllamaFunction(RequestBase):
 
 
 class OllamaCall(EchoBase):
-    """A call that the model made before."""
+    """An earlier call by the model."""
 
     function: OllamaFunction
     id: str | None = None
@@ -87,23 +87,23 @@ class OllamaBase(ConstraintFields):
 
     @property
     def named_model(self) -> str:
-        """The model without the tag that Ollama's clients put behind it."""
+        """The model's name without the tag that Ollama's clients append."""
         return self.model.removesuffix(LATEST)
 
     @property
     def kept_seconds(self) -> float | None:
-        """Seconds without a request after which the model is to be unloaded; None for none. Raises ApiError."""
+        """Seconds without a request after which the model is unloaded; None for never. Raises ApiError."""
         return None if self.keep_alive is None else _seconds(self.keep_alive)
 
     @property
     def names(self) -> Names:
-        """Of options, and of a prompt, which is a message."""
+        """Field names for errors, of options and of a prompt, which becomes a message."""
         form = (("/response_format/schema", "/format"), ("/response_format", "/format")) if self.format else ()
         budget = (("/max_tokens", "/options/num_predict"), ("/max_completion_tokens", "/options/num_predict"))
         return (*form, *super().names, *budget, ("/seed", "/options/seed"))
 
     def _said(self) -> dict[str, Any]:
-        """Fields that chats and texts share, as requests here have them."""
+        """Return the shared fields, translated."""
         options = self.options or OllamaOptions()
         given = {name: value for name, value in self.same().items() if value is not None}
         said = self.constraint_fields() | USUAL | given
@@ -135,15 +135,15 @@ class OllamaChat(OllamaBase):
 
     @property
     def has_prompt(self) -> bool:
-        """True where there is something to answer."""
+        """True if there is something to answer."""
         return bool(self.messages)
 
     def chat(self) -> ChatRequest:
-        """The same as a chat. Raises ApiError."""
+        """Translate the body to a chat. Raises ApiError."""
         return translated(self._chat(self._messages()) | {"tools": self.tools or None}, ChatRequest)
 
     def _messages(self) -> list[dict[str, Any]]:
-        """Messages whose calls have ids: a result is of the first call of its name that has none."""
+        """Return messages whose calls have ids. A result without an id belongs to the first open call of its name."""
         found: list[dict[str, Any]] = []
         open_calls: list[tuple[str, str]] = []
         for number, message in enumerate(self.messages or ()):
@@ -169,11 +169,11 @@ class OllamaChat(OllamaBase):
 
 
 class OllamaGenerate(OllamaBase):
-    """The body of /api/generate. raw: the prompt is read as it is; else it is what a user says"""
+    """The body of /api/generate. raw: continue the prompt; otherwise it is a user's message"""
 
     @property
     def names(self) -> Names:
-        """The prompt is the message of a chat."""
+        """Field names for errors: the prompt is a message of a chat."""
         return (*super().names, ("/messages/", "/prompt"))
 
     prompt: str = ""
@@ -186,17 +186,17 @@ class OllamaGenerate(OllamaBase):
 
     @property
     def has_prompt(self) -> bool:
-        """True where there is something to answer."""
+        """True if there is something to answer."""
         return bool(self.prompt or self.images)
 
     def chat(self) -> ChatRequest:
-        """The same as a chat. Raises ApiError."""
+        """Translate the body to a chat. Raises ApiError."""
         system = [{"role": "system", "content": self.system}] if self.system else []
         asked = {"role": "user", "content": _content(self.prompt, self.images)}
         return translated(self._chat([*system, asked]), ChatRequest)
 
     def text(self) -> CompletionRequest:
-        """The same as a text. Raises ApiError."""
+        """Translate the body to a request for texts. Raises ApiError."""
         for name in ("system", "images", "think", "logprobs", "top_logprobs"):
             if getattr(self, name):
                 raise ApiError(f"{name} is for a prompt that is written as a chat; leave raw out", (name,))
@@ -204,7 +204,7 @@ class OllamaGenerate(OllamaBase):
 
 
 def _seconds(given: str | float) -> float | None:
-    """The seconds of a number, or of a duration as Go writes it; None for one below 0, or of decades: it has no end."""
+    """Return the seconds of a number, or of a duration in Go's notation; None if negative or longer than decades."""
     if isinstance(given, str):
         if not re.fullmatch(rf"[+-]?(?:0|(?:{_PART.pattern})+)", given):
             said = f'keep_alive={given[:80]!r}: seconds, or a duration such as "5m" or "1h30m"'
@@ -230,5 +230,5 @@ class OllamaName(RequestBase):
 
     @property
     def named_model(self) -> str:
-        """The model, by either field."""
+        """The model's name, from either field."""
         return (self.model or self.name or "").removesuffix(LATEST)

@@ -1,4 +1,4 @@
-"""The body of /v1/responses, and the chat that it comes to."""
+"""The body of /v1/responses, and its translation to a chat."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .fields import (
 
 
 class InputPart(EchoBase, title="TextInput"):
-    """A text in a message. annotations, logprobs: what an answer has that is sent back; parsed: what was read in it"""
+    """A text in a message. annotations, logprobs: of an answer that is sent back; parsed: added by clients"""
 
     type: Literal["input_text", "output_text"]
     text: str
@@ -34,7 +34,7 @@ class InputPart(EchoBase, title="TextInput"):
 
 
 class InputImage(EchoBase):
-    """An image: a data URL, or its address on the web, where the server fetches some."""
+    """An image: a data URL, or its address on the web, if the server fetches some."""
 
     type: Literal["input_image"]
     image_url: str
@@ -63,7 +63,7 @@ class MessageItem(EchoBase):
 
 
 class CallItem(EchoBase):
-    """A call that the model made before. parsed_arguments: what openai-python made of the arguments"""
+    """An earlier call by the model. parsed_arguments: added by openai-python, ignored"""
 
     type: Literal["function_call"]
     call_id: str
@@ -85,14 +85,14 @@ class OutputItem(RequestBase):
 
 
 class ReasoningPart(EchoBase, title="Thought"):
-    """A piece of what a model thought."""
+    """A piece of thinking."""
 
     type: Literal["reasoning_text", "summary_text"]
     text: str
 
 
 class ReasoningItem(EchoBase):
-    """Thinking of the model before; of its summary there is nothing here."""
+    """Earlier thinking of the model. The server itself writes no summaries."""
 
     type: Literal["reasoning"]
     summary: Annotated[list[ReasoningPart], Field(max_length=4096, fail_fast=True)] | None = None
@@ -117,7 +117,7 @@ _READ = {"type", "text", "image_url", "input_audio"}
 
 
 def _kept(item: Item) -> dict[str, Any]:
-    """An item with what a model reads of it."""
+    """Return an item without the fields that a model does not read."""
     found = item.model_dump(exclude_none=True, exclude=_UNREAD)
     for name in ("content", "output"):
         if isinstance(found.get(name), list):
@@ -152,7 +152,7 @@ class FunctionTool(RequestBase):
 
 
 class Obfuscation(RequestBase):
-    """The option to make events as long as each other, which they never are."""
+    """The option to pad events, which is not supported."""
 
     include_obfuscation: Literal[False] | None = None
 
@@ -165,7 +165,7 @@ class ResponsesRequest(CommonFields, title="Responses"):
         "max_completion_tokens": "max_output_tokens",
     }
     OF_CHATS: ClassVar = ChatRequest.model_fields.keys()
-    """Fields that are refused by name where they are none of these."""
+    """Fields of chats, which errors name if they are given here."""
 
     input: str | Annotated[list[Item], Field(min_length=1, max_length=65536, fail_fast=True)]
     previous_response_id: Annotated[str, Field(max_length=256)] | None = None
@@ -187,7 +187,7 @@ class ResponsesRequest(CommonFields, title="Responses"):
 
     @property
     def names(self) -> Names:
-        """Numbers of messages need not be those of items, so that these go."""
+        """Field names for errors. Message numbers may differ from item numbers, and are dropped."""
         return (
             *super().names,
             ("/tools/*/function", "/tools/*"),
@@ -198,7 +198,7 @@ class ResponsesRequest(CommonFields, title="Responses"):
         )
 
     def chat(self, before: Sequence[Any] = ()) -> ChatRequest:
-        """The same as a chat. before: the items of the conversation that it goes on from. Raises ApiError."""
+        """Translate the body to a chat. before: items of the continued conversation. Raises ApiError."""
         echoed = self.model_dump(by_alias=True, include={"tools", "text"}, exclude_none=True)
         check_finite(echoed, ())
         said = self.same() | {
@@ -206,7 +206,7 @@ class ResponsesRequest(CommonFields, title="Responses"):
             "response_format": self._format(),
             "tools": None if self.tools is None else [_nested(tool) for tool in self.tools],
         }
-        if self.tools:  # OpenAI's chats refuse it without tools, and its responses have it always
+        if self.tools:  # chats refuse it without tools, but responses always send it
             said["parallel_tool_calls"] = self.parallel_tool_calls
         for name in ("structured_outputs", "reasoning", "trellm"):
             field = getattr(self, name)
@@ -214,7 +214,7 @@ class ResponsesRequest(CommonFields, title="Responses"):
         return translated(said, ChatRequest)
 
     def conversation(self, output: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The input and what came of it as items that can be input again, with what a model reads of them."""
+        """Return input and output as input items, without fields that a model does not read."""
         return [_kept(item) for item in [*self._items(), *_ITEMS.validate_python(output)]]
 
     def _items(self) -> list[Item]:
@@ -249,7 +249,7 @@ class ResponsesRequest(CommonFields, title="Responses"):
 
 
 def _content(content: str | list[InputPart | InputImage | AudioPart]) -> str | list[dict[str, Any]]:
-    """One text, or the parts of a message in their order where there are images or audio."""
+    """Return joined text, or ordered parts if there are images or audio."""
     if isinstance(content, str):
         return content
     found: list[str | dict[str, Any]] = []
@@ -262,7 +262,7 @@ def _content(content: str | list[InputPart | InputImage | AudioPart]) -> str | l
 
 
 def _answer(found: list[dict[str, Any]], item: MessageItem | CallItem | ReasoningItem) -> None:
-    """Add what a model said to the messages: what it thought, its text and its calls are one turn, in this order."""
+    """Add an item of the model to the messages. Thinking, text and calls in this order form one turn."""
     last = found[-1] if found and found[-1]["role"] == "assistant" else None
     is_begun = last is not None and not last["content"] and "tool_calls" not in last
     if isinstance(item, CallItem):
@@ -285,5 +285,5 @@ def _answer(found: list[dict[str, Any]], item: MessageItem | CallItem | Reasonin
 
 
 def _nested(tool: FunctionTool) -> dict[str, Any]:
-    """As chats have tools, which is what templates know."""
+    """Return a tool in the format of chats, which templates support."""
     return {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}

@@ -1,4 +1,4 @@
-"""Fields that other servers know and this one does not: each is refused by name, with what there is instead."""
+"""Known fields of other servers that are refused by name, with alternatives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PARTS: dict[str, str] = {
     **dict.fromkeys(("video_url", "input_video", "video"), "films are not read; send images or audio"),
     **dict.fromkeys(("file", "input_file", "document"), "files are not read; send texts, images and audio"),
 }
-"""Types of parts of messages that other servers know, and why there are none here."""
+"""Unsupported message part types of other servers, with reasons."""
 KNOWN: dict[str, str] = {
     "audio": _NO_SOUND,
     "prediction": "there are no predicted outputs; leave it out",

@@ -1,4 +1,4 @@
-"""Tool calls and thinking in the format that a model was trained for: the guide, and a reader of what comes."""
+"""Tool calls and thinking in a model's own format: guides and incremental parsing."""
 
 from .deltas import (
     ArgumentsDelta,

@@ -1,4 +1,4 @@
-"""The arguments of a call as a piece of a guide: JSON, or parameters that are written one by one."""
+"""The arguments of a call as a piece of a guide: JSON, or parameters written one by one."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from .formats import TYPE, Parameters, Spelling
 from .tools import Tool, ToolError
 
 ROOT = "urn:trellm:parameters"
-# Keywords on all arguments together, which parameters that are written one by one cannot be held to
+# Keywords about all arguments together, which cannot be enforced for parameters written one by one.
 TOGETHER = (
     *("$ref", "$dynamicRef", "$recursiveRef"),
     *("allOf", "anyOf", "oneOf", "not", "if", "enum", "const", "patternProperties", "propertyNames", "minProperties"),
     *("maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"),
 )
-# The same on all items of an array
+# The same for all items of an array.
 ITEMS_TOGETHER = (
     *("uniqueItems", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "minContains", "maxContains"),
 )
@@ -58,13 +58,13 @@ _SPECIAL = re.compile(r"([\\^$.*+?()\[\]{}|/])")
 
 
 class ParameterValue(NamedTuple):
-    """Spellings of a parameter's value: as JSON of a guide, or as it is, a string; one of them may be None."""
+    """Spellings of a parameter's value: as JSON, or as a plain string; one of them may be None."""
 
     as_json: JSONGuide | None
     as_text: Piece | None
 
     def is_json(self, text: str) -> bool:
-        """Tell whether a text is JSON rather than a string, which it is if it can be both."""
+        """Test whether a text is JSON rather than a plain string. Ambiguous texts are JSON."""
         if self.as_json is None or self.as_text is None:
             return self.as_text is None
         state = self.as_json.read(self.as_json.start, text.encode())
@@ -72,14 +72,14 @@ class ParameterValue(NamedTuple):
 
 
 class CallArguments(NamedTuple):
-    """The arguments of a tool: a piece, and how the value of each parameter is written, empty for JSON."""
+    """The arguments of a tool: a piece, and the spelling of each parameter's value, empty for JSON."""
 
     piece: Inner
     values: dict[str, ParameterValue]
 
 
 def json_arguments(tool: Tool, vocabulary: Vocabulary, limits: Limits | None) -> CallArguments:
-    """Arguments as JSON. Raises ToolError for a schema that cannot be enforced."""
+    """Return arguments as JSON. Raises ToolError for a schema that cannot be enforced."""
     return CallArguments(Inner(_json_guide(tool, tool.parameters, vocabulary, limits)), {})
 
 
@@ -92,14 +92,14 @@ def plain_arguments(
     any_order: bool = False,
     whitespace: Whitespace = "flexible",
 ) -> CallArguments:
-    """Arguments as parameters that are written one by one, in the order of the schema or in any. Raises ToolError."""
+    """Return arguments as parameters written one by one, in the order of the schema or in any. Raises ToolError."""
     reader = _Values(tool, form, spelling, limits, any_order, whitespace)
     piece, values = reader.members(tool.parameters, "")
     return CallArguments(Inner(ComposedGuide(piece, spelling.vocabulary, limits=limits)), values)
 
 
 def _followed(root: dict[str, Any]) -> dict[str, Any]:
-    """A schema that only refers to one of its definitions, as that one beside the definitions; others as they are."""
+    """Resolve a schema that is only a reference to one of its definitions. Return other schemas unchanged."""
     found = _DEFINED.fullmatch(str(root.get("$ref")))
     beside = {name: value for name, value in root.items() if name != "$ref"}
     if found is None or beside.keys() - DESCRIBING - SURROUNDING - {"type"}:
@@ -111,7 +111,7 @@ def _followed(root: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Values:
-    """Spellings of the values of a tool's parameters, and of what is in them where a form writes that one by one."""
+    """Builds the values of a tool's parameters, including nested ones if the format writes these one by one."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class _Values:
         self._form, self._limits, self._any_order = _with_token(form, spelling), limits, any_order
 
     def members(self, schema: Mapping[str, Any], path: str) -> tuple[Piece, dict[str, ParameterValue]]:
-        """The members of an object, one by one, and how the value of each is written. path: of the schema"""
+        """Return the members of an object, one by one, and the spelling of each value. path: path of the schema"""
         schema, form = (self._root if not path else schema), self._form
         properties, required = self._properties(schema, path)
         values: dict[str, ParameterValue] = {}
@@ -148,7 +148,7 @@ class _Values:
         return InOrder(tuple(item if name in required else perhaps(item) for name, item in named)), values
 
     def _properties(self, schema: Mapping[str, Any], path: str) -> tuple[dict[str, Any], frozenset[str]]:
-        """The schemas of members by their names, and those that must be there."""
+        """Return the schemas of members by name, and the names of required ones."""
         self._check_together(schema, TOGETHER, path)
         given = schema.get("properties", {})
         if not isinstance(given, Mapping):
@@ -162,7 +162,7 @@ class _Values:
         return properties, frozenset(cast("list[str]", wanted))
 
     def _check_together(self, schema: Mapping[str, Any], names: Iterable[str], path: str) -> None:
-        """Raise ToolError for a keyword on all members or items together."""
+        """Raise ToolError for a keyword about all members or items together."""
         together = next((name for name in names if name in schema), None)
         if together is not None and self._tool.strict:
             raise ToolError(
@@ -175,7 +175,7 @@ class _Values:
         return "/".join(filter(None, (self._tool.pointer, *path)))
 
     def _value(self, lead: tuple[str, ...], schema: Any, path: str) -> tuple[ParameterValue, Piece]:
-        """The way in which a value is written, and all of it, from a lead to its end."""
+        """Return the spelling of a value, and the piece from its lead to its end."""
         narrowed = self._alone(schema) or {"$ref": f"{ROOT}#/{_percent(path)}"}
         normal = self._meaning(narrowed, path)
         text, kinds = self._as_text(normal.strings, path), _other_kinds(normal)
@@ -193,7 +193,8 @@ class _Values:
         return value, ways[0] if len(ways) == 1 else OneOf(tuple(ways))
 
     def _alone(self, schema: Any) -> dict[str, Any] | None:
-        """A schema that refers to no other, without what only describes it: many parameters have the same."""
+        """Return a self-contained schema without annotations, so that equal ones are shared; None if it has
+        references."""
         if not isinstance(schema, Mapping) or _refers(schema):
             return None
         given = cast("Mapping[str, Any]", schema)
@@ -203,7 +204,7 @@ class _Values:
     def _ways(
         self, lead: tuple[str, ...], value: ParameterValue, narrowed: dict[str, Any], kinds: list[str], path: str
     ) -> Iterator[Piece]:
-        """Values as JSON, and as they are."""
+        """Yield the alternatives of a value: as JSON, and as plain text."""
         form = self._form
         end, behind = self._spelling.marker(form.end), self._spelling.fixed(form.behind)
         line = Fixed(("\n",)) if form.own_line else NOTHING
@@ -223,11 +224,12 @@ class _Values:
             yield InOrder((before, value.as_text, line, Fixed((end,)), behind))
 
     def _head(self, lead: tuple[str, ...], behind: str) -> Fixed:
-        """All before a value. behind: the text behind a name, of which an item has no end of the name"""
+        """Return the text before a value. behind: text behind a name; for an item, which has no name, without its
+        closing quote"""
         return self._spelling.fixed(*lead, behind if len(lead) > 1 else behind.removeprefix('"'))
 
     def _nested(self, lead: tuple[str, ...], schema: Any, path: str, kinds: list[str]) -> Iterator[Piece]:
-        """Objects and arrays whose members and items are written one by one, as far as their schemas name these."""
+        """Yield objects and arrays whose members and items are written one by one, if their schemas name them."""
         form = self._form
         given: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
         if "$ref" in given:
@@ -256,7 +258,7 @@ class _Values:
         return {ROOT: self._root} if _refers(schema) else {}
 
     def _as_text(self, cases: tuple[String, ...], path: str) -> Piece | None:
-        """Strings as they are; None where there are none, or one of a list is such that it must be written as JSON."""
+        """Return plain strings; None if there are none, or if a listed one has to be written as JSON."""
         if any(case == ANY_STRING for case in cases):
             return Free(((self._form.end, NOTHING),))
         listed = [case.values for case in cases if case.values is not None]
@@ -276,7 +278,7 @@ class _Values:
 
 
 def _with_token(form: Parameters, spelling: Spelling) -> Parameters:
-    """A form whose values end with a token, where its end begins with the text of one."""
+    """Replace the end of a format's values by a token if it begins with the text of one."""
     text = next((text for text in spelling.tokens if form.end.startswith(text)), form.end)
     return replace(form, end=text, behind=form.end.removeprefix(text) + form.behind)
 
@@ -290,7 +292,7 @@ def _json_guide(
     path: str = "",
     whitespace: Whitespace = "flexible",
 ) -> JSONGuide:
-    """The guide of a schema. Raises ToolError."""
+    """Return the guide of a schema. Raises ToolError."""
     with _placed(tool, path):
         guide = JSONGuide(
             schema,
@@ -311,7 +313,8 @@ def _json_guide(
 
 @contextmanager
 def _placed(tool: Tool, path: str) -> Generator[None]:
-    """Errors of a schema as a ToolError at its place. path: that of a part of the parameters, else that of the error"""
+    """Convert errors of a schema to ToolErrors with their place. path: path within the parameters, "" to use the
+    error's own"""
     try:
         yield
     except (SchemaError, LimitError) as error:
@@ -324,7 +327,7 @@ def _placed(tool: Tool, path: str) -> Generator[None]:
 
 
 def _without_unique(value: Any) -> Any:
-    """A schema without `uniqueItems`, which some guides cannot hold to within other text."""
+    """Remove `uniqueItems`, which guides inside other text may not support."""
     if isinstance(value, Mapping):
         given = cast("Mapping[str, Any]", value)
         return {name: _without_unique(each) for name, each in given.items() if (name, each) != ("uniqueItems", True)}
@@ -332,7 +335,7 @@ def _without_unique(value: Any) -> Any:
 
 
 def _other_kinds(normal: Normal) -> list[str]:
-    """The JSON types of values that are no strings; an integer is a number."""
+    """Return the JSON types of values other than strings. Integers are numbers."""
     kinds = {type_of(value) for value in normal.constants}
     found = (("null", normal.null), ("boolean", normal.booleans), ("number", normal.numbers))
     kinds |= {kind for kind, cases in (*found, ("array", normal.arrays), ("object", normal.objects)) if cases}
@@ -340,19 +343,19 @@ def _other_kinds(normal: Normal) -> list[str]:
 
 
 def _without_end(case: String, end: str) -> String:
-    """The strings of a set that do not contain what ends a value."""
+    """Remove the strings that contain a value's end from a set."""
     if case.values is not None:
         return replace(case, values=frozenset(text for text in case.values if end not in text))
     return replace(case, not_patterns=case.not_patterns | {literal_pattern(end)})
 
 
 def literal_pattern(text: str) -> str:
-    """The pattern, of JSON Schema and of Python, that matches a text alone."""
+    """Return the pattern, valid in JSON Schema and Python, of a literal text."""
     return _SPECIAL.sub(r"\\\1", text)
 
 
 def _refers(value: Any) -> bool:
-    """Tell whether a schema has references, or what they may refer to."""
+    """Test whether a schema contains references or their targets."""
     if isinstance(value, Mapping):
         given = cast("Mapping[str, Any]", value)
         return any(str(name).startswith("$") or _refers(each) for name, each in given.items())

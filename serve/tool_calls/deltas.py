@@ -1,4 +1,4 @@
-"""Results of a reader: pieces of content, of thinking and of calls, and the message they come to."""
+"""Results of the reader: deltas of content, thinking and calls, and the message that they form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ContentDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """More of what the model thinks."""
+    """More of the thinking."""
 
     text: str
 
@@ -34,7 +34,7 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentsDelta:
-    """More of the arguments of a call: joined these are JSON."""
+    """More of a call's arguments. Joined, they are JSON."""
 
     index: int
     text: str
@@ -52,7 +52,7 @@ Delta = ContentDelta | ReasoningDelta | CallDelta | ArgumentsDelta | CallEndDelt
 
 @dataclass(frozen=True, slots=True)
 class ParsedCall:
-    """A call. complete: whether it was read to its end"""
+    """A call. complete: True if it was read to its end"""
 
     id: str
     name: str
@@ -61,7 +61,7 @@ class ParsedCall:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The arguments as values; of a call that was cut what came of them, as text."""
+        """The arguments as values; of a cut call, its text under "incomplete"."""
         try:
             return json.loads(self.arguments or "{}")
         except ValueError:
@@ -70,7 +70,7 @@ class ParsedCall:
 
 @dataclass(frozen=True, slots=True)
 class ParsedMessage:
-    """All that was read; None for no content and no thinking. stopped: whether a stop string ended the content"""
+    """A message; None for no content or no thinking. stopped: a stop string ended the content"""
 
     content: str | None
     reasoning: str | None
@@ -79,7 +79,7 @@ class ParsedMessage:
 
 
 def joined(deltas: Iterable[Delta]) -> list[Delta]:
-    """The same with as few as possible."""
+    """Merge adjacent deltas."""
     found: list[Delta] = []
     for delta in deltas:
         match found[-1:], delta:
@@ -95,7 +95,7 @@ def joined(deltas: Iterable[Delta]) -> list[Delta]:
 
 
 def message_of(deltas: Iterable[Delta]) -> ParsedMessage:
-    """The message of deltas."""
+    """Return the message that deltas form."""
     content: list[str] = []
     reasoning: list[str] = []
     calls: list[CallDelta] = []
@@ -120,15 +120,15 @@ def message_of(deltas: Iterable[Delta]) -> ParsedMessage:
     return ParsedMessage("".join(content) if content else None, "".join(reasoning) if reasoning else None, found)
 
 
-# Bytes that no text of UTF-8 has, and that tokens without text are written in
+# bytes that never occur in UTF-8, used to encode special tokens
 TOKENS = bytes(range(0xF8, 0x100))
 _BLANKS = " \t\r\n"
 
 
 class Prose:
-    """Text on its way: whole characters, without tokens of their own, and without blanks where these end it.
+    """Incremental decoding of text, without special tokens and trailing blanks.
 
-    strip: whether blanks that begin it are left out
+    strip: leading blanks are dropped
     """
 
     def __init__(self, *, strip: bool) -> None:
@@ -137,11 +137,11 @@ class Prose:
         self._blanks = ""
 
     def push(self, data: bytes) -> str:
-        """Take bytes; the text that is certain now, of bytes that came before too."""
+        """Add bytes. Return the text that is certain now."""
         return self._without_blanks(self._decoder.decode(data.translate(None, TOKENS)))
 
     def end(self, *, keep: bool) -> str:
-        """The rest. keep: whether blanks at the end are a part of it"""
+        """Return the rest. keep: trailing blanks belong to the text"""
         text = self._without_blanks(self._decoder.decode(b"", True))
         self._decoder.reset()
         rest, self._blanks = self._blanks, ""

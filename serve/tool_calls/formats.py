@@ -1,7 +1,6 @@
-"""Formats of tool calls and thinking by families of models, as data, and the spelling of their markers.
+"""Tool-call formats of model families as data, and the spelling of their markers.
 
-A format is one entry of `FORMATS`. Of it follow the guide that holds answers to it (`grammar.py`), and what a reader
-makes of them (`reader.py`).
+A format is one entry of `FORMATS`. The guide of answers (`grammar.py`) and their reader (`reader.py`) follow from it.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ _PLACES = re.compile(r"(\$name|\$json_name|\$id|\$arguments)")
 
 @dataclass(frozen=True)
 class Ident:
-    """An id within a call: its pattern, and the texts before and behind it, where it has such of its own.
+    """The id of a call: its pattern, and the texts before and behind it, if it has its own.
 
-    is_optional: whether it may be left out, with these texts
-    written: the id of the call, of `name` and `id`
+    is_optional: whether it may be omitted, together with these texts
+    written: format of the call's id, with `name` and `id`
     """
 
     before: str
@@ -38,15 +37,15 @@ class Ident:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Arguments that are written one by one: before the name of each, behind it, and the two parts of its end.
+    """Parameters written one by one: texts before and behind the name of each, and the two parts of its end.
 
-    The value ends where `end` comes for the first time, but in a string of JSON.
-    own_line: whether a line break before that is none of its own
-    behind_text: what is behind the name of a string that is written as it is, where the form tells it from JSON
-    types: what stands in the place of TYPE in `behind_name`, by JSON types; of types that are not there values are
-        written otherwise. Where it is empty there is no such place
-    item: the text before an item of an array that is written one by one, and behind_dict and behind_list what is behind
-        the names of objects and arrays of which that is so; "" where both are JSON
+    A value ends at the first `end` outside of JSON strings.
+    own_line: whether a line break before the end is not part of the value
+    behind_text: text behind the name of a plain string, if the format distinguishes it from JSON
+    types: texts that replace TYPE in `behind_name`, by JSON type; values of other types are written otherwise. Empty if
+        there is no such place
+    item: text before an array's item that is written one by one; behind_dict, behind_list: texts behind the names of
+        objects and arrays written one by one; "" if both are JSON
     """
 
     before: str
@@ -63,12 +62,11 @@ class Parameters:
 
 @dataclass(frozen=True)
 class CallFrame:
-    """Calls in their order: `opening call between call ... closing`.
+    """Calls in order: `opening call between call ... closing`.
 
-    call: one of them, with `$name` in the place of the tool's name, or `$json_name` within a string of JSON,
-        `$arguments` in that of the arguments, and `$id` in that of an id
-    ident: how that is written; parameters: how the arguments are, None where they are JSON
-    is_single: whether there is never more than one call
+    call: a call, with `$name` for the tool's name, or `$json_name` inside a JSON string, `$arguments`, and `$id`
+    ident: spelling of the id; parameters: spelling of the arguments, None for JSON
+    is_single: whether there is at most one call
     """
 
     call: str
@@ -81,7 +79,7 @@ class CallFrame:
 
     @cached_property
     def head(self) -> str:
-        """All before the name of the first call."""
+        """The text before the name of the first call."""
         return self.opening + self.again
 
     @cached_property
@@ -96,12 +94,12 @@ class CallFrame:
 
     @cached_property
     def is_json(self) -> bool:
-        """True where the name is in a string of JSON."""
+        """True if the name is inside a JSON string."""
         return JSON_NAME in self.call
 
     @cached_property
     def behind_name(self) -> tuple[str, ...]:
-        """Texts one of which follows the name."""
+        """The texts that may follow the name."""
         first, second = (*self.rest, "")[:2]
         if first == IDENT and self.ident is not None:
             return (self.ident.before, *([second] if self.ident.is_optional else ()))
@@ -110,16 +108,16 @@ class CallFrame:
 
 @dataclass(frozen=True)
 class FormatSpec:
-    """The form of a family of models.
+    """The tool-call format of a model family.
 
-    frames: the ways to write calls; the first one is what a call is made like
-    trigger: the marker in free text behind which there is a call; "" where a call is a text by itself, which is told
-        by how it begins
-    markers: what is a token of its own, where the tokenizer has one
-    thinking: the markers around thinking, None where the family does none
-    id_length: of the ids of calls, 0 for the usual ones
-    lead: what may stand before calls, also where there is no content
-    template, tokens: pieces of a chat template and special tokens, all of which the family has
+    frames: spellings of calls; the first one is used for calls in prompts
+    trigger: the marker in free text that begins a call; "" if calls only stand at the start of an answer and are
+        recognised by their beginning
+    markers: texts that are special tokens, if the tokenizer has them
+    thinking: the markers around thinking, None without thinking
+    id_length: length of call ids, 0 for the usual ones
+    lead: text that may stand before calls, even without content
+    template, tokens: signs of the family: parts of its chat template, and special tokens
     """
 
     name: str
@@ -161,7 +159,7 @@ JSON = FormatSpec(
     "json",
     (CallFrame(_ARGUMENTS, is_single=True), CallFrame(_ARGUMENTS, opening="[", between=", ", closing="]")),
 )
-# Those with more to tell them by come before those with less
+# families with more specific signs come first
 _ALL = (
     HARMONY,
     FormatSpec(
@@ -335,9 +333,9 @@ NAMES = tuple(sorted(FORMATS))
 class Spelling:
     """Spelling of texts with markers.
 
-    tokens: those of the markers that are special tokens, by their text; such that end texts are not among them
-    ends: those that end texts
-    vocabulary: that of the model, in which the tokens have bytes
+    tokens: markers that are special tokens, by text, without those that end texts
+    ends: markers that end texts
+    vocabulary: the model's, with bytes for these tokens
     """
 
     def __init__(self, texts: Iterable[str], tokenizer: Any, vocabulary: Vocabulary) -> None:
@@ -355,7 +353,7 @@ class Spelling:
         self._texts = {marker_data(token): text for text, token in self.tokens.items()}
 
     def parts(self, text: str) -> tuple[Marker, ...]:
-        """A text as texts and tokens."""
+        """Split a text into texts and tokens."""
         found: list[Marker] = []
         at = 0
         for each in self._split.finditer(text) if self._split is not None else ():
@@ -365,26 +363,27 @@ class Spelling:
         return tuple(part for part in [*found, text[at:]] if part != "")
 
     def fixed(self, *texts: str) -> Fixed:
-        """A piece of these texts, one after the other."""
+        """Return the piece of joined texts."""
         return Fixed(self.parts("".join(texts)))
 
     def data(self, *texts: str) -> bytes:
-        """These texts in bytes, as they are in what a model writes."""
+        """Return the bytes of joined texts as in a model's output."""
         return marker_data(*self.parts("".join(texts)))
 
     def marker(self, text: str) -> Marker:
-        """A marker by its text."""
+        """Return the marker of a text."""
         return self.tokens.get(text, text)
 
     def written(self, data: bytes) -> str:
-        """Bytes as text, tokens by theirs."""
+        """Decode bytes, with markers as their texts."""
         for each, text in self._texts.items():
             data = data.replace(each, text.encode())
         return data.decode(errors="replace")
 
 
 def template_of(tokenizer: Any) -> str:
-    """The chat template of a tokenizer, of several the one for tools, with line breaks as such; "" for none."""
+    """Return a tokenizer's chat template, the one for tools if there are several, with unescaped line breaks; "" for
+    none."""
     template: Any = getattr(tokenizer, "chat_template", None)
     if isinstance(template, Mapping):
         named = cast("Mapping[str, Any]", template)
@@ -393,7 +392,7 @@ def template_of(tokenizer: Any) -> str:
 
 
 def detected(template: str, tokenizer: Any) -> FormatSpec:
-    """The first family all of whose signs a template has, and whose tokens the tokenizer has; plain JSON for none."""
+    """Return the first family whose template signs and tokens are all present; plain JSON if there is none."""
     for family in FORMATS.values():
         has_signs = bool(family.template) and all(sign in template for sign in family.template)
         if has_signs and all(token_of(tokenizer, text) is not None for text in family.tokens):

@@ -1,4 +1,4 @@
-"""Grammar of an answer in a format: thinking, content, calls, an answer that a schema asks for."""
+"""The grammar of answers in a format: thinking, content, calls, and constrained answers."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from .formats import ARGUMENTS, IDENT, CallFrame, FormatSpec, Spelling
 from .tools import Choice, Mode, Tool, ToolError
 
 BLANKS = (" ", "\t", "\r", "\n")
-"""Characters that begin no other text where a call is told by how it begins: the reader passes over them."""
+"""Characters that begin no content if calls are recognised by their beginning, since the reader skips them."""
 BEHIND_STOP = 24
-"""Characters of a token behind the stop string that it completes."""
+"""Greatest number of characters in a token behind the stop string that it completes."""
 LINES = 2
-"""So many line breaks may stand between thinking and what follows."""
+"""Greatest number of line breaks between thinking and its continuation."""
 Thinks = Literal["no", "may", "must", "open"]
-"""Thinking before an answer: "open" where its marker is in the prompt already."""
+"""Modes of thinking; "open" if the prompt already contains the opening marker."""
 
 
 @dataclass(frozen=True)
 class AnswerSpec:
-    """A request for an answer.
+    """The requirements of an answer.
 
-    tools, choice, many: which may be called, whether they must, and whether several times
-    thinks, budget: whether there is thinking before it, and the most tokens of that
-    answer: the guide of an answer that is no call, None for free text
-    stop: texts that end content and are no part of it
+    tools, choice, many: tools that may be called, whether a call is required, and whether several are allowed
+    thinks, budget: mode of thinking, and the most tokens of it
+    answer: guide of an answer without calls, None for free text
+    stop: stop strings of content
     """
 
     tools: tuple[Tool, ...]
@@ -63,11 +63,11 @@ class AnswerSpec:
 
 
 class AnswerGrammar:
-    """The grammar of the answers to one request, of which both their guide and their reader follow.
+    """The grammar of the answers to one request, used by their guide and their reader.
 
-    has_thinking: whether the markers of thinking are markers here
-    callable, arguments: the tools that may be called, and the arguments of each, made once for all frames
-    is_ambiguous: whether an answer that is no call may begin as one, so that only its end tells
+    has_thinking: whether thinking markers are special here
+    callable, arguments: tools that may be called, and the arguments of each, shared by all frames
+    is_ambiguous: whether a constrained answer may begin like a call, so that only its end decides
     Raises ToolError, LanguageError, LimitError.
     """
 
@@ -95,16 +95,16 @@ class AnswerGrammar:
         self.is_ambiguous = self._may_begin_as_call()
 
     def name_of(self, tool: Tool, frame: CallFrame) -> str:
-        """A tool's name as a frame writes it."""
+        """Return a tool's name as a frame writes it."""
         return json.dumps(tool.name, ensure_ascii=False)[1:-1] if frame.is_json else tool.name
 
     def leads(self, *, has_thought: bool) -> list[bytes]:
-        """Texts that may stand before calls. has_thought: whether there was thinking before it"""
+        """Return the texts that may stand before calls. has_thought: thinking came before"""
         lines = range(LINES + 1 if has_thought else 1)
         return list(dict.fromkeys(b"\n" * number + lead for number in lines for lead in (b"", self._lead)))
 
     def guide(self) -> Guide | None:
-        """The guide of the whole answer; None where anything may be. Raises OptionError, LimitError."""
+        """Return the guide of the whole answer; None for free text. Raises OptionError, LimitError."""
         thinks, budget, thinking = self.spec.thinks, self.spec.budget, self.family.thinking
         if is_apart(self.answer):
             return self._apart()
@@ -115,7 +115,7 @@ class AnswerGrammar:
         return None if piece is None else self._composed(piece)
 
     def piece(self) -> Piece | None:
-        """The whole answer; None where anything may be."""
+        """Return the piece of the whole answer; None for free text."""
         piece, thinks = self._answer_piece(self.spec.choice.mode), self.spec.thinks
         if piece is None or thinks == "no" or self.family.thinking is None:
             return piece
@@ -126,13 +126,13 @@ class AnswerGrammar:
         return InOrder((perhaps(thought) if thinks == "may" else thought, piece))
 
     def behind_thinking(self) -> Piece:
-        """The rest of an answer behind the marker that ends its thinking."""
+        """Return the piece behind the marker that ends thinking."""
         piece = self._answer_piece(self.spec.choice.mode)
         return _behind_lines(Free(may_end=True) if piece is None else piece)
 
     @property
     def inner(self) -> Inner:
-        """An answer that is no call as a piece, where it can be one."""
+        """The constrained answer as a piece. It must be embeddable."""
         return Inner(cast("Lowerable", self.answer))
 
     @property
@@ -147,7 +147,7 @@ class AnswerGrammar:
         return plain_arguments(tool, form, self.spelling, self._limits)
 
     def check_name(self, tool: Tool) -> None:
-        """Raise ToolError for a name that cannot be told from what follows it."""
+        """Raise ToolError for a name that could not be told from the text behind it."""
         for frame in self.family.frames:
             if frame.is_json:
                 continue
@@ -173,7 +173,7 @@ class AnswerGrammar:
         return False
 
     def _answer_piece(self, mode: Mode) -> Piece | None:
-        """All behind thinking; None where anything may be. mode: of the choice of tools"""
+        """Return everything behind thinking; None for free text. mode: of the choice of tools"""
         family, stops = self.family, self._stops()
         markers, beginnings = self._call_markers(), self._call_beginnings()
         if not self.callable or mode == "none":
@@ -192,13 +192,13 @@ class AnswerGrammar:
         if family.trigger:
             exits = ((self.spelling.marker(family.trigger), self._calls(len(family.trigger))),)
             return Free(exits + stops, self._thinking, may_end=True)
-        # A stop string in the beginning of a call would end content there and begin a call as well.
+        # A stop string inside the beginning of a call would end content there and begin a call as well.
         heads = [(head, stop) for head in beginnings for stop in self.spec.stop if stop in head]
         stopped = tuple(head[: head.index(stop) + len(stop)] for head, stop in heads)
         return OneOf((calls, Free(stops, self._thinking + markers, may_end=True, unlike=beginnings + stopped)))
 
     def _calls(self, cut: int) -> Piece:
-        """All calls of an answer. cut: so many characters of their beginning are not among it"""
+        """Return all calls of an answer, without the first `cut` characters."""
         frames, many = self.family.frames, self.spec.many
         has_single = any(frame.is_single for frame in frames)
         framed = [self._framed(frame, cut) for frame in frames if frame.is_single or many or not has_single]
@@ -213,7 +213,7 @@ class AnswerGrammar:
         return InOrder((first, call, perhaps(InOrder((fixed(frame.between), more))), closing))
 
     def _call(self, frame: CallFrame) -> Piece:
-        """A call from the name on."""
+        """Return a call from its name on."""
         branches: list[tuple[Fixed, Piece]] = []
         for tool in self.callable:
             name, rest = self.name_of(tool, frame), frame.rest
@@ -235,26 +235,26 @@ class AnswerGrammar:
         return perhaps(piece) if ident.is_optional else piece
 
     def _stops(self) -> tuple[tuple[Marker, Piece], ...]:
-        """Ends of content, each with the rest of the token that it ends in: the reader leaves both out."""
+        """Return the stop strings, each with the rest of its last token. The reader drops both."""
         if not self.spec.stop:
             return ()
         rest = Inner(RegexGuide(f"[\\s\\S]{{0,{BEHIND_STOP}}}", self.spelling.vocabulary))
         return tuple((text, rest) for text in self.spec.stop)
 
     def _call_markers(self) -> tuple[Marker, ...]:
-        """The markers that begin calls, wherever they stand."""
+        """Return the markers that begin calls anywhere."""
         family = self.family
         openings = [frame.opening for frame in family.frames if frame.opening in family.markers]
         return tuple(map(self.spelling.marker, [family.trigger] if family.trigger else openings))
 
     def _call_beginnings(self) -> tuple[str, ...]:
-        """Beginnings that no other text has, where a call is told by how it begins."""
+        """Return the beginnings reserved for calls, if calls are recognised by their beginning."""
         if self.family.trigger:
             return ()
         return (*(each.head for each in self.family.frames if each.opening not in self.family.markers), *BLANKS)
 
     def _apart(self) -> Guide:
-        """The guide of an answer that cannot be a part of a graph, with thinking before it."""
+        """Return the guide of an answer that cannot be embedded in a graph, with thinking before it."""
         said = self._apart_answer()
         if self.spec.thinks == "no" or self.family.thinking is None:
             return said
@@ -280,7 +280,7 @@ class AnswerGrammar:
         return ComposedGuide(piece, self.spelling.vocabulary, limits=self._limits)
 
     def _behind(self, marker: Marker, child: Guide) -> AfterGuide:
-        """The marker, and then the child."""
+        """Return the guide of a marker followed by the child."""
         return AfterGuide(child, marker, most=0, limits=self._limits)
 
 
@@ -289,5 +289,5 @@ def _behind_lines(piece: Piece) -> Piece:
 
 
 def is_apart(answer: Guide | None) -> bool:
-    """Tell whether an answer cannot be a part of a graph."""
+    """Test whether an answer's guide cannot be embedded in a graph."""
     return answer is not None and (not hasattr(answer, "lower_into") or bool(getattr(answer, "refuses_lowering", "")))

@@ -1,4 +1,4 @@
-"""OpenAI's harmony: an answer is messages in channels, some of them addressed to functions."""
+"""OpenAI's harmony: an answer consists of messages in channels, some of them addressed to functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHANNEL = re.compile(r"<\|channel\|>(\w+)")
 
 
 def headers(name: str) -> Iterator[str]:
-    """The beginnings of a call: the recipient behind the channel or before it, the type of its content or not."""
+    """Yield the headers of a call: recipient behind or before the channel, with or without content type."""
     for constrained in (" <|constrain|>json", "<|constrain|>json"):
         yield f"<|channel|>commentary to={FUNCTION}{name}{constrained}<|message|>"
     for constrained in (" <|constrain|>json", " json"):
@@ -28,27 +28,27 @@ def headers(name: str) -> Iterator[str]:
 
 
 class HarmonyGrammar(AnswerGrammar):
-    """The grammar of answers in harmony, behind the header of the first message."""
+    """The grammar of harmony answers, behind the header of the first message."""
 
     def piece(self) -> Piece:
-        """The whole answer."""
+        """Return the piece of the whole answer."""
         again, rest = self.spelling.fixed(ASSISTANT), self._messages(may_think=self.spec.thinks != "no")
         if self.spec.thinks == "open":
             return InOrder((self._text("<|end|>"), again, rest))
         return InOrder((self._analysis(), again, rest)) if self.spec.thinks == "must" else rest
 
     def behind_thinking(self) -> Piece:
-        """The messages behind a bounded one of thinking, among which there is no other of it."""
+        """Return the messages behind a bounded thinking message. They contain no more thinking."""
         return InOrder((self.spelling.fixed(ASSISTANT), self._messages(may_think=False)))
 
     def check_name(self, tool: Tool) -> None:
-        """Raise ToolError for a name that a header cannot have."""
+        """Raise ToolError for a name that a header cannot contain."""
         if any(character in tool.name for character in " <"):
             where = f"{tool.pointer.removesuffix('parameters')}name"
             raise ToolError(f"the form 'harmony' writes names plainly, and cannot write {tool.name!r}", where)
 
     def _messages(self, *, may_think: bool) -> Piece:
-        """Messages of thinking and preambles, as far as there may be any, and the last one."""
+        """Return optional thinking and preamble messages, followed by the last message."""
         again = self.spelling.fixed(ASSISTANT)
         before: list[Piece] = [self._analysis()] if may_think else []
         if self.callable:
@@ -61,14 +61,15 @@ class HarmonyGrammar(AnswerGrammar):
         return InOrder((self.spelling.fixed(ANALYSIS), self._text("<|end|>")))
 
     def _text(self, end: str, *, may_end: bool = False) -> Piece:
-        """A message's text, in which no marker is but that which ends it. may_end: whether it may end without it"""
+        """Return a message's text up to its end marker, without other markers. may_end: it may end without the
+        marker"""
         ends, marker = self.spelling.ends, self.spelling.marker
         others = tuple(marker(each) for each in self.family.markers if each != end and each not in ends)
         exits: tuple[tuple[Marker, Piece], ...] = () if may_end and end in ends else ((marker(end), NOTHING),)
         return Free(exits, others, may_end=may_end)
 
     def _last(self) -> Piece:
-        """The message that ends the answer, or calls."""
+        """Return the message or calls that end the answer."""
         ways: list[Piece] = []
         ends, fixed = self.spelling.ends, self.spelling.fixed
         if self.callable:
@@ -93,7 +94,7 @@ class HarmonyGrammar(AnswerGrammar):
 
 
 class HarmonyScript:
-    """Reading of an answer in harmony."""
+    """Parses an answer in harmony."""
 
     def __init__(
         self, grammar: AnswerGrammar, scanner: Scanner, push: Callable[[Delta], None], new_id: Callable[[], str]
@@ -107,14 +108,14 @@ class HarmonyScript:
         self._said: set[type[Delta]] = set()
 
     def run(self) -> Reads:
-        """Read all."""
+        """Parse the whole answer."""
         spelling = self._grammar.spelling
         if self._grammar.spec.thinks == "open":
             yield from self._prose(ReasoningDelta)
         while True:
             header: list[bytes] = []
             if (yield from self._scanner.until([spelling.data("<|message|>")], header.append)) is None:
-                return  # what ends within a header has nothing to say
+                return  # an incomplete header has no content
             text = spelling.written(b"".join(header)).removeprefix(ASSISTANT)
             recipient, channel = _RECIPIENT.search(text), _CHANNEL.search(text)
             if recipient is not None and recipient[1] in self._grammar.arguments:
@@ -138,7 +139,7 @@ class HarmonyScript:
         yield from self._scanner.until(self._ends, lambda _: None)
 
     def _prose(self, kind: type[ContentDelta] | type[ReasoningDelta]) -> Reads:
-        """A text to its end; several of a kind are parted by a line break."""
+        """Parse a message's text. Line breaks separate texts of one kind."""
         prose = Prose(strip=kind is ReasoningDelta)
 
         def push(text: str) -> None:

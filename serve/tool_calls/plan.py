@@ -1,4 +1,4 @@
-"""A model's tool-call format, and what a request makes of it."""
+"""A model's tool-call format, and the plan of a request's answers."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .tools import Choice, Tool, choice_of
 
 Thinking = Literal["auto", "on", "off"]
 TAIL = 64
-"""So many tokens at a prompt's end say whether its template has begun thinking."""
+"""Number of tokens at a prompt's end that show whether its template has begun thinking."""
 
 
 class ThinkingError(OptionError):
-    """Thinking that the form or the prompt does not allow."""
+    """Thinking that the format or the prompt does not allow."""
 
 
 class AnswerPlan:
     """The plan of the answers to one request.
 
-    guide: what the answer must be; None where anything may be
-    opening: tokens that are to be put behind the prompt
+    guide: guide of the answer; None for free text
+    opening: tokens to append to the prompt
     """
 
     def __init__(self, grammar: AnswerGrammar, opening: tuple[int, ...]) -> None:
@@ -45,11 +45,11 @@ class AnswerPlan:
         return 0 if self.guide is None else self.guide.distance(self.guide.start)
 
     def reader(self, new_id: Callable[[], str] | None = None) -> AnswerReader:
-        """A reader of one answer. new_id: gives calls their ids, where the form has none; random ones if not given"""
+        """Return a reader of one answer. new_id: generates call ids if the format has none; random ones by default"""
         return AnswerReader(self._grammar, new_id)
 
     def read(self, token_ids: Iterable[int]) -> AnswerReader:
-        """A reader that has read a whole answer."""
+        """Return a reader that has read a whole answer."""
         reader = self.reader()
         reader.feed(token_ids)
         reader.finish()
@@ -57,9 +57,9 @@ class AnswerPlan:
 
 
 class ToolCallFormat:
-    """The form in which a model calls tools and thinks.
+    """The format in which a model calls tools and thinks.
 
-    family: how its family does; thinks: whether the model thinks, as far as its chat template says
+    family: format of its family; thinks: True if the model thinks, according to its chat template
     """
 
     def __init__(self, family: FormatSpec, tokenizer: Any, vocabulary: Vocabulary, *, thinks: bool) -> None:
@@ -72,7 +72,7 @@ class ToolCallFormat:
 
     @classmethod
     def of(cls, model: Any, name: str | None = None) -> ToolCallFormat:
-        """The form of a model: by its name, one of NAMES, or found by the chat template and the tokenizer.
+        """Return the format of a model: by name, one of NAMES, or detected by chat template and tokenizer.
 
         Raises OptionError for any other name.
         """
@@ -107,14 +107,14 @@ class ToolCallFormat:
     ) -> AnswerPlan:
         """Plan the answers to a request.
 
-        tools, choice: as `tools_of` and `choice_of` have them; parallel: whether there may be several calls
+        tools, choice: from `tools_of` and `choice_of`; parallel: whether several calls are allowed
         thinking: "auto" as the model and its template do, "on" always, "off" never; budget: the most tokens of it
-        answer: the guide of an answer that is no call
-        goals: what an answer that is no call must contain, where there is no `answer`, which may be one with goals
-        prompt: the tokens of the prompt, which say whether its end has begun or ended thinking
-        stop: texts that end content, which they are no part of; neither thinking nor calls, so that they say nothing
-            where a call is required. Not in harmony, and not together with an `answer` or goals
-        limits: what the making of the guide may take, and each of its calls, see `Limits`
+        answer: guide of an answer without calls
+        goals: required content of an answer without calls, if there is no `answer`, which may have its own
+        prompt: tokens of the prompt, whose end may have begun or ended thinking
+        stop: stop strings of content; they apply neither to thinking nor to calls, and so have no effect if a call is
+            required. Not supported in harmony, nor together with `answer` or goals
+        limits: bounds of the guide's construction and queries, see `Limits`
         Raises ToolError, OptionError, LimitError, LanguageError.
         """
         one_of(thinking, "thinking", ("auto", "on", "off"))
@@ -140,12 +140,12 @@ class ToolCallFormat:
         return AnswerPlan(grammar, self._ids(opening))
 
     def final(self, prompt: Sequence[int]) -> tuple[int, ...]:
-        """Of harmony: what is to be put behind a prompt so that nothing follows but the answer."""
+        """Return the tokens behind a harmony prompt after which only the final answer follows."""
         _, opening = self._thinks("off", None, prompt)
         return self._ids(opening + FINAL)
 
     def _thinks(self, thinking: Thinking, budget: int | None, prompt: Sequence[int]) -> tuple[Thinks, str]:
-        """Find out about thinking, and the text that is to be put behind the prompt for it. Raises OptionError."""
+        """Return the mode of thinking, and the text to append to the prompt for it. Raises OptionError."""
         if not self.thinks or self.family.thinking is None:
             if thinking == "on" or budget is not None:
                 raise ThinkingError(
@@ -170,7 +170,7 @@ class ToolCallFormat:
         return ("must" if thinking == "on" else "may"), ""
 
     def _ids(self, text: str) -> tuple[int, ...]:
-        """The tokens of a text with markers."""
+        """Return the tokens of a text with markers."""
         found: list[int] = []
         for part in self._spelling.parts(text):
             if isinstance(part, int):
@@ -179,7 +179,7 @@ class ToolCallFormat:
             encode: Any = self._tokenizer.encode
             try:
                 ids = encode(part, add_special_tokens=False)
-            except TypeError:  # a tokenizer that adds none
+            except TypeError:  # a tokenizer that adds no special tokens
                 ids = encode(part)
             found += getattr(ids, "ids", ids)
         return tuple(found)

@@ -1,4 +1,4 @@
-"""Reads what a model writes in its tool-call format, as it comes, into content, thinking and calls."""
+"""An incremental reader of a model's tool-call format. It returns content, thinking and calls."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def read_parameters(
     tail: bytes,
     push: Callable[[bytes], None],
 ) -> Generator[None, None, bool]:
-    """Hand on the arguments up to the tail, which is left, as a JSON object; whether that came.
+    """Convert parameters up to the tail, which is not consumed, to a JSON object. Return True if the tail came.
 
-    data: a text with markers in bytes
+    data: returns the bytes of a text with markers
     """
     before, end = data(form.before), data(form.end)
     behind_name, behind_text = data(form.behind_name), data(form.behind_text)
@@ -74,7 +74,7 @@ def read_parameters(
             push(b'"')
             continue
         whole: list[bytes] = []
-        if behind_text or (value is not None and value.as_text is None):  # JSON, in whose strings the end may stand
+        if behind_text or (value is not None and value.as_text is None):  # JSON strings may contain the end
             is_ended = yield from scanner.unquoted(end, whole.append)
         else:
             is_ended = (yield from scanner.until([end], whole.append)) is not None
@@ -85,7 +85,7 @@ def read_parameters(
 
 
 class _String:
-    """The inside of a JSON string, of bytes as they come. own_line: whether a line break at its end is left out"""
+    """The inside of a JSON string, built incrementally. own_line: a line break at its end is dropped"""
 
     def __init__(self, push: Callable[[bytes], None], own_line: bool) -> None:
         self._push = push
@@ -105,7 +105,7 @@ class _String:
 
 
 def _as_json(text: str, value: ParameterValue | None) -> str:
-    """A value as JSON: as it is where it is that, else a string."""
+    """Return a value as JSON: unchanged if it is JSON, else as a string."""
     if value is not None and not value.is_json(text):
         return _dumped(text)
     try:
@@ -124,9 +124,9 @@ def _dumped(text: str) -> str:
 
 
 class Script:
-    """Reading of an answer in all formats but harmony.
+    """The parser of all formats but harmony.
 
-    is_certain: whether it has no thinking, and is one of calls if it begins as one
+    is_certain: there is no thinking, and an answer that begins like a call is one
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Script:
         self._stops = [text.encode() for text in grammar.spec.stop]
 
     def run(self) -> Reads:
-        """Read all."""
+        """Parse the whole answer."""
         grammar, family = self._grammar, self._grammar.family
         if self._thinks != "no" and family.thinking is not None:
             begin, end = map(self._data, family.thinking)
@@ -178,7 +178,7 @@ class Script:
         self._content.strip = self._grammar.answer is None
 
     def _triggered(self, trigger: bytes) -> Reads:
-        """Content in which a marker begins calls."""
+        """Parse content in which a marker begins calls."""
         heads = {self._data(frame.head)[len(trigger) :]: frame for frame in self._grammar.family.frames}
         while (found := (yield from self._scanner.until([trigger, *self._stops], self._say))) == trigger:
             head = yield from self._scanner.match(heads)
@@ -189,10 +189,10 @@ class Script:
         self.is_stopped = found is not None
 
     def _at_start(self) -> Reads:
-        """Calls, if the text begins as one."""
+        """Parse calls if the text begins with one."""
         leads = [b""]
         if self._grammar.answer is None:
-            yield from self._scanner.blanks()  # with which no content begins
+            yield from self._scanner.blanks()  # content does not begin with blanks
         else:
             leads = self._grammar.leads(has_thought=self._has_thought)
         frames = self._grammar.family.frames
@@ -211,7 +211,7 @@ class Script:
             self._scanner.data[:0] = lead + b"".join(whole)
 
     def _is_called(self, data: bytes) -> bool:
-        """Read a whole text as calls if it is nothing else; tell whether it is."""
+        """Parse a whole text as calls. Return False, without any effect, if it contains anything else."""
         found: list[Delta] = []
         scanner = Scanner()
         scanner.data, scanner.ended = bytearray(data), True
@@ -227,7 +227,7 @@ class Script:
         return True
 
     def _pass_lines(self, answer: ByteGuide) -> Reads:
-        """Pass over line breaks between thinking and an answer, as many as are none of the answer's own."""
+        """Skip line breaks between thinking and an answer, except for those that the answer itself begins with."""
         ways = dict.fromkeys(range(LINES, -1, -1), answer.start)
         read = 0
         while len(set(ways.values())) > 1 or read < max(ways, default=0):
@@ -248,7 +248,7 @@ class Script:
         del self._scanner.data[: next(iter(whole or left), 0)]
 
     def _framed(self, frame: CallFrame, head: bytes) -> Reads:
-        """Calls, from the name of the first on."""
+        """Parse calls, from the name of the first one on."""
         more, closing = self._data(frame.between, frame.again), self._data(frame.closing)
         options = [more] if not closing else [more, closing]
         while (yield from self._call(frame, head)):
@@ -260,7 +260,7 @@ class Script:
                 return
 
     def _call(self, frame: CallFrame, head: bytes) -> Generator[None, None, bool]:
-        """A call from its name on, part by part; whether it was one. What is none is content."""
+        """Parse a call from its name on. Return False if it is none; its text is content."""
         found = yield from self._scanner.match(self._names(frame))
         if found is None:
             self._say(head)
@@ -283,7 +283,7 @@ class Script:
         index = self._begin(frame, name, ident.decode(errors="replace"))
         is_read = yield from self._arguments(frame, name, self._data(*frame.rest[at + 1 :][-1:]), index)
         for part in frame.rest[at + 1 :] if is_read else ():
-            # An id comes too late here to be that of the call.
+            # an id behind the arguments comes too late to be used
             is_read = yield from self._ident(frame, b"", []) if part == IDENT else self._text(self._data(part), [])
             if not is_read:
                 break
@@ -293,7 +293,7 @@ class Script:
         return is_read
 
     def _names(self, frame: CallFrame) -> dict[bytes, tuple[str, bytes]]:
-        """The names of tools as they may stand here, with what follows them: of the tool, and what follows."""
+        """Return the names of tools as written, followed by the next text: for each the tool and that text."""
         if frame not in self._known:
             ends = list(map(self._data, frame.behind_name))
             self._known[frame] = {
@@ -309,7 +309,7 @@ class Script:
         return found is not None
 
     def _ident(self, frame: CallFrame, follows: bytes, read: list[bytes]) -> Generator[None, None, bool]:
-        """An id, or nothing where there is none; whether it came to its end. read: its beginning and its pieces"""
+        """Parse an optional id. Return True if it is complete or missing. read: receives its lead and its pieces"""
         assert frame.ident is not None
         before = yield from self._scanner.match([self._data(frame.ident.before)])
         if before is None:
@@ -324,14 +324,14 @@ class Script:
         self._say_last(keep=False)
         index, self._calls = self._calls, self._calls + 1
         written = frame.ident.written.format(name=name, id=ident) if ident and frame.ident else self._new_id()
-        if written in self._ids:  # two calls of a model that miscounts
+        if written in self._ids:  # a model may repeat an id
             written = self._new_id()
         self._ids.add(written)
         self._push(CallDelta(index, written, name))
         return index
 
     def _arguments(self, frame: CallFrame, name: str, tail: bytes, index: int) -> Generator[None, None, bool]:
-        """The arguments of a call; whether they came to their end. tail: the text behind them"""
+        """Parse the arguments of a call. Return True if they are complete. tail: the text behind them"""
         prose = Prose(strip=True)
 
         def push(data: bytes) -> None:
@@ -358,9 +358,9 @@ _ALNUM = string.ascii_letters + string.digits
 
 
 class AnswerReader:
-    """Reads one answer. What it finds does not depend on how the stream is split; of no text it raises anything.
+    """Reads one answer. The result does not depend on how the stream is split, and no text raises an exception.
 
-    reasoning_tokens: how many tokens were thinking, of those that `feed` took, with the markers around it
+    reasoning_tokens: number of thinking tokens passed to `feed`, markers included
     """
 
     def __init__(self, grammar: AnswerGrammar, new_id: Callable[[], str] | None = None) -> None:
@@ -375,7 +375,7 @@ class AnswerReader:
         self._steps: Reads | None = self._script.run()
 
     def feed(self, ids: Iterable[int]) -> list[Delta]:
-        """Read tokens, EOS not among them. Raises OptionError for values that are no token ids."""
+        """Read tokens without EOS. Raises OptionError for invalid token ids."""
         found: list[Delta] = []
         for token in ids:
             was_thinking = self._script.is_thinking
@@ -384,18 +384,18 @@ class AnswerReader:
         return joined(found)
 
     def feed_bytes(self, data: bytes) -> list[Delta]:
-        """Read bytes, in which tokens of their own are as `marker_bytes` says."""
+        """Read bytes, with special tokens encoded as by `marker_bytes`."""
         self._scanner.data += data
         return self._go_on()
 
     def finish(self) -> list[Delta]:
-        """Read to the end: there is no more."""
+        """Read to the end: no more tokens come."""
         self._scanner.ended = True
         return self._go_on()
 
     @property
     def message(self) -> ParsedMessage:
-        """All that was read so far."""
+        """The message read so far."""
         return replace(message_of(self._all), stopped=self._script.is_stopped)
 
     def _go_on(self) -> list[Delta]:
@@ -408,7 +408,7 @@ class AnswerReader:
 
 
 def random_id(length: int) -> str:
-    """The id of a call: so many letters and digits, or as OpenAI's if 0."""
+    """Return a random call id: a number of letters and digits, or OpenAI's format for 0."""
     if not length:
         return f"call_{fresh_bits(96):024x}"
     return "".join(_ALNUM[fresh_bits(32) % len(_ALNUM)] for _ in range(length))

@@ -1,7 +1,7 @@
-"""A stream of bytes that is read step by step, and asked for more where that is not enough yet.
+"""An incremental scanner of bytes.
 
-What reads is a generator, which yields where more bytes are needed; `Scanner.feed` runs it as far as they go. What it
-decides depends on the bytes alone, and not on how they were split.
+Parsers are generators that yield where they need more bytes. Their results depend on the bytes alone, not on how they
+were split.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ Reads = Generator[None, None, None]
 
 
 class Scanner:
-    """Bytes on their way. ended: whether no more will come."""
+    """The bytes not yet consumed. ended: no more will come"""
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.ended = False
 
     def until(self, stops: Sequence[bytes], push: Callable[[bytes], None]) -> Generator[None, None, bytes | None]:
-        """Hand on what comes before the first of some texts, none of which contains another; which it is, or None.
+        """Consume and push everything before the first of some texts. Return that text, which is consumed too, or None.
 
-        What is read, that text with it, is taken out. What may be the beginning of one is held back.
+        No text may contain another. A possible beginning of one is held back.
         """
         while True:
             found = min(((at, stop) for stop in stops if (at := self.data.find(stop)) >= 0), default=None)
@@ -39,7 +39,7 @@ class Scanner:
             yield
 
     def match(self, options: Iterable[bytes]) -> Generator[None, None, bytes | None]:
-        """Take out the one of some texts that comes next, none of which begins another; None if none does."""
+        """Consume the text that comes next, and return it; None if none does. No text may begin another."""
         listed = list(options)
         while True:
             data = bytes(self.data)
@@ -51,7 +51,7 @@ class Scanner:
             yield
 
     def blanks(self) -> Reads:
-        """Pass over blanks."""
+        """Skip blanks."""
         while True:
             self.data = self.data.lstrip(b" \t\r\n")
             if self.data or self.ended:
@@ -59,7 +59,7 @@ class Scanner:
             yield
 
     def value(self, push: Callable[[bytes], None]) -> Generator[None, None, bool]:
-        """Hand on a JSON object or array, if one begins here, to its closing bracket; whether that came."""
+        """Consume and push a JSON object or array. Return True if it is complete."""
         while not self.data and not self.ended:
             yield
         if not self.data.startswith((b"{", b"[")):
@@ -83,9 +83,9 @@ class Scanner:
             yield
 
     def unquoted(self, stop: bytes, push: Callable[[bytes], None]) -> Generator[None, None, bool]:
-        """Hand on what comes before a text, the first one that is within no string of JSON; whether that came.
+        """Consume and push everything before the first `stop` outside of JSON strings. Return True if it came.
 
-        stop: begins with no quote
+        stop: does not begin with a quote
         """
         strings = _Strings()
         while True:
@@ -108,13 +108,13 @@ class Scanner:
 
 
 class _Strings:
-    """Tells which bytes of JSON are in its strings."""
+    """Tracks which bytes of JSON are inside strings."""
 
     def __init__(self) -> None:
         self._is_open = self._is_escaped = False
 
     def take(self, byte: int) -> bool:
-        """Take the next byte; tell whether it is in a string, of which its quotes are a part."""
+        """Advance by a byte. Return True if it is in a string, quotes included."""
         if not self._is_open:
             self._is_open = byte == QUOTE
             return self._is_open
@@ -124,7 +124,7 @@ class _Strings:
 
 
 def _begun(data: bytearray, stop: bytes) -> int:
-    """Count bytes of the end that are the beginning of a text, and not all of it."""
+    """Return the length of the longest proper prefix of `stop` at the end of the data."""
     for size in range(min(len(stop) - 1, len(data)), 0, -1):
         if data.endswith(stop[:size]):
             return size

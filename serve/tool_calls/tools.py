@@ -1,4 +1,4 @@
-"""The tools of a request, and which of them the answer may or must call."""
+"""The tools of a request, and the choice of tools to call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Mode = Literal["auto", "none", "required"]
 
 
 class ToolError(OptionError):
-    """A tool, or a choice of tools, that cannot be used. `pointer`: where in the request, as "tools/0/function"."""
+    """A tool, or a choice of tools, that cannot be used. pointer: its place, as "tools/0/function" in a request"""
 
     def __init__(self, reason: str, pointer: str) -> None:
         super().__init__(f"{pointer}: {reason}")
@@ -30,9 +30,9 @@ class ToolError(OptionError):
 class Tool:
     """A function that a model may call.
 
-    parameters: the JSON Schema of its arguments, an object; strict: whether all of it must be enforced, so that what
-    cannot be is an error and not left out
-    pointer: where the parameters stand in the request
+    parameters: the JSON Schema of its arguments, an object
+    strict: whether the whole schema must be enforced; otherwise unenforceable parts are dropped
+    pointer: place of the parameters in the request
     """
 
     name: str
@@ -43,17 +43,17 @@ class Tool:
 
 @dataclass(frozen=True)
 class Choice:
-    """Tools may ("auto"), must ("required") or must not be called ("none"); the names of those that may."""
+    """The mode of calls, and the names of the tools that may be called."""
 
     mode: Mode
     names: frozenset[str]
 
 
 def tools_of(value: Any, most: int = MOST_TOOLS) -> tuple[Tool, ...]:
-    """The tools of a request: a list of {"type": "function", "function": {...}}, or of functions as in /v1/responses.
+    """Validate tools: a list of {"type": "function", "function": {...}}, or of functions as in /v1/responses.
 
-    most: how many there may be
-    Raises ToolError; what the schemas say is looked at when a guide is made of them.
+    most: greatest number of tools
+    Raises ToolError. The schemas are only checked when a guide is built.
     """
     several = () if value is None else items_of(value)
     if several is None:
@@ -73,7 +73,7 @@ def tools_of(value: Any, most: int = MOST_TOOLS) -> tuple[Tool, ...]:
 
 
 def choice_of(value: Any, tools: tuple[Tool, ...]) -> Choice:
-    """Read `tool_choice`: None, "auto", "none", "required", "any", a function by its name, or allowed tools.
+    """Validate `tool_choice`: None, "auto", "none", "required", "any", a function by its name, or allowed tools.
 
     Raises ToolError.
     """
@@ -101,7 +101,7 @@ def choice_of(value: Any, tools: tuple[Tool, ...]) -> Choice:
 
 
 def _allowed(value: Any, names: frozenset[str], where: str) -> Choice:
-    """The choice of some tools, which stands in a request as in chats or as in responses."""
+    """Return the choice of allowed tools, in the format of chats or of responses."""
     allowed = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
     mode, listed = allowed.get("mode", "auto"), items_of(allowed.get("tools"))
     if mode not in ("auto", "required") or not listed:
@@ -110,7 +110,7 @@ def _allowed(value: Any, names: frozenset[str], where: str) -> Choice:
 
 
 def _named(value: Any, names: frozenset[str], where: str) -> str:
-    """The name of a function that is chosen."""
+    """Return the name of a chosen function."""
     given = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
     function: Any = given.get("function", given)
     if not isinstance(function, Mapping) or given.get("type") != "function":
@@ -156,7 +156,7 @@ def _name(name: Any, where: str) -> str:
 
 
 def _object(schema: Any, where: str) -> dict[str, Any]:
-    """The schema of arguments, which are an object: without parameters there are none."""
+    """Return the schema of arguments, an object. Without a schema it has no members."""
     if schema is None:
         return {"type": "object", "properties": {}, "additionalProperties": False}
     if schema is True:
