@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.chart import layout as kernel
-from ...kernels.chart.compaction import find_needed, grow_old, keep_needed, keep_sets, put_to_sleep
+from ...kernels.chart.compaction import evict, find_needed, grow_old, keep_needed, keep_sets
 from ...kernels.chart.interning import FREE, HI, SETS, WORDS, reindex
 from ...kernels.chart.layout import Chart, GraphArrays
 from ...kernels.chart.rows import LOOP, MEMO_HEADER, MEMO_ITEMS
@@ -147,7 +147,7 @@ def reserved_bytes(chart: Chart) -> int:
     return sum(arrays[name].nbytes for name in _NAMES)
 
 
-# Of the states put to sleep (evicted; see `put_to_sleep`), one in STRIDE stays, so that none is far from one.
+# Of the states to evict, one in STRIDE stays, so that none is far from one.
 STRIDE = 64
 # Initial capacity of rows after compaction
 ROWS_LEFT = 128
@@ -164,14 +164,14 @@ class Compacted(NamedTuple):
 def compacted(graph: GraphArrays, old: Chart, most: int, max_words: int) -> Compacted:
     """Return the chart without the states that no caller was given; the given chart stays unchanged.
 
-    most: words above which states that no caller was given since the last compaction are put to sleep
+    most: words above which states that no caller was given since the last compaction are evicted
     max_words: bound of the free capacity, unless half of what is needed is more
     """
     chart = to_be_compacted(old)
     count = int(chart.sizes[kernel.STATES])
     return_sets, signatures = np.zeros(len(chart.return_sets), np.uint8), np.zeros(len(chart.signatures), np.uint8)
     needed = int(find_needed(chart, return_sets, signatures))
-    if needed > most and put_to_sleep(chart.states, count, STRIDE):
+    if needed > most and evict(chart.states, count, STRIDE):
         return_sets[:] = signatures[:] = 0
         needed = int(find_needed(chart, return_sets, signatures))
     # Capacity in proportion to the words given out since the last compaction would grow each time.
@@ -191,5 +191,5 @@ def compacted(graph: GraphArrays, old: Chart, most: int, max_words: int) -> Comp
     )
     keep_sets(graph, replace(chart, set_words=old.set_words), chart.set_words)
     chart = reindexed(chart)
-    states = (chart.states[:count, kernel.KEPT] >= 0) & (chart.states[:count, HI] != kernel.ASLEEP)
+    states = (chart.states[:count, kernel.KEPT] >= 0) & (chart.states[:count, HI] != kernel.EVICTED)
     return Compacted(chart, states, signatures == 1)

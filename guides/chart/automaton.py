@@ -13,7 +13,7 @@ from ...errors import LanguageError, LimitError, StateError
 from ...kernels import answers
 from ...kernels.chart import layout as kernel
 from ...kernels.chart.closure import begin
-from ...kernels.chart.compaction import kept_row, pin, rouse
+from ...kernels.chart.compaction import kept_row, pin, restore
 from ...kernels.chart.interning import HI, LO, SETS, WORDS
 from ...kernels.chart.layout import Chart
 from ...kernels.chart.layout import GraphArrays as GraphArrays
@@ -117,9 +117,9 @@ class ChartAutomaton:
         return int(self._chart.sizes[kernel.STATES])
 
     @property
-    def asleep(self) -> int:
-        """The number of evicted (sleeping) states: their numbers are valid, their words were dropped."""
-        return int(np.count_nonzero(self._chart.states[: self.state_count, HI] == kernel.ASLEEP))
+    def evicted(self) -> int:
+        """The number of evicted states: their numbers are valid, their words were dropped."""
+        return int(np.count_nonzero(self._chart.states[: self.state_count, HI] == kernel.EVICTED))
 
     @property
     def held_bytes(self) -> int:
@@ -140,8 +140,8 @@ class ChartAutomaton:
             return DEAD
         if states.item(state, kernel.KEPT) < 0:
             raise no_state(state)
-        if states.item(state, HI) == kernel.ASLEEP:
-            self._wake(state)
+        if states.item(state, HI) == kernel.EVICTED:
+            self._restore(state)
         return state
 
     def step(self, state: int, byte: int) -> int:
@@ -174,8 +174,8 @@ class ChartAutomaton:
     def explore(self, limit: int) -> list[int]:
         """Reach every state and return their numbers. Raises LimitError if there are more than `limit`."""
         with self.lock:
-            for asleep in np.flatnonzero(self._chart.states[: self.state_count, HI] == kernel.ASLEEP).tolist():
-                self._wake(asleep)
+            for evicted in np.flatnonzero(self._chart.states[: self.state_count, HI] == kernel.EVICTED).tolist():
+                self._restore(evicted)
             if self.run(explore, limit) > limit:
                 raise LimitError(
                     f"the automaton has more than {limit:,} states; use it lazily, simplify it, or raise max_states"
@@ -216,7 +216,7 @@ class ChartAutomaton:
 
         Returns which numbers are still valid; the others will be reused. States met during the computation of masks and
         distances far outnumber those at the ends of texts. If the latter alone take more than `most_words`, those not
-        given out since the last call are put to sleep: they are restored on demand, invisibly to callers.
+        given out since the last call are evicted: they are restored on demand, invisibly to callers.
         """
         most = self._max_words if most_words is None else most_words
         with self.lock:
@@ -344,17 +344,17 @@ class ChartAutomaton:
         self._chart.sizes[kernel.MISSING] = 0
         self._torn = False
 
-    def _wake(self, state: int) -> None:
+    def _restore(self, state: int) -> None:
         """Recompute the words of an evicted state, from its nearest ancestor that has words."""
         states = self._chart.states
         way: list[int] = []
-        while states.item(state, HI) == kernel.ASLEEP:
+        while states.item(state, HI) == kernel.EVICTED:
             way.append(state)
             state = states.item(state, kernel.PARENT)
-        for asleep in reversed(way):
-            first, last = states.item(asleep, kernel.FIRST), states.item(asleep, kernel.LAST)
-            self.run(rouse, state, asleep, self.spelling, first, last)
-            states, state = self._chart.states, asleep
+        for evicted in reversed(way):
+            first, last = states.item(evicted, kernel.FIRST), states.item(evicted, kernel.LAST)
+            self.run(restore, state, evicted, self.spelling, first, last)
+            states, state = self._chart.states, evicted
 
     def _widen_scratch(self) -> None:
         size = 4 * len(self._chart.work)

@@ -1,4 +1,4 @@
-"""Freeing memory of the chart: states are removed, or evicted (ASLEEP) and computed again on demand.
+"""Freeing memory of the chart: states are removed, or evicted and computed again on demand.
 
 A state that a token led to records its predecessor and the token's bytes. Its words may then be dropped: the state is
 evicted, but keeps its number and meaning. On demand the tokens are read again, from the nearest predecessor with words.
@@ -17,13 +17,13 @@ from ..jit.arrays import Arrays, Vector
 from ..jit.wide import inner_njit, njit
 from .interning import FREE, HI, LO, SETS, WORDS
 from .layout import (
-    ASLEEP,
     CANON,
     COUNTER,
     ENTRY,
     ENTRY_COUNT,
     ENTRY_ORIGIN,
     ENTRY_TARGET,
+    EVICTED,
     FIRST,
     HEADER,
     ITEM,
@@ -64,7 +64,7 @@ def follow(graph: GraphArrays, chart: Chart, tokens: TokenBytes, state: Int, tok
     DEAD for a token without bytes; UNREADY for a number that is not a usable state.
     """
     states = chart.states
-    if state < 0 or state >= chart.sizes[STATES] or states[state, KEPT] < 0 or states[state, HI] == ASLEEP:
+    if state < 0 or state >= chart.sizes[STATES] or states[state, KEPT] < 0 or states[state, HI] == EVICTED:
         return UNREADY
     first, last = tokens.start[token], tokens.start[token + 1]
     if first == last:
@@ -154,16 +154,16 @@ def least_texts(graph: GraphArrays, chart: Chart, state: Int, wanted: Bytes, ste
 
 
 @njit
-def put_to_sleep(states: Ints, count: Int, stride: Int) -> Int:
+def evict(states: Ints, count: Int, stride: Int) -> Int:
     """Evict states not handed out since the last call, except every stride-th. Return how many."""
-    asleep = 0
+    evicted = 0
     for state in range(count):
         is_idle = states[state, KEPT] == 0 and states[state, PARENT] >= 0 and states[state, HI] >= 0
         if is_idle and state % stride:
-            states[state, LO], states[state, HI] = 0, ASLEEP
+            states[state, LO], states[state, HI] = 0, EVICTED
             states[state, ROW], states[state, SIGNATURE] = -1, -1
-            asleep += 1
-    return asleep
+            evicted += 1
+    return evicted
 
 
 @njit
@@ -176,7 +176,7 @@ def grow_old(states: Ints, count: Int) -> Int:
 
 
 @njit
-def rouse(graph: GraphArrays, chart: Chart, state: Int, asleep: Int, data: Bytes, first: Int, last: Int) -> Int:
+def restore(graph: GraphArrays, chart: Chart, state: Int, evicted: Int, data: Bytes, first: Int, last: Int) -> Int:
     """Restore the words of an evicted state, which equals the state after data[first:last]. Return 0 or a code."""
     states = chart.states
     same = advance(graph, chart, state, data, first, last)
@@ -190,14 +190,14 @@ def rouse(graph: GraphArrays, chart: Chart, state: Int, asleep: Int, data: Bytes
     for at in range(lo, hi):
         chart.words[used + at - lo] = chart.words[at]
     chart.sizes[WORDS] = used + hi - lo
-    states[asleep, LO], states[asleep, HI], states[asleep, KEPT] = used, used + hi - lo, 1
+    states[evicted, LO], states[evicted, HI], states[evicted, KEPT] = used, used + hi - lo, 1
     return 0
 
 
 @inner_njit
 def is_awake(states: Ints, state: Int) -> bool:
     """Test whether a state was handed out, and has its words."""
-    return states[state, KEPT] >= 0 and states[state, HI] != ASLEEP
+    return states[state, KEPT] >= 0 and states[state, HI] != EVICTED
 
 
 @inner_njit
@@ -250,7 +250,7 @@ def keep_needed(chart: Chart, return_sets: Bytes, signatures: Bytes, target: Int
     for state in range(sizes[STATES] - 1, -1, -1):
         if is_awake(states, state):
             used = move(words, states, state, target, used)
-        elif states[state, HI] != ASLEEP:
+        elif states[state, HI] != EVICTED:
             free = give_up(states, state, free)
     sizes[FREE + STATES], free = free, -1
     for return_set in range(sizes[RETURN_SETS] - 1, RESERVED - 1, -1):

@@ -37,7 +37,7 @@ ROW, SIGNATURE, KEPT, PARENT, FIRST, LAST = 2, 3, 4, 5, 6, 7
 STATE = 8
 CANON = 2
 # PARENT of a state without a recorded way, and of one that is never evicted; HI of an evicted state.
-UNSET, PINNED, ASLEEP = -1, -2, -2
+UNSET, PINNED, EVICTED = -1, -2, -2
 # Entries of Chart.sizes.
 STATES, RETURN_SETS, SIGNATURES, ROWS, MISSING, STAMP, HORIZON = range(1, 8)
 # Origins. The return sets ROOT, which ends the text, and 1, the empty one, are never removed.

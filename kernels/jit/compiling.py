@@ -22,7 +22,6 @@ from .insides import MISSING, PORTABLE
 
 if TYPE_CHECKING or not PORTABLE:
     from . import linking
-from .insides import PORTABLE
 
 _KERNELS = Path(__file__).parents[1]
 _MARKER = "trellm-kernels.sha256"

@@ -1,4 +1,4 @@
-"""Numbers that are no states, and states that were given up, put to sleep or met in another guide."""
+"""Numbers that are no states, and states that were given up, evicted, or met in another guide."""
 
 import os
 import threading
@@ -88,16 +88,16 @@ def texts_of(guide: Guide, seed: int, steps: int) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("make", [MAKERS["regex"], MAKERS["grammar"], MAKERS["json"]], ids=["regex", "grammar", "json"])
-def test_states_that_were_put_to_sleep(make: Make) -> None:
+def test_evicted_states(make: Make) -> None:
     """However often room is made, every state of a text means what it meant."""
     vocabulary = Vocabulary(SMALL.tokens, SMALL.eos_ids)
     guide, fresh = make(vocabulary), make(Vocabulary(SMALL.tokens, SMALL.eos_ids))
     steps = texts_of(guide, 3, 400)
-    asleep = 0
+    evicted = 0
     for _ in range(3):
         guide.automaton.collect(0)  # type: ignore[attr-defined]
         guide.automaton.collect(0)  # type: ignore[attr-defined]
-        asleep += guide.automaton.asleep  # type: ignore[attr-defined]
+        evicted += guide.automaton.evicted  # type: ignore[attr-defined]
         same = {guide.start: fresh.start}  # the numbers of one text in both
         for state, token, after in steps:
             same.setdefault(after, fresh.advance(same[state], token))
@@ -105,7 +105,7 @@ def test_states_that_were_put_to_sleep(make: Make) -> None:
             assert np.array_equal(mask_within(guide, state, 9), mask_within(fresh, same[state], 9))
             assert guide.distance(state) == fresh.distance(same[state])
             assert guide.is_accepting(after) == fresh.is_accepting(same[after])
-    assert asleep > 3 * len({state for state, _, _ in steps}) // 2, "most states slept"
+    assert evicted > 3 * len({state for state, _, _ in steps}) // 2, "most states were evicted"
 
 
 def test_a_long_text_is_held_in_little_memory() -> None:
@@ -116,7 +116,7 @@ def test_a_long_text_is_held_in_little_memory() -> None:
     for _ in range(12_000):
         states.append(guide.advance(states[-1], random.choice(b"ab")))
     assert len(set(states)) > 11_000
-    assert guide.automaton.asleep > 3_000
+    assert guide.automaton.evicted > 3_000
     assert guide.automaton.held_bytes < 40 << 20
     fresh = RegexGuide("[ab]*a[ab]{200}", SMALL)
     for state in Random(2).sample(range(12_000), 5):
@@ -133,7 +133,7 @@ def test_one_state_in_so_many_stays_awake() -> None:
         state = guide.advance(state, ord("a"))
     guide.automaton.collect(0)
     guide.automaton.collect(0)
-    assert 1000 - 1000 // 64 - 3 <= guide.automaton.asleep < 1000
+    assert 1000 - 1000 // 64 - 3 <= guide.automaton.evicted < 1000
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

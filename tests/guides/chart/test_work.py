@@ -97,5 +97,5 @@ def test_room_does_not_grow_with_what_was_given_out() -> None:
     for _ in range(2000):
         state = guide.advance(state, b"a"[0])
         guide.mask(state)
-    assert guide.automaton.asleep > 1000
+    assert guide.automaton.evicted > 1000
     assert guide.automaton.chart.words.nbytes < 16 << 20
