@@ -274,7 +274,7 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
         message = message_fields(read, is_legacy=is_legacy(begun))
         finish = _ended(begun, finish_of(read, result, begun.cut_at))
     if index == 0 and result.prompt_logprobs is not None:
-        begun.prompt_scores = b"".join(written(of_prompt(result.prompt_logprobs)))
+        begun.prompt_scores = b"".join(written(of_prompt(result.prompt_logprobs, begun.service.model.vocabulary)))
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)
     choice = {"index": index, "message": message, "logprobs": scores, "finish_reason": finish}
     return choice | extension_of(result)

@@ -78,7 +78,7 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
     choice = _fields(index, echo + result.text, scores, result)
     if asked.prompt_logprobs is None or prompt is None:
         return choice
-    return choice | {"prompt_logprobs": of_prompt(prompt, asked.prompt_logprobs)}
+    return choice | {"prompt_logprobs": of_prompt(prompt, begun.service.model.vocabulary, asked.prompt_logprobs)}
 
 
 def _echoed(begun: GenerationRequest, index: int) -> str:
