@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from ..checks import brief, lone_surrogate, shown, twice_named
 from .errors import LONGEST, ApiError, Place, param_of, unsupported
-from .requests.unsupported import KNOWN, PARTS
+from .requests.unsupported import AUDIO, KNOWN, PARTS
 
 T = TypeVar("T", bound=BaseModel)
 M = TypeVar("M")
@@ -242,7 +242,7 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
         missing = (*place, str(first["loc"][-1]))
         return ApiError(f"{param_of(missing)} is missing", missing, code="missing_required_parameter")
     given = value_at(value, place)
-    if kind == "unknown_type" and (why := _why_no_part(given)) is not None:
+    if kind == "unknown_type" and (why := _why_no_part(given, said)) is not None:
         return unsupported(place, why)
     what = param_of(place) or "the body"
     options = {str(each["msg"]) for where, each in found if where == place and each["type"] != "missing"}
@@ -251,9 +251,15 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
     return ApiError(f"{what}={told}: {said[:1].lower()}{said[1:]}", place, code="invalid_value")
 
 
-def _why_no_part(given: Any) -> str | None:
-    """Reason why a part of a message is of no type that there is here; None where nobody has such."""
+def _why_no_part(given: Any, said: str) -> str | None:
+    """Reason why a part of a message is of no type that there is here; None where nobody has such.
+
+    said: which types there are
+    """
     kind = cast("dict[str, Any]", given).get("type") if isinstance(given, dict) else None
+    here = [each for each in AUDIO if repr(each) in said]
+    if kind in AUDIO and here:
+        return f"audio is a part of the type {' or '.join(here)} here"
     return PARTS.get(kind) if isinstance(kind, str) else None
 
 

@@ -14,7 +14,7 @@ from ..engine.generator import Generator as TextGenerator
 from ..engine.models.protocol import Model, SourceModel, kinds_read
 from ..engine.prompts.encoding import Extras, Verbatim, ids_of, written
 from ..engine.prompts.given import Message, Prompt, is_chat, prompt_of
-from ..errors import OptionError, TrellmError
+from ..errors import MediaError, OptionError, TrellmError
 from .constraints.compiler import ConstraintCompiler, weight
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import Dispatcher
@@ -142,13 +142,18 @@ class Service:
         *,
         is_verbatim: bool,
     ) -> tuple[int, ...]:
-        """The tokens of a chat, as its template writes it. options: what that is given besides. Raises ApiError."""
+        """The tokens of a chat, as its template writes it. options: what that is given besides.
+
+        Raises ApiError, and MediaError for what the model does not read.
+        """
         extras = options | ({"tools": tuple(tools)} if tools else {})
         work = partial(self.ids, messages, 0, extras, ("messages",), is_verbatim=is_verbatim)
         try:
             if not is_large((messages, tools), SHORT):
                 return work()
             return await asyncio.get_running_loop().run_in_executor(self.shared.pool_of(messages, tools), work)
+        except MediaError:  # whose place the request tells
+            raise
         except TrellmError as error:
             raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 _NO_SOUND = "the model does not speak"
+AUDIO = ("input_audio", "audio_url", "audio")
+"""Types of parts that are audio, here or on other servers."""
 PARTS: dict[str, str] = {
-    **dict.fromkeys(
-        ("input_audio", "audio_url", "audio"), "/v1/chat/completions takes audio as input_audio and as audio_url"
-    ),
+    **dict.fromkeys(AUDIO, "/v1/chat/completions takes audio as input_audio and as audio_url"),
     **dict.fromkeys(("video_url", "input_video", "video"), "films are not read; send images or audio"),
     **dict.fromkeys(("file", "input_file", "document"), "files are not read; send texts, images and audio"),
 }
