@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 
 import click
 
+from ..errors import GrammarError
 from .files import json_of, read_file
 from .flags import NumberType, TextType, WhitespaceType, with_options
 
@@ -190,6 +191,28 @@ class ConstraintOptions:
             return format_of(FORMATS[self.kind]).natural
         return None if self.structure is None else natural_of(structure_of(self.structure).schema)
 
+    def guide_of_text(
+        self, tokenizer: Vocabulary | None = None, *, as_read: bool = False
+    ) -> LiftedGuide | SubstringGuide:
+        """The guide that texts are checked by. Raises UsageError for ids of tokens that no tokenizer has.
+
+        tokenizer: its vocabulary; by default there are bytes, and the special tokens that grammars name
+        """
+        from ..guides.grammar.special_tokens import names_in
+        from ..tokenizers_adapter import Vocabulary
+
+        if tokenizer is not None:
+            return self.guide(tokenizer, as_read=as_read)
+        grammars = [self.grammar or "", *(tag.text for tag in self.tags if tag.kind in ("lark", "gbnf"))]
+        names = list(dict.fromkeys(name for grammar in grammars for name in names_in(grammar)))
+        try:
+            return self.guide(Vocabulary.from_bytes(names), as_read=as_read)
+        except GrammarError as error:
+            if error.text.startswith("<[", error.offset):
+                said = f"{error.reason}; ids of tokens are those of a model, give its --tokenizer"
+                raise click.UsageError(said) from None
+            raise
+
     def guide(
         self, vocabulary: Vocabulary, *, as_read: bool = False, special: Callable[[str], int | None] | None = None
     ) -> LiftedGuide | SubstringGuide:
@@ -253,6 +276,20 @@ def _limits(work: int | None, memory: int | None, seconds: float | None) -> Limi
     from ..guides.limits import Limits
 
     return Limits(**chosen)
+
+
+def vocabulary_of(name: str) -> Vocabulary:
+    """The vocabulary of a tokenizer, by its name or folder. Raises UsageError."""
+    import transformers
+
+    from ..tokenizers_adapter import Vocabulary
+
+    hub: Any = transformers
+    try:
+        return Vocabulary.from_tokenizer(hub.AutoTokenizer.from_pretrained(name))
+    except (OSError, ValueError) as error:
+        first = [*str(error).strip().splitlines(), "no reason given"][0]
+        raise click.UsageError(f"the tokenizer {name!r} cannot be loaded ({first}); give a name or a folder") from None
 
 
 def _python_type(context: click.Context, parameter: click.Parameter, name: str | None) -> Any:

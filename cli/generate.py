@@ -204,21 +204,18 @@ _ASKING = (
         help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}, '
         "or all plain text.",
     ),
-    click.option(
-        "--image",
-        type=click.Path(dir_okay=False),
-        multiple=True,
-        metavar="FILE",
-        help="An image before the text of every prompt; repeat the option. Lines of --prompts have their own as "
-        '"images".',
-    ),
-    click.option(
-        "--audio",
-        type=click.Path(dir_okay=False),
-        multiple=True,
-        metavar="FILE",
-        help="Audio behind the images of every prompt; repeat the option. Lines of --prompts have their own as "
-        '"audio".',
+    *(
+        click.option(
+            flag,
+            type=click.Path(dir_okay=False),
+            multiple=True,
+            metavar="FILE",
+            help=f"{said} of every prompt; repeat the option. Lines of --prompts have their own as {member}.",
+        )
+        for flag, said, member in (
+            ("--image", "An image before the text", '"images"'),
+            ("--audio", "Audio behind the images", '"audio"'),
+        )
     ),
 )
 
