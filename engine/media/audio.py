@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ...checks import shown, whole
 from ...errors import AudioError, OptionError
-from .files import FileLimits
+from .files import FileLimits, MediaBase
 
 Samples = NDArray[np.float32]
 RATES = (1_000, 192_000)
@@ -81,7 +81,7 @@ class AudioLimits(FileLimits):
             )
 
 
-class Audio:
+class Audio(MediaBase):
     """Audio that a prompt has: its samples as a read-only array, float32 [samples], 1 being full scale.
 
     rate: samples a second; digest: SHA-256 of rate and samples, in hex; audio of equal digests is equal
@@ -89,7 +89,7 @@ class Audio:
 
     kind = "audio"
 
-    __slots__ = ("__weakref__", "digest", "rate", "samples")
+    __slots__ = ("rate", "samples")
 
     def __init__(self, samples: NDArray[np.floating[Any]], rate: int) -> None:
         """samples: numbers of type float, of one channel; they are copied unless they are as the class has them
@@ -146,23 +146,12 @@ class Audio:
         out for each that stays, in a Kaiser window of beta 5, as `scipy.signal.resample_poly` has it."""
         return self.samples if rate == self.rate else _resampled(self.samples, self.rate, rate)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Audio) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
+    @property
+    def _made_of(self) -> tuple[Any, ...]:
+        return self.samples, self.rate
 
     def __repr__(self) -> str:
         return f"Audio({self.seconds:.2f} s, {self.rate:,} a second)"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (self.samples, self.rate)
-
-
-def _received(samples: Samples, rate: int) -> Audio:
-    """Audio that was sent, whose samples nobody else has."""
-    samples.flags.writeable = False
-    return Audio(samples, rate)
 
 
 def is_audio(data: bytes) -> bool:

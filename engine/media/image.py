@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...checks import shown
 from ...errors import ImageError, OptionError
-from .files import FileLimits
+from .files import FileLimits, MediaBase
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -71,7 +71,7 @@ class ImageLimits(FileLimits):
             )
 
 
-class Image:
+class Image(MediaBase):
     """An image that a prompt has: its pixels as a read-only array, uint8 [height, width, 3], red, green and blue.
 
     digest: SHA-256 of size and pixels, in hex; images with equal digests are equal
@@ -79,7 +79,7 @@ class Image:
 
     kind = "image"
 
-    __slots__ = ("__weakref__", "digest", "pixels")
+    __slots__ = ("pixels",)
 
     def __init__(self, pixels: NDArray[np.uint8]) -> None:
         """pixels: as the class has them; they are copied unless they are read-only already"""
@@ -140,17 +140,12 @@ class Image:
 
         return PIL.Image.fromarray(self.pixels)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Image) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
+    @property
+    def _made_of(self) -> tuple[Any, ...]:
+        return (self.pixels,)
 
     def __repr__(self) -> str:
         return f"Image({self.width} x {self.height})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (self.pixels,)
 
 
 class _CountedFile(io.BytesIO):
@@ -165,12 +160,6 @@ class _CountedFile(io.BytesIO):
         if self._left < 0:
             raise ValueError("too many parts")
         return super().read(size)
-
-
-def _received(pixels: NDArray[np.uint8]) -> Image:
-    """An image that was sent, whose pixels nobody else has."""
-    pixels.flags.writeable = False
-    return Image(pixels)
 
 
 def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:
