@@ -38,7 +38,7 @@ _TEXT = TextType()
 
 
 @dataclass(frozen=True)
-class Tag:
+class TagOption:
     """Two markers, and what is between them: a JSON Schema, a grammar or a pattern, in a file of this `kind`."""
 
     begin: str
@@ -59,9 +59,9 @@ class Tag:
 
 def read_tags(
     context: click.Context, parameter: click.Parameter, given: Sequence[tuple[str, str, str]]
-) -> tuple[Tag, ...]:
+) -> tuple[TagOption, ...]:
     """The tags of --tag BEGIN FILE END."""
-    found: list[Tag] = []
+    found: list[TagOption] = []
     for begin, path, end in given:
         first, last = (_TEXT.convert(marker, parameter, context) for marker in (begin, end))
         kind = _KINDS.get(Path(path).suffix.lower())
@@ -71,12 +71,15 @@ def read_tags(
         text = read_file(context, parameter, path) or ""
         if kind == "json":
             json_of(text, path)
-        found.append(Tag(first, kind, text.removesuffix("\n") if kind == "regex" else text, last))
+        found.append(TagOption(first, kind, text.removesuffix("\n") if kind == "regex" else text, last))
     return tuple(found)
 
 
 def guide_of(
-    tags: Sequence[Tag], vocabulary: Vocabulary, limits: Limits | None, special: Callable[[str], int | None] | None
+    tags: Sequence[TagOption],
+    vocabulary: Vocabulary,
+    limits: Limits | None,
+    special: Callable[[str], int | None] | None,
 ) -> TaggedGuide:
     """The guide of free text with such parts. special: the token without bytes that a marker is, if it is one"""
     from ..guides.tagged import TaggedGuide
@@ -139,7 +142,7 @@ class ConstraintOptions:
     document_field: str | None = None
     boundary: Boundary | None = None
     none_text: str | None = None
-    tags: tuple[Tag, ...] = ()
+    tags: tuple[TagOption, ...] = ()
     limits: Limits | None = None
 
     def __post_init__(self) -> None:

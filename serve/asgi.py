@@ -22,11 +22,10 @@ from starlette.routing import Route
 from ..engine.models.protocol import Model
 from .bodies import check_size, read
 from .endpoints import anthropic, native, ollama, other
-from .endpoints.answers import Answer, refused
+from .endpoints.answers import Answer, leased, refused
 from .endpoints.chat import chat
 from .endpoints.completion import completion
 from .endpoints.embeddings import embeddings, rerank
-from .endpoints.leasing import leased
 from .endpoints.responses import kept, responses
 from .errors import INVALID, ApiError, of_any
 from .guard import Guard, write_access_log

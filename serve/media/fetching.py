@@ -61,7 +61,7 @@ class FetchError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class _Location:
     """A parsed address. literal: the host, where it is an address of IP itself"""
 
     scheme: str
@@ -124,7 +124,7 @@ class MediaFetcher:
         try:
             async with asyncio.timeout(self.seconds):
                 for _ in range(self.redirects + 1):
-                    found = await self._asked(_Target.of(url), kind, most, pool)
+                    found = await self._asked(_Location.of(url), kind, most, pool)
                     if isinstance(found, bytes):
                         return found
                     url = urljoin(url, found)
@@ -142,7 +142,7 @@ class MediaFetcher:
     def _context(self) -> ssl.SSLContext:
         return self.tls()
 
-    async def _asked(self, target: _Target, kind: str, most: int, pool: Executor) -> bytes | str:
+    async def _asked(self, target: _Location, kind: str, most: int, pool: Executor) -> bytes | str:
         """Ask a server for the file; it may answer where that is. Raises FetchError, OSError, and as `_answer`."""
         reader, writer = await self._connected(target, await self._addresses(target, pool))
         try:
@@ -150,7 +150,7 @@ class MediaFetcher:
         finally:
             writer.transport.abort()
 
-    async def _addresses(self, target: _Target, pool: Executor) -> list[Address]:
+    async def _addresses(self, target: _Location, pool: Executor) -> list[Address]:
         """The addresses of a host, all of which are allowed. Raises FetchError, OSError."""
         if target.literal is not None:
             found = [target.literal]
@@ -162,7 +162,7 @@ class MediaFetcher:
         return found
 
     async def _connected(
-        self, target: _Target, addresses: Sequence[Address]
+        self, target: _Location, addresses: Sequence[Address]
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the first address that takes one. Raises OSError."""
         is_safe = target.scheme == "https"
@@ -178,7 +178,7 @@ class MediaFetcher:
         raise failed
 
 
-class _Answer:
+class _HttpAnswer:
     """An answer, which httptools tells piece by piece, after what informs of it.
 
     has_begun: whether its head is there; is_whole: whether its end is; parts: how many heads and pieces there were
@@ -222,7 +222,7 @@ class _Answer:
 
 
 async def _answer(
-    target: _Target, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int
+    target: _Location, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int
 ) -> bytes | str:
     """The file that a server answers with, or the place that it refers to.
 
@@ -233,7 +233,7 @@ async def _answer(
         "Accept-Encoding: identity\r\nConnection: close\r\n\r\n".encode("ascii")
     )
     await writer.drain()
-    answer, head = _Answer(), 0
+    answer, head = _HttpAnswer(), 0
     while data := await reader.read(_READ_BYTES):
         had_begun = answer.has_begun
         answer.parser.feed_data(data)
