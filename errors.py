@@ -2,7 +2,8 @@
 
 TrellmError                     base class of all
 ├── OptionError                 an argument or option that cannot be used
-│   └── BudgetError             max_tokens is smaller than the shortest complete output
+│   ├── BudgetError             max_tokens is smaller than the shortest complete output
+│   └── MediaError              an image or audio that the model does not read; has its digest
 ├── TextSyntaxError             a constraint whose text cannot be parsed; has the offset, draws a caret
 │   ├── PatternError            a regular expression
 │   └── GrammarError            a grammar
@@ -47,6 +48,21 @@ class BudgetError(OptionError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self), self.needed)
+
+
+class MediaError(OptionError):
+    """An image or audio that the model does not read, such as audio that is too short for it.
+
+    `kind` is "image" or "audio", `digest` that of the `Image` or `Audio`.
+    """
+
+    def __init__(self, message: str, kind: str, digest: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.digest = digest
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.kind, self.digest)
 
 
 class TextSyntaxError(TrellmError, ValueError):

@@ -13,11 +13,10 @@ from ..checks import brief, items_of, shown, whole
 from ..errors import OptionError, StateError
 from ..guides.lift.mask_table import MaskTable
 from ..guides.protocol import Guide, Mask, RowGuide
+from ..kernels.jit.aliases import Ints, Longs
 from ..kernels.logits.mask import LISTED, MANY, copy_rows, renew_rows, words_for
 from ..tokenizers_adapter import Vocabulary
 
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
 States = Sequence[int] | NDArray[np.integer[Any]]
 
 WORDS = (np.dtype(np.int32), np.dtype(np.uint32))

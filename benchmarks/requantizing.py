@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from trellm.engine.models.gguf_files.file import GGUFFile
-from trellm.tokenizers_adapter.gguf_header import mapped, read_header
+from trellm.tokenizers_adapter.gguf import mapped, read_header
 
 _ALIGNMENT = 32
 _FLOATS = ("F32", "F16", "BF16")

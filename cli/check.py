@@ -8,7 +8,7 @@ from typing import Any, TextIO
 import click
 
 from ..errors import LimitError
-from .constraint import ConstraintOptions, constraint_options
+from .constraint import ConstraintOptions, constraint_options, vocabulary_of
 from .flags import TextType
 
 MISMATCH = 1
@@ -21,13 +21,19 @@ MISMATCH = 1
     "--json", type=click.File(encoding="utf-8"), help="A file with JSON in any layout, for --schema or --pydantic."
 )
 @click.option("--file", "-f", type=click.File(encoding="utf-8"), help="A file with the text; - is standard input.")
+@click.option("--tokenizer", metavar="NAME", help="A tokenizer, a name or folder, where --grammar has ids of tokens.")
 @click.option(
     "--spans",
     is_flag=True,
     help="Add the places of quotations (--schema, --pydantic or --grammar) and of captures (--grammar or --regex).",
 )
 def check(
-    constraint: ConstraintOptions, text: str | None, json: TextIO | None, file: TextIO | None, spans: bool
+    constraint: ConstraintOptions,
+    text: str | None,
+    json: TextIO | None,
+    file: TextIO | None,
+    tokenizer: str | None,
+    spans: bool,
 ) -> int:
     """Say whether a text meets a constraint; if not, how far it gets and what was expected there.
 
@@ -42,11 +48,11 @@ def check(
 
     With --text or --file, JSON must be written as `trellm generate` writes it; with --json its order of members,
     white space, escapes and spelling of numbers do not matter, unless --order, --whitespace, --escapes or --spelling
-    say so.
+    say so. The name of a special token that --grammar names, such as <|im_end|>, is that token in a text.
     """
     from ..guides.explain import explain
     from ..guides.protocol import Findings
-    from ..tokenizers_adapter import Vocabulary
+    from ..tokenizers_adapter.marked import pieces_of
 
     if constraint.is_free:
         raise click.UsageError(
@@ -65,12 +71,14 @@ def check(
             text = file.read()
         except UnicodeDecodeError as error:
             raise click.UsageError(f"{file.name} is not text in UTF-8 ({error.reason} at byte {error.start})") from None
-    guide = constraint.guide(Vocabulary.from_bytes(), as_read=json is not None)
+    vocabulary = None if tokenizer is None else vocabulary_of(tokenizer)
+    guide = constraint.guide_of_text(vocabulary, as_read=json is not None)
     verdict = explain(guide, text)
     click.echo(str(verdict))
     if not verdict.matches and constraint.structure is not None:
         click.echo(_broken(constraint, text), nl=False)
-    found = Findings.of(guide if spans and verdict.matches else None, text)
+    data = b"".join(piece for _, piece in pieces_of(guide.vocabulary, text))
+    found = Findings.of(guide if spans and verdict.matches else None, text, data)
     for place, span in found.spans.items():
         click.echo(f"  {place}: {span.text!r}, characters {span.start} to {span.end} of document {span.document}")
     for name, captures in found.captures.items():

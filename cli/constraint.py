@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 
 import click
 
+from ..errors import GrammarError
 from .files import json_of, read_file
 from .flags import NumberType, TextType, WhitespaceType, with_options
 
@@ -37,7 +38,7 @@ _TEXT = TextType()
 
 
 @dataclass(frozen=True)
-class Tag:
+class TagOption:
     """Two markers, and what is between them: a JSON Schema, a grammar or a pattern, in a file of this `kind`."""
 
     begin: str
@@ -58,9 +59,9 @@ class Tag:
 
 def read_tags(
     context: click.Context, parameter: click.Parameter, given: Sequence[tuple[str, str, str]]
-) -> tuple[Tag, ...]:
+) -> tuple[TagOption, ...]:
     """The tags of --tag BEGIN FILE END."""
-    found: list[Tag] = []
+    found: list[TagOption] = []
     for begin, path, end in given:
         first, last = (_TEXT.convert(marker, parameter, context) for marker in (begin, end))
         kind = _KINDS.get(Path(path).suffix.lower())
@@ -70,12 +71,15 @@ def read_tags(
         text = read_file(context, parameter, path) or ""
         if kind == "json":
             json_of(text, path)
-        found.append(Tag(first, kind, text.removesuffix("\n") if kind == "regex" else text, last))
+        found.append(TagOption(first, kind, text.removesuffix("\n") if kind == "regex" else text, last))
     return tuple(found)
 
 
 def guide_of(
-    tags: Sequence[Tag], vocabulary: Vocabulary, limits: Limits | None, special: Callable[[str], int | None] | None
+    tags: Sequence[TagOption],
+    vocabulary: Vocabulary,
+    limits: Limits | None,
+    special: Callable[[str], int | None] | None,
 ) -> TaggedGuide:
     """The guide of free text with such parts. special: the token without bytes that a marker is, if it is one"""
     from ..guides.tagged import TaggedGuide
@@ -138,7 +142,7 @@ class ConstraintOptions:
     document_field: str | None = None
     boundary: Boundary | None = None
     none_text: str | None = None
-    tags: tuple[Tag, ...] = ()
+    tags: tuple[TagOption, ...] = ()
     limits: Limits | None = None
 
     def __post_init__(self) -> None:
@@ -189,6 +193,28 @@ class ConstraintOptions:
         if self.kind is not None:
             return format_of(FORMATS[self.kind]).natural
         return None if self.structure is None else natural_of(structure_of(self.structure).schema)
+
+    def guide_of_text(
+        self, tokenizer: Vocabulary | None = None, *, as_read: bool = False
+    ) -> LiftedGuide | SubstringGuide:
+        """The guide that texts are checked by. Raises UsageError for ids of tokens that no tokenizer has.
+
+        tokenizer: its vocabulary; by default there are bytes, and the special tokens that grammars name
+        """
+        from ..guides.grammar.special_tokens import names_in
+        from ..tokenizers_adapter import Vocabulary
+
+        if tokenizer is not None:
+            return self.guide(tokenizer, as_read=as_read)
+        grammars = [self.grammar or "", *(tag.text for tag in self.tags if tag.kind in ("lark", "gbnf"))]
+        names = list(dict.fromkeys(name for grammar in grammars for name in names_in(grammar)))
+        try:
+            return self.guide(Vocabulary.from_bytes(names), as_read=as_read)
+        except GrammarError as error:
+            if error.text.startswith("<[", error.offset):
+                said = f"{error.reason}; ids of tokens are those of a model, give its --tokenizer"
+                raise click.UsageError(said) from None
+            raise
 
     def guide(
         self, vocabulary: Vocabulary, *, as_read: bool = False, special: Callable[[str], int | None] | None = None
@@ -253,6 +279,20 @@ def _limits(work: int | None, memory: int | None, seconds: float | None) -> Limi
     from ..guides.limits import Limits
 
     return Limits(**chosen)
+
+
+def vocabulary_of(name: str) -> Vocabulary:
+    """The vocabulary of a tokenizer, by its name or folder. Raises UsageError."""
+    import transformers
+
+    from ..tokenizers_adapter import Vocabulary
+
+    hub: Any = transformers
+    try:
+        return Vocabulary.from_tokenizer(hub.AutoTokenizer.from_pretrained(name))
+    except (OSError, ValueError) as error:
+        first = [*str(error).strip().splitlines(), "no reason given"][0]
+        raise click.UsageError(f"the tokenizer {name!r} cannot be loaded ({first}); give a name or a folder") from None
 
 
 def _python_type(context: click.Context, parameter: click.Parameter, name: str | None) -> Any:

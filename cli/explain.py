@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import LimitError
-from .constraint import ConstraintOptions, constraint_options
+from .constraint import ConstraintOptions, constraint_options, vocabulary_of
 from .flags import TextType, in_flags
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ MAX_TOKENS = 40
 @click.option("--state", type=int, help="Show what a state expects, by its number in the picture.")
 @click.option("--after", metavar="TEXT", type=TextType(), help="Show what is expected after this text.")
 @click.option(
-    "--tokenizer", metavar="NAME", help="Also list the tokens of this tokenizer, a name or folder, allowed there."
+    "--tokenizer",
+    metavar="NAME",
+    help="Also list the tokens of this tokenizer, a name or folder, allowed there; --grammar may name some by ids.",
 )
 @click.option(
     "--picture", metavar="FILE", help="Draw the automaton, rules or parts: FILE.svg, FILE.mmd (Mermaid) or FILE.dot."
@@ -64,44 +66,43 @@ def explain(
         raise click.UsageError(f"--limit must be at least 1, not {limit}")
     if state is not None and after is not None:
         raise click.UsageError("--state and --after exclude each other: both name a state")
-    if tokenizer is not None and state is None and after is None:
-        raise click.UsageError("--tokenizer belongs to --state or --after, which are missing")
+    if tokenizer is not None and state is None and after is None and constraint.grammar is None:
+        raise click.UsageError("--tokenizer belongs to --state, --after or --grammar, which are missing")
     try:
+        vocabulary = None if tokenizer is None else vocabulary_of(tokenizer)
         if picture is not None:
-            _draw(constraint, Path(picture), limit)
+            _draw(constraint.guide_of_text(vocabulary), Path(picture), limit)
         if state is not None or after is not None:
-            click.echo("\n".join(_state_lines(constraint, state, after, tokenizer, limit)))
+            click.echo("\n".join(_state_lines(constraint, state, after, vocabulary, limit)))
         elif keywords:
             click.echo(_keywords(constraint))
         elif picture is None:
-            click.echo(_overview(constraint, limit))
+            click.echo(_overview(constraint, vocabulary, limit))
     except LimitError as error:
         raise click.UsageError(in_flags(str(error))) from None
 
 
 def _keywords(constraint: ConstraintOptions) -> str:
     from ..guides import JSONGuide
-    from ..tokenizers_adapter import Vocabulary
 
-    guide = replace(constraint, unenforced="allow").guide(Vocabulary.from_bytes())
+    guide = replace(constraint, unenforced="allow").guide_of_text()
     assert isinstance(guide, JSONGuide)
     return "\n".join(map(str, guide.coverage))
 
 
-def _overview(constraint: ConstraintOptions, limit: int) -> str:
+def _overview(constraint: ConstraintOptions, vocabulary: Vocabulary | None, limit: int) -> str:
     from ..engine.structures import structure_of
     from ..guides import CFGGuide
     from ..guides.json_schema import CompiledSchema
     from ..guides.json_schema.outline import Outline
     from ..guides.regular_guide import RegularGuide
-    from ..tokenizers_adapter import Vocabulary
 
     if constraint.structure is not None:
         written: Any = structure_of(constraint.structure).schema
         schema = CompiledSchema(written, constraint.resources)
         schema.check_has_instance()
         return str(Outline(schema, limit))
-    guide = constraint.guide(Vocabulary.from_bytes())
+    guide = constraint.guide_of_text(vocabulary)
     if isinstance(guide, CFGGuide):
         return str(guide.grammar).rstrip("\n")
     assert isinstance(guide, RegularGuide)
@@ -110,14 +111,13 @@ def _overview(constraint: ConstraintOptions, limit: int) -> str:
 
 
 def _state_lines(
-    constraint: ConstraintOptions, state: int | None, after: str | None, tokenizer: str | None, limit: int
+    constraint: ConstraintOptions, state: int | None, after: str | None, vocabulary: Vocabulary | None, limit: int
 ) -> list[str]:
     from ..guides.explain import explain as verdict_on
     from ..guides.regular_guide import RegularGuide
-    from ..tokenizers_adapter import Vocabulary
+    from ..tokenizers_adapter.marked import pieces_of
 
-    vocabulary = Vocabulary.from_bytes() if tokenizer is None else _vocabulary(tokenizer)
-    guide = constraint.guide(vocabulary, as_read=after is not None)
+    guide = constraint.guide_of_text(vocabulary, as_read=after is not None)
     if after is None:
         if not isinstance(guide, RegularGuide):
             raise click.UsageError(
@@ -127,11 +127,11 @@ def _state_lines(
         lines = _regular_lines(guide, state, limit)
         state = guide.minimal(limit).states[state]
     else:
-        state = guide.automaton.read(guide.start, after.encode())
+        state = guide.automaton.read(guide.start, b"".join(data for _, data in pieces_of(guide.vocabulary, after)))
         if state < 0:
             raise click.UsageError(f"--after: {verdict_on(guide, after)}".split("\n")[0])
         lines = [f"expected: {guide.describe(state)}"]
-    return lines if tokenizer is None else [*lines, _tokens(guide.mask(state), vocabulary)]
+    return lines if vocabulary is None else [*lines, _tokens(guide.mask(state), vocabulary)]
 
 
 def _regular_lines(guide: RegularGuide, state: int, limit: int) -> list[str]:
@@ -155,10 +155,7 @@ def _tokens(mask: Mask, vocabulary: Vocabulary) -> str:
     return f"{count:,} of {vocabulary.size:,} tokens are allowed: {visible(tokens_in(mask, vocabulary, MAX_TOKENS))}"
 
 
-def _draw(constraint: ConstraintOptions, path: Path, limit: int) -> None:
-    from ..tokenizers_adapter import Vocabulary
-
-    guide: Any = constraint.guide(Vocabulary.from_bytes())
+def _draw(guide: Any, path: Path, limit: int) -> None:
     drawn = guide.picture(max_states=limit)
     writers = {".svg": drawn.to_svg, ".mmd": drawn.to_mermaid, ".dot": drawn.to_dot}
     if path.suffix not in writers:
@@ -168,16 +165,3 @@ def _draw(constraint: ConstraintOptions, path: Path, limit: int) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"--picture {path} cannot be written: {error.strerror}") from None
-
-
-def _vocabulary(name: str) -> Vocabulary:
-    import transformers
-
-    from ..tokenizers_adapter import Vocabulary
-
-    hub: Any = transformers
-    try:
-        return Vocabulary.from_tokenizer(hub.AutoTokenizer.from_pretrained(name))
-    except (OSError, ValueError) as error:
-        first = [*str(error).strip().splitlines(), "no reason given"][0]
-        raise click.UsageError(f"the tokenizer {name!r} cannot be loaded ({first}); give a name or a folder") from None

@@ -43,7 +43,7 @@ RESULT_KEYS = (
 
 
 @dataclass(frozen=True)
-class Prompt:
+class PromptLine:
     """One prompt, as generators take it, with what else its line said, which the result repeats. place: where it was"""
 
     given: Any
@@ -62,7 +62,7 @@ class Prompt:
         several = cast("list[Any]", given if isinstance(given, list) else [given])
         return several if isinstance(several[-1], str) else None
 
-    def behind(self, media: Sequence[Media]) -> Prompt:
+    def behind(self, media: Sequence[Media]) -> PromptLine:
         """The same behind further images and audio. Raises click.UsageError for token ids and messages."""
         if not media:
             return self
@@ -79,7 +79,7 @@ class Prompt:
         return tuple(several) if all(isinstance(text, str) and text for text in several) else ()
 
 
-def read_prompts(file: TextIO) -> list[Prompt]:
+def read_prompts(file: TextIO) -> list[PromptLine]:
     """A line is a prompt, or an object with "prompt" and anything else; empty lines are skipped.
 
     A prompt is a JSON string, a list of token ids, or one of messages. Where no line is JSON, nor begins as one of
@@ -140,7 +140,7 @@ class _MediaFiles:
         return found | {"content": self.within(found["content"], place)} if "content" in found else found
 
 
-def _prompt(name: str, number: int, line: str, media: _MediaFiles) -> Prompt:
+def _prompt(name: str, number: int, line: str, media: _MediaFiles) -> PromptLine:
     try:
         value: Any = json.loads(line, parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_named_once)
     except (ValueError, RecursionError) as error:
@@ -163,7 +163,7 @@ def _prompt(name: str, number: int, line: str, media: _MediaFiles) -> Prompt:
         named: Any = record.get(member, [])
         paths = cast("list[Any]", named if isinstance(named, list) else [named])
         several += (media.of(kind, path, place) for path in paths)
-    return Prompt(prompt_of(given, f"{place}: the prompt"), record, place).behind(several)
+    return PromptLine(prompt_of(given, f"{place}: the prompt"), record, place).behind(several)
 
 
 def _named_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -185,18 +185,18 @@ def _finite(text: str) -> float:
 _EXAMPLE = '"a prompt" or {"prompt": "a prompt", "id": 7}, where lists are token ids or messages'
 
 
-def result_lines(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[str]:
+def result_lines(prompts: Sequence[PromptLine], results: Iterable[Any]) -> Iterator[str]:
     """A JSON object for every finished text: what the prompt's line had, and the result."""
     for prompt, sample, generation in _finished(prompts, results):
         yield result_line(prompt, sample, generation)
 
 
-def plain_lines(prompts: Sequence[Prompt], results: Iterable[Any]) -> Iterator[str]:
+def plain_lines(prompts: Sequence[PromptLine], results: Iterable[Any]) -> Iterator[str]:
     """The finished texts alone."""
     return (generation.text for _, _, generation in _finished(prompts, results))
 
 
-def report_page(prompts: Sequence[Prompt], results: Iterable[Any]) -> str:
+def report_page(prompts: Sequence[PromptLine], results: Iterable[Any]) -> str:
     """A web page with the diagnostics of every finished text, under its prompt."""
     from ..engine.diagnostics.page import page
 
@@ -210,8 +210,8 @@ def report_page(prompts: Sequence[Prompt], results: Iterable[Any]) -> str:
 
 
 def _finished(
-    prompts: Sequence[Prompt], results: Iterable[Any]
-) -> Iterator[tuple[Prompt, int | None, Generation[Any]]]:
+    prompts: Sequence[PromptLine], results: Iterable[Any]
+) -> Iterator[tuple[PromptLine, int | None, Generation[Any]]]:
     """Every finished text with its prompt, and its number where there are several for each prompt."""
     for prompt, found in zip(prompts, results, strict=True):
         if isinstance(found, list):
@@ -228,7 +228,7 @@ def _token(each: TokenLogprob) -> dict[str, Any]:
     return {"token_id": each.token_id, "token": text, "logprob": each.logprob}
 
 
-def result_line(prompt: Prompt, sample: int | None, generation: Generation[Any]) -> str:
+def result_line(prompt: PromptLine, sample: int | None, generation: Generation[Any]) -> str:
     """The line of a finished text, behind what the prompt's had; sample: its number, where there are several."""
     from ..guides.quoting.source import Span
 
@@ -375,12 +375,12 @@ class Resumed:
     prompts: all of them, in order; left: the numbers of those to run; done: the lines of the others, by number
     """
 
-    prompts: Sequence[Prompt]
+    prompts: Sequence[PromptLine]
     left: list[int] = field(default_factory=list[int])
     done: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
 
     @classmethod
-    def of(cls, prompts: Sequence[Prompt], path: str | None, samples: int) -> Resumed:
+    def of(cls, prompts: Sequence[PromptLine], path: str | None, samples: int) -> Resumed:
         """Read what the file at `path` has of `samples` texts for each prompt; None, or no file there: nothing.
 
         A last line that was cut off is dropped, and a prompt with too few texts is run anew. Raises click.UsageError
@@ -405,7 +405,7 @@ class Resumed:
         return found
 
     @property
-    def running(self) -> list[Prompt]:
+    def running(self) -> list[PromptLine]:
         """The prompts to run, in order."""
         return [self.prompts[number] for number in self.left]
 

@@ -19,7 +19,7 @@ from .constraint import ConstraintOptions, constraint_options
 from .ending import Interruption, ending
 from .files import (
     Output,
-    Prompt,
+    PromptLine,
     Resumed,
     StandardOutput,
     json_of,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..engine.generator import Generator
     from ..engine.models.protocol import Model
     from ..engine.options import Options
-    from ..engine.prompts.given import Prompt as GivenPrompt
+    from ..engine.prompts.given import Prompt
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Chatting:
         """As options of a call."""
         return {"tools": self.tools, "documents": self.documents}
 
-    def prompts(self, prompts: list[Prompt]) -> list[Prompt]:
+    def prompts(self, prompts: list[PromptLine]) -> list[PromptLine]:
         """The prompts, of which texts become chats where that is asked for."""
         return [
             replace(each, given=[{"role": "user", "content": _content(each.parts)}])
@@ -204,21 +204,18 @@ _ASKING = (
         help='A file of prompts, - for standard input; each line a JSON string or {"prompt": ..., ...}, '
         "or all plain text.",
     ),
-    click.option(
-        "--image",
-        type=click.Path(dir_okay=False),
-        multiple=True,
-        metavar="FILE",
-        help="An image before the text of every prompt; repeat the option. Lines of --prompts have their own as "
-        '"images".',
-    ),
-    click.option(
-        "--audio",
-        type=click.Path(dir_okay=False),
-        multiple=True,
-        metavar="FILE",
-        help="Audio behind the images of every prompt; repeat the option. Lines of --prompts have their own as "
-        '"audio".',
+    *(
+        click.option(
+            flag,
+            type=click.Path(dir_okay=False),
+            multiple=True,
+            metavar="FILE",
+            help=f"{said} of every prompt; repeat the option. Lines of --prompts have their own as {member}.",
+        )
+        for flag, said, member in (
+            ("--image", "An image before the text", '"images"'),
+            ("--audio", "Audio behind the images", '"audio"'),
+        )
     ),
 )
 
@@ -237,10 +234,10 @@ class Asking:
         if (self.prompt is None) == (self.prompts is None):
             raise click.UsageError("give a prompt as --prompt or a file of them as --prompts, one of the two")
 
-    def read(self) -> list[Prompt]:
+    def read(self) -> list[PromptLine]:
         """All prompts, with their images and audio. Raises UsageError, ImageError, AudioError."""
         if self.prompt is not None:
-            asked = [Prompt(self.prompt, {"prompt": self.prompt}, "--prompt")]
+            asked = [PromptLine(self.prompt, {"prompt": self.prompt}, "--prompt")]
         else:
             assert self.prompts is not None
             asked = read_prompts(self.prompts)
@@ -487,7 +484,7 @@ Running = Callable[["Options", "Told"], list[Any]]
 
 def _running(
     load: Callable[[], Model],
-    asked: Sequence[Prompt],
+    asked: Sequence[PromptLine],
     constraint: ConstraintOptions,
     chatting: Chatting,
     is_described: bool,
@@ -513,7 +510,7 @@ def _running(
     return partial(run_together, pairs)
 
 
-def _check_documents(asked: Sequence[Prompt], name: str | None, prompts: TextIO | None, samples: int) -> None:
+def _check_documents(asked: Sequence[PromptLine], name: str | None, prompts: TextIO | None, samples: int) -> None:
     """Refuse lines of prompts without the texts that they are to be answered from, in the field that is named."""
     if name is None:
         return
@@ -555,7 +552,7 @@ def _warn(results: list[Any]) -> None:
                 click.echo(f"trellm: prompt {number}, {one.warning}", err=True)
 
 
-def _print_stream(make: Callable[[], Generator[Any]], prompt: GivenPrompt, options: dict[str, Any]) -> int:
+def _print_stream(make: Callable[[], Generator[Any]], prompt: Prompt, options: dict[str, Any]) -> int:
     """Write a text as it comes: the exit code."""
     with ending():
         pieces = make().stream(prompt, **options)
@@ -569,7 +566,7 @@ def _print_stream(make: Callable[[], Generator[Any]], prompt: GivenPrompt, optio
 
 def _run(
     run: Running,
-    prompts: list[Prompt],
+    prompts: list[PromptLine],
     options: dict[str, Any],
     end: Interruption,
     output: Output | StandardOutput,

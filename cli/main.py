@@ -15,8 +15,7 @@ from .ending import INTERRUPTED, TERMINATED, Terminated
 from .explain import explain
 from .flags import in_flags
 from .generate import generate
-from .models import list_models
-from .pull import pull
+from .models import list_models, pull
 from .serve import serve
 from .warmup import warmup
 

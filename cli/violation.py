@@ -53,11 +53,11 @@ def violation(
     if not is_object(root):
         return Violation("the schema", False, "", value)
     compiled = CompiledSchema(root, resources, contexts=contexts)
-    found = _Search(compiled, root, contexts).first(compiled.documents.at(root), value, "")
+    found = _ViolationSearch(compiled, root, contexts).first(compiled.documents.at(root), value, "")
     return found or Violation("the schema as a whole", root, "", value)
 
 
-class _Search:
+class _ViolationSearch:
     """Looks through a schema, keyword by keyword. Plain keywords are judged as schemas of their own."""
 
     def __init__(self, compiled: CompiledSchema, root: dict[str, Any], contexts: Mapping[str, Quote] | None) -> None:

@@ -32,7 +32,8 @@ from ..kernels.chart.layout import (
     RULE,
     SELF,
 )
-from ..tokenizers_adapter.marked import MARK
+from ..tokenizers_adapter import Vocabulary
+from ..tokenizers_adapter.marked import MARK, marker_names, pieces_of
 from .automata.charsets import CharacterRows, intersect, negate, normalise
 from .chart.automaton import DEAD, ChartAutomaton
 from .graph.utf8 import CONTINUATION
@@ -235,9 +236,14 @@ def expected(guide: Guide, state: int) -> str:
     return " or ".join(shown)
 
 
-def expectation(automaton: TableAutomaton, state: int, *, with_places: bool = True) -> str:
-    """Describe what may follow in an automaton's state: characters, and the part of the constraint around it."""
-    phrase = _next_text(automaton, state)
+def expectation(
+    automaton: TableAutomaton, state: int, *, with_places: bool = True, vocabulary: Vocabulary | None = None
+) -> str:
+    """A description of what may follow in an automaton's state: characters, and where a constraint asks for them.
+
+    vocabulary: has the names of special tokens, where these are to be told
+    """
+    phrase = _next_text(automaton, state, vocabulary)
     if phrase is None:
         return END
     if with_places and isinstance(automaton, ChartAutomaton) and (found := places(automaton, state)):
@@ -245,7 +251,7 @@ def expectation(automaton: TableAutomaton, state: int, *, with_places: bool = Tr
     return f"{phrase}, or {END}" if automaton.is_accepting(state) else phrase
 
 
-def _next_text(automaton: TableAutomaton, state: int) -> str | None:
+def _next_text(automaton: TableAutomaton, state: int, vocabulary: Vocabulary | None) -> str | None:
     """Describe the next characters: several where they are forced, None if there are none."""
     if (automaton.transitions(state)[CONTINUATION.start : CONTINUATION.stop] != DEAD).any():
         return "the rest of a character"
@@ -254,7 +260,11 @@ def _next_text(automaton: TableAutomaton, state: int) -> str | None:
         return quoted(forced)
     ranges = next_characters(automaton, state)
     said = [describe(ranges)] if ranges else []
-    return " or ".join([*said, "a special token"] if _takes_marker(automaton, state) else said) or None
+    if _takes_marker(automaton, state):
+        named = {} if vocabulary is None else marker_names(vocabulary)
+        allowed = [name for name, data in named.items() if automaton.read(state, data) != DEAD]
+        said += allowed if 0 < len(allowed) <= MAX_TOKENS else ["a special token"]
+    return " or ".join(said) or None
 
 
 def _takes_marker(automaton: TableAutomaton, state: int) -> bool:
@@ -299,7 +309,12 @@ _SHOWN = 40
 
 
 class Automatic(Protocol):
-    """An object with a byte automaton, such as every guide of this package."""
+    """Anything with a vocabulary and a byte automaton, as all guides of this package have."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary, in which special tokens may be markers."""
+        ...
 
     @property
     def automaton(self) -> TableAutomaton:
@@ -333,11 +348,10 @@ class Remembering(Protocol):
 class Verdict:
     """The verdict of a constraint on a text.
 
-    text: the text
-    matches: whether the whole text meets the constraint
-    viable_chars: length in characters of the longest prefix that some text of the constraint begins with
-    complete_chars: length in characters of the longest prefix that meets the constraint, None if there is none
-    expected: description of what may follow the viable prefix
+    text: the text; matches: whether it meets the constraint as a whole
+    viable_chars: length in characters of its longest prefix that some text of the constraint begins with
+    complete_chars: length of its longest prefix that meets the constraint, None if there is none
+    expected: what may follow the viable prefix, in words; found: what does, likewise
     """
 
     text: str
@@ -345,14 +359,14 @@ class Verdict:
     viable_chars: int
     complete_chars: int | None
     expected: str
+    found: str
 
     def __str__(self) -> str:
         """Format one line for a match; else also an excerpt with a caret under the offset, and the longest match."""
         if self.matches:
             return f"matches; then expected: {self.expected}"
         at = self.viable_chars
-        found = describe_character(ord(self.text[at])) if at < len(self.text) else "the end of the text"
-        lines = [f"no match: at offset {at} expected {self.expected}, found {found}", *self._excerpt()]
+        lines = [f"no match: at offset {at} expected {self.expected}, found {self.found}", *self._excerpt()]
         if self.complete_chars is not None:
             lines.append(f"(up to offset {self.complete_chars} it is a match)")
         return "\n".join(lines)
@@ -364,23 +378,24 @@ class Verdict:
         return [f"  {before}{after}", f"  {' ' * len(before)}^"]
 
 
-def explain(constraint: Automatic | ChartAutomaton, text: str) -> Verdict:
-    """Read a text character by character and report how far it meets a constraint.
+def explain(constraint: Automatic, text: str) -> Verdict:
+    """Reads a text character by character, in which the name of a special token of the constraint is that token.
 
-    Raises LimitError if the text leads through too many states.
+    Raises LimitError if that leads through too many states.
     """
-    automaton: TableAutomaton = constraint if isinstance(constraint, ChartAutomaton) else constraint.automaton
+    automaton, vocabulary = constraint.automaton, constraint.vocabulary
     reader = constraint if isinstance(constraint, Remembering) else automaton
-    state, count = reader.start, 0
+    state, count, found = reader.start, 0, END
     complete = 0 if reader.is_accepting(state) else None
-    for character in text:
-        # A lone surrogate encodes to bytes that no automaton accepts.
-        after = reader.read(state, character.encode("utf-8", "surrogatepass"))
+    for piece, data in pieces_of(vocabulary, text):
+        after = reader.read(state, data)
         if after == DEAD:
+            found = describe_character(ord(piece)) if len(piece) == 1 else piece
             break
-        state, count = after, count + 1
+        state, count = after, count + len(piece)
         if reader.is_accepting(state):
             complete = count
     if isinstance(constraint, Remembering):
         state = constraint.chart_state(state)
-    return Verdict(text, complete == len(text), count, complete, expectation(automaton, state, with_places=False))
+    words = expectation(automaton, state, with_places=False, vocabulary=vocabulary)
+    return Verdict(text, complete == len(text), count, complete, words, found)

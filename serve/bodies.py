@@ -1,4 +1,7 @@
-"""Bodies of requests: bounded reading, strict JSON, and validation with readable errors."""
+"""Bodies of requests: read up to a limit, JSON without what JSON does not have, and checked field by field.
+
+Fields that other servers know and this one does not are refused by name, with what there is instead.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from starlette.requests import Request
 
 from ..checks import brief, lone_surrogate, shown, twice_named
 from .errors import LONGEST, ApiError, Place, param_of, unsupported
-from .requests.unsupported import KNOWN, PARTS
 
 T = TypeVar("T", bound=BaseModel)
 M = TypeVar("M")
@@ -242,7 +244,7 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
         missing = (*place, str(first["loc"][-1]))
         return ApiError(f"{param_of(missing)} is missing", missing, code="missing_required_parameter")
     given = value_at(value, place)
-    if kind == "unknown_type" and (why := _why_no_part(given)) is not None:
+    if kind == "unknown_type" and (why := _why_no_part(given, said)) is not None:
         return unsupported(place, why)
     what = param_of(place) or "the body"
     options = {str(each["msg"]) for where, each in found if where == place and each["type"] != "missing"}
@@ -251,9 +253,15 @@ def refusal(error: ValidationError, value: Any, shape: type[BaseModel]) -> ApiEr
     return ApiError(f"{what}={told}: {said[:1].lower()}{said[1:]}", place, code="invalid_value")
 
 
-def _why_no_part(given: Any) -> str | None:
-    """Return the reason why a message part's type is unsupported; None for unknown types."""
+def _why_no_part(given: Any, said: str) -> str | None:
+    """Reason why a part of a message is of no type that there is here; None where nobody has such.
+
+    said: which types there are
+    """
     kind = cast("dict[str, Any]", given).get("type") if isinstance(given, dict) else None
+    here = [each for each in AUDIO if repr(each) in said]
+    if kind in AUDIO and here:
+        return f"audio is a part of the type {' or '.join(here)} here"
     return PARTS.get(kind) if isinstance(kind, str) else None
 
 
@@ -320,3 +328,46 @@ def _has(value: Any, step: str | int) -> bool:
     if isinstance(value, dict):
         return step in value
     return isinstance(value, list) and isinstance(step, int) and 0 <= step < len(cast("list[Any]", value))
+
+
+_NO_SOUND = "the model does not speak"
+AUDIO = ("input_audio", "audio_url", "audio")
+"""Types of parts that are audio, here or on other servers."""
+PARTS: dict[str, str] = {
+    **dict.fromkeys(AUDIO, "/v1/chat/completions takes audio as input_audio and as audio_url"),
+    **dict.fromkeys(("video_url", "input_video", "video"), "films are not read; send images or audio"),
+    **dict.fromkeys(("file", "input_file", "document"), "files are not read; send texts, images and audio"),
+}
+"""Unsupported message part types of other servers, with reasons."""
+KNOWN: dict[str, str] = {
+    "audio": _NO_SOUND,
+    "prediction": "there are no predicted outputs; leave it out",
+    "web_search_options": "the server reaches nothing outside itself",
+    "verbosity": "say in a message how long the answer is to be",
+    "top_logprobs": "of completions logprobs is the number of the likeliest tokens, and responses have none",
+    "use_beam_search": 'beams are trellm: {"beams": 4}',
+    "length_penalty": 'beams are trellm: {"beams": {"width": 4, "length_penalty": 1.0}}',
+    "early_stopping": 'beams are trellm: {"beams": {"width": 4, "early_stopping": true}}',
+    "suffix": "the model continues texts, and fills no gaps",
+    "chat_template": "the template is the model's own",
+    "mm_processor_kwargs": "images and audio are prepared as the model's own files say",
+    "guided_whitespace_pattern": 'white space is trellm: {"json": {"whitespace": "compact"}}',
+    "no_stop_trim": "stop strings are no part of the output",
+    "lora_path": "an adapter that the server has is named in model",
+    "session_params": "there are no sessions; send the whole chat",
+    "n_predict": "max_tokens is what there is",
+    "mirostat": "use temperature, top_p or min_p",
+    "typical_p": "use temperature, top_p or min_p",
+    "repeat_penalty": "repetition_penalty is what there is",
+    "echo": "a chat's answer is apart from its messages",
+    "best_of": "of chats n is how many answers there are; choose among them",
+    "continue_final_message": "a prompt is continued anyway; of /v1/chat/completions it continues the last message",
+    "add_generation_prompt": "a prompt has no template",
+    "chat_template_kwargs": "a prompt has no template",
+    "reasoning_effort": "of chats only, whose template knows of thinking",
+    "reasoning": "of chats only, whose template knows of thinking",
+    "functions": "give them as tools",
+    "function_call": "give it as tool_choice",
+    "conversation": "there are no conversations by name; previous_response_id goes on from a response",
+    "max_tool_calls": "the server calls no tools itself",
+}

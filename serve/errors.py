@@ -14,6 +14,7 @@ from ..errors import (
     ImageError,
     LanguageError,
     LimitError,
+    MediaError,
     ModelError,
     OptionError,
     PatternError,
@@ -178,9 +179,11 @@ def of_constraint(error: TrellmError, place: Place) -> ApiError:
 
 def of_media(error: TrellmError, place: Place) -> ApiError:
     """Return the error of an image or audio at a place of the request."""
-    if isinstance(error, AudioError):
+    kind = error.kind if isinstance(error, MediaError) else None
+    if kind == "audio" or isinstance(error, AudioError):
         return ApiError(_told(error), place, code="invalid_audio")
-    return ApiError(_told(error), place, code="invalid_image" if isinstance(error, ImageError) else "invalid_value")
+    is_image = kind == "image" or isinstance(error, ImageError)
+    return ApiError(_told(error), place, code="invalid_image" if is_image else "invalid_value")
 
 
 def of_request(error: TrellmError, place: Place = ()) -> ApiError:

@@ -28,7 +28,7 @@ from ..engine.options import Options, RunOptions
 from ..engine.prompts.given import Prompt, is_chat
 from ..engine.results import Generation
 from ..engine.search import Beam, Greedy, Sample
-from ..errors import BudgetError, TrellmError
+from ..errors import BudgetError, MediaError, TrellmError
 from .bodies import derived
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import Arrivals
@@ -382,6 +382,8 @@ class GenerationRequest:
         """Convert errors in the block to the client's terms."""
         try:
             yield
+        except MediaError:  # whose place `begin` tells
+            raise
         except BudgetError as error:
             raise of_request(error, (self.asked.budget_field,)) from None
         except TrellmError as error:
@@ -432,8 +434,10 @@ async def begin(
             begun.options = replace(options, stop=(), include=())
         await begun.enter()
         begun.reach("in the engine")
-    except BaseException:
+    except BaseException as error:
         begun.end()
+        if isinstance(error, MediaError):
+            raise media.told(error) from None
         raise
     return begun
 

@@ -1,19 +1,30 @@
-"""The server process: its socket, signals and shutdown."""
+"""The server as a process: its socket, its signals, how it ends, and the connections of clients.
+
+Requests that never end are dropped. They are parsed by httptools, a parser in C. A small request takes h11, which is
+written in Python, so much longer that a server answers a third fewer of them (eight connections, texts of one token).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import Callable
+from enum import Enum
+from http import HTTPStatus
 from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType
+from typing import Any, ClassVar
 
+import httptools
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..errors import OptionError
-from .connection import Connection
+from .errors import ApiError
+from .guard import HEADER_BYTES
 from .hosting.manager import ModelManager
 from .settings import Settings
 
@@ -98,3 +109,274 @@ def run(app: Starlette, settings: Settings, listening: socket.socket) -> None:
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return uvloop's event loop factory if it is installed; None for asyncio's."""
     return import_module("uvloop").new_event_loop if find_spec("uvloop") else None
+
+
+HEAD = b"HTTP/1.1 "
+"""Beginning of an answer's head."""
+MOST_WAITING = 8
+"""Requests that are read ahead of an unanswered one."""
+
+
+class JoiningTransport:
+    """A transport that joins an answer's head with the next write of the same iteration of the event loop.
+
+    Each system call releases the GIL, and waiting for it takes as long as all other work.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        """Write data. A head is delayed until the next write or iteration."""
+        if not self._head and data.startswith(HEAD):
+            self._head = data
+            self._loop.call_soon(self._flush)
+        elif data:
+            head, self._head = self._head, b""
+            self._transport.write(head + data if head else data)
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        """Delegate other attributes to the transport."""
+        return getattr(self._transport, name)
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
+
+
+class At(Enum):
+    """Parser position: between requests, in a head, or in a body."""
+
+    BETWEEN = 0
+    HEAD = 1
+    BODY = 2
+
+
+class HostError(Exception):
+    """A request without exactly one Host header. It is the context of the parser's error."""
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that is closed if a request takes too long to arrive, or none comes.
+
+    Requests wait in `pipeline` until the ones before are answered. llhttp neither bounds headers nor stops reading
+    during an answer; both are handled here.
+    seconds: time limit of an incoming request, and of a client that reads none of the waiting data; answers themselves
+        have no limit
+    """
+
+    seconds: ClassVar[float] = 60.0
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+    _coming: asyncio.TimerHandle | None = None
+    _reading: asyncio.TimerHandle | None = None
+    _at = At.BETWEEN
+    _heads = 0
+    _head_bytes = 0
+    _answering: Any = None
+    _fault: ApiError | None = None
+    _is_again = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the time limit."""
+        joined: Any = JoiningTransport(transport, self.loop)  # type: ignore[arg-type]
+        super().connection_made(joined)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop waiting requests."""
+        self._wait_no_more()
+        self._watch_no_more()
+        waiting = [cycle for cycle, _ in self.pipeline]
+        self.pipeline.clear()
+        for cycle in [self._answering, *waiting]:
+            if cycle is not None:
+                _leave(cycle)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed data to the parser."""
+        if self._fault is not None:
+            return
+        self._unset_keepalive_if_required()
+        self._heads = 0
+        was_at = self._at
+        self._feed(data)
+        if self._at is At.HEAD and self._fault is None:
+            # The start of a head is only known if no other request came with this data.
+            if self._heads == (0 if was_at is At.HEAD else 1) and was_at is not At.BODY:
+                self._head_bytes += len(data)
+            if self._head_bytes > HEADER_BYTES:
+                self._refuse(_too_large())
+        if self._fault is None and 0 < len(self.pipeline) <= MOST_WAITING and len(self.cycle.body) <= HEADER_BYTES:
+            self.flow.resume_reading()  # else a disconnect would go unnoticed
+        self._look()
+
+    def on_message_begin(self) -> None:
+        """Reset the head's counters."""
+        if self._is_again:
+            return
+        self._at = At.HEAD
+        self._heads += 1
+        self._head_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Forward the path."""
+        if not self._is_again:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Forward a header. Trailers behind the body are ignored."""
+        if self._at is At.HEAD:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Start or queue a request."""
+        if self._is_again:
+            self._is_again = False
+            return
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts != 1 and self.parser.get_http_version() == "1.1":  # ambiguous (RFC 9112, 3.2)
+            raise HostError(f"a request has one Host header, not {hosts}")
+        self._at = At.BODY
+        is_answering = self._is_answering
+        super().on_headers_complete()
+        if not is_answering:
+            self._answering = self.cycle
+
+    def on_message_complete(self) -> None:
+        """Mark the end of a request."""
+        if self.parser.should_upgrade():
+            return
+        self._at = At.BETWEEN
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Continue with the next request, which may not have arrived completely."""
+        self._answering = self.pipeline[-1][0] if self.pipeline else None
+        super().on_response_complete()
+        if self._answering is None and self._fault is not None:
+            self._tell(self._fault)
+        elif self._at is not At.BETWEEN:
+            self._look()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a malformed request in the server's own error format."""
+        self._refuse(_no_http(msg))
+
+    def pause_writing(self) -> None:
+        """Watch a client that reads slowly."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Stop watching once the client has read most data."""
+        self._watch_no_more()
+        super().resume_writing()
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as found:
+            self._go_on(data[found.args[0] :])
+        except httptools.HttpParserError as fault:
+            self.send_400_response(str(fault.__context__ if isinstance(fault.__context__, HostError) else fault))
+
+    def _go_on(self, data: bytes) -> None:
+        """Parse the body of a request with an Upgrade header, whose head llhttp has consumed.
+
+        A synthetic head without that header is parsed first.
+        """
+        kept = (b"content-length", b"transfer-encoding")
+        fields = [name + b": " + value + b"\r\n" for name, value in self.scope["headers"] if name in kept]
+        self.parser = httptools.HttpRequestParser(self)
+        self._is_again = True
+        self._feed(b"".join([b"POST / HTTP/1.1\r\n", *fields, b"\r\n", data]))
+
+    @property
+    def _is_answering(self) -> bool:
+        return self._answering is not None and not self._answering.response_complete
+
+    def _look(self) -> None:
+        """Set or clear the time limit for the rest of a request. There is none while earlier requests are answered."""
+        is_own = self._at is At.BODY and self._answering is self.cycle
+        if self._is_answering and not is_own:
+            self._wait_no_more()
+        elif not self.transport.is_closing():
+            self._wait()
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answer with an error once earlier requests are answered."""
+        self._fault = error
+        if self._at is At.BODY and self.pipeline:
+            self.pipeline.popleft()
+        elif self._at is At.BODY and self._is_answering:  # the faulty data belong to the request that is being answered
+            assert self._answering is not None
+            if self._answering.response_started:
+                self.transport.close()
+                return
+            _leave(self._answering)
+            self._answering = None
+        if self._is_answering:
+            self.flow.pause_reading()
+        else:
+            self._tell(error)
+
+    def _watch(self) -> None:
+        """Abort the connection if the client reads nothing for a while, since its sequences would keep their memory."""
+        size = self.transport.get_write_buffer_size()
+
+        def look() -> None:
+            if self.transport.get_write_buffer_size() < size:
+                self._watch()
+            else:
+                self.transport.abort()
+
+        self._reading = self.loop.call_later(self.seconds, look)
+
+    def _watch_no_more(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _wait(self) -> None:
+        """Start the time limit unless it is running."""
+        if self._coming is None:
+            self._coming = self.loop.call_later(self.seconds, self.transport.close)
+
+    def _wait_no_more(self) -> None:
+        if self._coming is not None:
+            self._coming.cancel()
+            self._coming = None
+
+    def _tell(self, error: ApiError) -> None:
+        """Answer a request without the application, and close the connection."""
+        body = json.dumps(error.body).encode()
+        head = f"{error.status} {HTTPStatus(error.status).phrase}\r\nContent-Type: application/json\r\n"
+        self.transport.write(HEAD + f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+        self.transport.close()
+
+
+def _leave(cycle: Any) -> None:
+    """Tell a request's handler that the client is gone."""
+    cycle.disconnected = True
+    cycle.message_event.set()
+
+
+def _too_large() -> ApiError:
+    """Return the error of too large headers."""
+    return ApiError("the headers are too large", status=431, code="headers_too_large")
+
+
+def _no_http(reason: str, status: int = 400) -> ApiError:
+    """Return the error of malformed HTTP."""
+    return ApiError(f"malformed HTTP request: {reason}", status=status, code="invalid_http")

@@ -12,9 +12,11 @@ from ..checks import conforms
 from ..engine.engine import Engine
 from ..engine.generator import Generator as TextGenerator
 from ..engine.models.protocol import Model, SourceModel, kinds_read
+from ..engine.prompts import describe
+from ..engine.prompts.description import with_description
 from ..engine.prompts.encoding import Extras, Verbatim, ids_of, written
 from ..engine.prompts.given import Message, Prompt, is_chat, prompt_of
-from ..errors import OptionError, TrellmError
+from ..errors import MediaError, OptionError, TrellmError
 from .constraints.compiler import ConstraintCompiler, weight
 from .constraints.constraint import ConstraintSpec
 from .dispatcher import Dispatcher
@@ -143,15 +145,35 @@ class Service:
         *,
         is_verbatim: bool,
     ) -> tuple[int, ...]:
-        """Return the tokens of a chat by its template. options: template variables. Raises ApiError."""
+        """The tokens of a chat, as its template writes it. options: what that is given besides.
+
+        Raises ApiError, and MediaError for what the model does not read.
+        """
         extras = options | ({"tools": tuple(tools)} if tools else {})
         work = partial(self.ids, messages, 0, extras, ("messages",), is_verbatim=is_verbatim)
         try:
             if not is_large((messages, tools), SHORT):
                 return work()
             return await asyncio.get_running_loop().run_in_executor(self.shared.pool_of(messages, tools), work)
+        except MediaError:  # whose place the request tells
+            raise
         except TrellmError as error:
             raise of_request(error, ("tools",) if str(error).startswith("tools=") else ("messages",)) from None
+
+    async def described(self, constraint: ConstraintSpec, prompts: list[Any], place: Place) -> list[Any]:
+        """The prompts with the schema of the constraint behind them. place: theirs in the request. Raises ApiError."""
+
+        def make() -> list[Prompt]:
+            try:
+                description = describe(constraint.content)
+            except TrellmError as error:
+                raise of_constraint(error, constraint.place) from None
+            try:
+                return [with_description(prompt, description) for prompt in prompts]
+            except TrellmError as error:
+                raise of_request(error, place) from None
+
+        return await asyncio.get_running_loop().run_in_executor(self.shared.reading, make)
 
     def _maker(self, constraint: ConstraintSpec) -> Callable[[], TextGenerator[Any]]:
         return lambda: constraint.generator(self.model, self.settings.limits)

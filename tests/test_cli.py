@@ -213,6 +213,50 @@ class TestSchemas:
             "the value breaks minimum 1 at /id, where the value is 0\n"
         )
 
+    @pytest.mark.parametrize(
+        ("suffix", "grammar"),
+        [("lark", 'start: /[a-z]/+ <|im_end|> "b"'), ("gbnf", 'root ::= [a-z]+ <|im_end|> "b"')],
+    )
+    def test_texts_name_special_tokens(
+        self, suffix: str, grammar: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / f"chat.{suffix}"
+        file.write_text(grammar)
+        for text, code, said in (
+            ("so<|im_end|>b", 0, "matches; then expected: the end of the text"),
+            ("so<|im_end|>", 1, 'expected "b", found the end of the text'),
+            ("so", 1, "expected a letter a-z or <|im_end|>, found the end of the text"),
+            ("<|im_end|>b", 1, "at offset 0 expected a letter a-z, found <|im_end|>"),
+            ("so<|im_start|>b", 1, 'at offset 2 expected a letter a-z or <|im_end|>, found "<"'),
+        ):
+            assert main(["check", "--grammar", str(file), "--text", text]) == code
+            assert said in capsys.readouterr().out.splitlines()[0]
+        assert main(["explain", "--grammar", str(file), "--after", "so<|im_end|>"]) == 0
+        assert capsys.readouterr().out.startswith('expected: "b"')
+        assert main(["explain", "--grammar", str(file)]) == 0
+        assert "<|im_end|>" in capsys.readouterr().out
+
+    def test_captures_beside_special_tokens_have_their_places(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "call.lark"
+        file.write_text('start: <call> name\nname[capture="name"]: /[a-z]+/')
+        assert main(["check", "--grammar", str(file), "--text", "<call>find", "--spans"]) == 0
+        assert "name: 'find', characters 6 to 10" in capsys.readouterr().out
+
+    def test_ids_of_tokens_need_a_tokenizer(
+        self, tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "ids.lark"
+        file.write_text('start: "a" <[259]> "b"')
+        asked = ["--grammar", str(file)]
+        for command in (["check", *asked, "--text", "a<call>b"], ["explain", *asked]):
+            assert "give its --tokenizer" in refused(capsys, *command)
+            assert main([*command, "--tokenizer", tokenizer]) == 0
+            assert capsys.readouterr().out
+        assert main(["check", *asked, "--text", "ab", "--tokenizer", tokenizer]) == 1
+        assert 'offset 1 expected <call>, found "b"' in capsys.readouterr().out
+
     def test_other_schemas_are_passed_as_resources(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         schema, named, unnamed = (tmp_path / name for name in ("schema.json", "named.json", "unnamed.json"))
         schema.write_text('{"items": {"$ref": "https://a.b/c"}}')
@@ -308,7 +352,7 @@ class TestSchemas:
 
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> str:
-    """A folder with a tokenizer of single bytes, "12" and "1."."""
+    """A folder with a tokenizer of single bytes, "12" and "1.", and the special token 259, <call>."""
     import transformers
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE
@@ -317,7 +361,8 @@ def tokenizer(tmp_path: Path) -> str:
     backend = Tokenizer(BPE({token: i for i, token in enumerate(tokens)}, [("1", "2"), ("1", ".")]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>").save_pretrained(tmp_path)
+    special: dict[str, Any] = {"eos_token": "<eos>", "additional_special_tokens": ["<call>"]}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(tmp_path)
     return str(tmp_path)
 
 
@@ -334,7 +379,7 @@ class TestExplain:
         assert main(["explain", "-r", "1+[.]?2", "--state", "1", "--tokenizer", tokenizer]) == 0
         assert capsys.readouterr().out == (
             'state 1\n  . -> 2\n  1 -> 1\n  2 -> 3\nexpected: "." or "1" or "2"\n'
-            "5 of 259 tokens are allowed: ., 1, 2, 12, 1.\n"
+            "5 of 260 tokens are allowed: ., 1, 2, 12, 1.\n"
         )
 
     def test_after_a_text(self, tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -344,7 +389,7 @@ class TestExplain:
         assert capsys.readouterr().out == 'NUMBER: [12]+\nstart: "(" start ")" | NUMBER\n'
         assert main(["explain", "--grammar", str(grammar), "--after", "(1", "--tokenizer", tokenizer]) == 0
         assert capsys.readouterr().out == (
-            'expected: ")" or "1" or "2" in start (NUMBER)\n4 of 259 tokens are allowed: ), 1, 2, 12\n'
+            'expected: ")" or "1" or "2" in start (NUMBER)\n4 of 260 tokens are allowed: ), 1, 2, 12\n'
         )
 
     def test_pictures_go_to_files(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -360,7 +405,7 @@ class TestExplain:
             (["-r", "ab", "--state", "9"], "the states are 0 to 2"),
             (["-r", "ab", "--after", "b"], 'no match: at offset 0 expected "ab", found "b"'),
             (["-r", "ab", "--after", "a", "--state", "1"], "exclude each other"),
-            (["-r", "ab", "--tokenizer", "x"], "--tokenizer belongs to --state or --after"),
+            (["-r", "ab", "--tokenizer", "x"], "--tokenizer belongs to --state, --after or --grammar"),
             (["-r", "ab", "--state", "0", "--tokenizer", "./no-such-folder"], "cannot be loaded"),
             (["-r", "ab", "--picture", "a.png"], "must end in .svg, .mmd or .dot"),
             (["-r", "a{200}"], "raise --limit"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from trellm import Vocabulary, models
 from trellm.cli import main
-from trellm.cli.constraint import ConstraintOptions, Tag, guide_of
+from trellm.cli.constraint import ConstraintOptions, TagOption, guide_of
 from trellm.engine.drafts import Drafter
 from trellm.guides import DEAD, Guide
 
@@ -66,7 +66,7 @@ def test_tags_that_cannot_be(
 
 def test_a_marker_that_is_a_special_token_is_that_token() -> None:
     vocabulary = Vocabulary([b"<", b"c", b">", b"7", None, None], eos_ids=[5], special_ids=[4])
-    tags = [Tag("<c>", "regex", "7", "")]
+    tags = [TagOption("<c>", "regex", "7", "")]
     written = guide_of(tags, vocabulary, None, None)
     special = guide_of(tags, vocabulary, None, {"<c>": 4}.get)
     assert reads(written, [0, 1, 2, 3]) and not reads(written, [0, 1, 2, 0])

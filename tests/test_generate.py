@@ -161,9 +161,9 @@ def test_public_names_are_those_that_are_documented() -> None:
         "Generation", "Generator", "Audio", "AudioError", "AudioLimits", "Image", "ImageError", "ImageLimits",
         "Importance", "SMC", "SamplingError", "Search",
         "GrammarError", "Greedy", "GuideFileError", "Interrupted", "Limits", "StateError",
-        "LanguageError", "LimitError", "ModelError", "OptionError", "PatternError", "Quote", "Sample", "SchemaError",
-        "TextSyntaxError", "TokenLogprob", "TrellmError", "Vocabulary", "VocabularyError", "generate", "guides",
-        "models", "prompts", "tools",
+        "LanguageError", "LimitError", "MediaError", "ModelError", "OptionError", "PatternError", "Quote", "Sample",
+        "SchemaError", "TextSyntaxError", "TokenLogprob", "TrellmError", "Vocabulary", "VocabularyError", "generate",
+        "guides", "models", "prompts", "tools",
     }  # fmt: skip
     assert set(generate.__all__) == {
         "Generator", "batch", "cfg", "choice", "embedding", "extract", "format", "fsm", "json", "regex", "text",

@@ -11,9 +11,9 @@ PUBLIC = {
         AllOf AnyOf Audio AudioError AudioLimits Beam BudgetError Cancellation Cancelled Capture ConversionError
         Engine Exact Gap Generation
         Generator GrammarError Greedy GuideFileError Image ImageError ImageLimits Importance Interrupted LanguageError
-        LimitError Limits ModelError OptionError Ordered PatternError Phrase Quote SMC Sample SamplingError SchemaError
-        Search Span StateError Template TextSyntaxError TokenLogprob TrellmError Vocabulary VocabularyError generate
-        guides models prompts tools
+        LimitError Limits MediaError ModelError OptionError Ordered PatternError Phrase Quote SMC Sample SamplingError
+        SchemaError Search Span StateError Template TextSyntaxError TokenLogprob TrellmError Vocabulary VocabularyError
+        generate guides models prompts tools
     """,
     "trellm.generate": "Generator batch cfg choice embedding extract format fsm json regex text",
     "trellm.guides": """

@@ -1,17 +1,192 @@
-"""The vocabulary of a GGUF file. Reads the header only, without llama.cpp or `gguf`."""
+"""GGUF files: their headers, metadata and where tensors lie, and the vocabulary in one, as llama.cpp has it.
+
+What is wrong is said with its place. The layout is that of ggml's specification, versions 2 and 3, little-endian:
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. The package `gguf` reads it too, and takes seconds for the
+strings of a vocabulary; it is what tests compare with.
+"""
 
 from __future__ import annotations
 
+import mmap
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import brief
 from ..errors import VocabularyError
-from .gguf_header import ENDS, MAGIC, GGUFError, TokenType, mapped, read_header
 from .spelling import SPACE_MARK, Spell, TokenTable, encoded, replace, spell_byte_level, spell_text
+
+MAGIC = b"GGUF"
+ENDS = ("eos", "eot", "eom")
+"""Tokens that end a text, by their keys `tokenizer.ggml.*_token_id`: EOS, end of turn, end of message."""
+_VERSIONS = (2, 3)
+_STRING, _ARRAY = 8, 9
+_SCALARS = {
+    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
+}  # fmt: skip
+"""Formats for `struct` of metadata values, by type number."""
+_MOST_DIMENSIONS = 4
+
+
+class TokenType(IntEnum):
+    """The types of tokens in `tokenizer.ggml.token_type`."""
+
+    UNDEFINED = 0
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    LITERAL = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+class GGUFError(ValueError):
+    """A file that is not GGUF, or is damaged; the message begins with the place, without the path."""
+
+
+class TensorHead(NamedTuple):
+    """A tensor's entry in a header.
+
+    shape: rows first
+    kind: number of its type
+    offset: bytes from the beginning of the tensor data
+    place: byte of the entry in the header
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    offset: int
+    place: int
+
+
+@dataclass(frozen=True)
+class GGUFHeader:
+    """The header of a file.
+
+    metadata: values by key; arrays of numbers are NumPy arrays, arrays of strings are lists. Strings in lists, such as
+        tokens, may not be UTF-8; they are decoded with `surrogateescape`
+    heads: of all tensors, whose data may lie beyond the end of the file
+    size: bytes of the header
+    """
+
+    metadata: Mapping[str, Any]
+    heads: Sequence[TensorHead]
+    size: int
+
+
+def mapped(path: Path) -> mmap.mmap:
+    """Map a file into memory for reading. Raises OSError, and GGUFError for an empty file."""
+    with path.open("rb") as file:
+        try:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError as error:
+            raise GGUFError(f"cannot be read as a GGUF file: {error}") from error
+
+
+def read_header(data: mmap.mmap) -> GGUFHeader:
+    """Return the header of a mapped file. Raises GGUFError."""
+    return _Reader(data).header()
+
+
+class _Reader:
+    """Reader of a header from its beginning, with bounds checks."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self._data = data
+        self._at = 0
+
+    def header(self) -> GGUFHeader:
+        if self._take(4) != MAGIC:
+            raise self._fault("a file of GGUF begins with 'GGUF'", 0)
+        version = self._number("<I")
+        if version not in _VERSIONS:
+            order = "; it is big-endian" if version & 0xFFFF == 0 else ""
+            raise self._fault(f"version {version} of GGUF{order}; little-endian versions 2 and 3 are read", 4)
+        tensors, values = self._count("tensors", 24), self._count("values of metadata", 12)
+        metadata: dict[str, Any] = {}
+        for _ in range(values):
+            at, key = self._at, self._string()
+            if key in metadata:
+                raise self._fault(f"the key {key!r:.80} a second time", at)
+            metadata[key] = self._value(self._number("<I"), key)
+        return GGUFHeader(metadata, [self._tensor_head() for _ in range(tensors)], self._at)
+
+    def _fault(self, what: str, at: int | None = None) -> GGUFError:
+        return GGUFError(f"at byte {self._at if at is None else at:,}: {what}")
+
+    def _take(self, size: int) -> bytes:
+        if size > len(self._data) - self._at:
+            raise self._fault(f"{size:,} bytes are expected, and the file ends after {len(self._data) - self._at:,}")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def _number(self, form: str) -> Any:
+        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
+
+    def _count(self, of_what: str, least: int) -> int:
+        """Read a count of things that take at least `least` bytes each, and check that the file has room for them."""
+        at, count = self._at, self._number("<Q")
+        if count > (len(self._data) - self._at) // least:
+            raise self._fault(f"{count:,} {of_what} do not fit into the file", at)
+        return count
+
+    def _string(self) -> str:
+        at, size = self._at, self._number("<Q")
+        try:
+            return self._take(size).decode()
+        except UnicodeDecodeError as error:
+            raise self._fault(f"a string that is not UTF-8 ({error.reason})", at) from error
+
+    def _value(self, kind: int, key: str) -> Any:
+        if kind == _STRING:
+            return self._string()
+        if kind == _ARRAY:
+            return self._array(key)
+        form = _SCALARS.get(kind)
+        if form is None:
+            raise self._fault(f"{key!r:.80} has the unknown type {kind}", self._at - 4)
+        return self._number(form)
+
+    def _array(self, key: str) -> Any:
+        kind = self._number("<I")
+        if kind == _STRING:
+            return self._strings(self._count(f"strings of {key!r:.80}", 8))
+        form = _SCALARS.get(kind)
+        if form is None:
+            raise self._fault(f"{key!r:.80} is an array of the unknown type {kind}", self._at - 4)
+        dtype = np.dtype(np.bool_ if form == "<?" else form)
+        count = self._count(f"values of {key!r:.80}", dtype.itemsize)
+        return np.frombuffer(self._take(count * dtype.itemsize), dtype)
+
+    def _strings(self, count: int) -> list[str]:
+        """Read many strings, most of them short, without a call for each."""
+        data, at, end, found = self._data, self._at, len(self._data), list[str]()
+        size_of = struct.Struct("<Q").unpack_from
+        for _ in range(count):
+            begin = at + 8
+            size = size_of(data, at)[0] if begin <= end else 0
+            if begin + size > end:
+                self._at = at
+                self._string()  # raises the error with its place
+            at = begin + size
+            found.append(data[begin:at].decode("utf-8", "surrogateescape"))
+        self._at = at
+        return found
+
+    def _tensor_head(self) -> TensorHead:
+        at, name, count = self._at, self._string(), self._number("<I")
+        if not 1 <= count <= _MOST_DIMENSIONS:
+            raise self._fault(f"the tensor {name!r:.80} has {count} dimensions; 1 to {_MOST_DIMENSIONS} are read", at)
+        shape = tuple(self._number("<Q") for _ in range(count))[::-1]
+        return TensorHead(name, shape, self._number("<I"), self._number("<Q"), at)
+
 
 _SPELLINGS = {"gpt2": True, "llama": False, "t5": False, "bert": False}
 """Tokenizers of llama.cpp; True for byte-level spelling, False for text with a space mark."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -82,6 +82,25 @@ def with_markers(vocabulary: Vocabulary, markers: Iterable[int]) -> Vocabulary:
 def unmarked_text(vocabulary: Vocabulary, data: bytes) -> bytes:
     """Return bytes that a vocabulary decoded, as its unmarked vocabulary decodes them."""
     return vocabulary.text_of(data) if isinstance(vocabulary, MarkedVocabulary) else data
+
+
+def marker_names(vocabulary: Vocabulary) -> dict[str, bytes]:
+    """The bytes of the markers of a vocabulary, by how the tokenizer writes these."""
+    if not isinstance(vocabulary, MarkedVocabulary):
+        return {}
+    names = vocabulary.names
+    return {names[token]: marker_bytes(token) for token in sorted(vocabulary.markers) if token in names}
+
+
+def pieces_of(vocabulary: Vocabulary, text: str) -> Iterator[tuple[str, bytes]]:
+    """The characters of a text, with their bytes; the name of a marker of the vocabulary is one piece, that marker.
+
+    A lone surrogate has bytes that no text of UTF-8 has.
+    """
+    markers = marker_names(vocabulary)
+    named = re.compile("|".join([*map(re.escape, sorted(markers, key=len, reverse=True)), "."]), re.DOTALL)
+    for found in named.finditer(text):
+        yield found[0], markers.get(found[0]) or found[0].encode("utf-8", "surrogatepass")
 
 
 def without_markers(vocabulary: Vocabulary) -> Vocabulary:

@@ -1,13 +1,16 @@
-"""Dispatch over kinds of tokenizers."""
+"""Reading of tokenizers of any kind, objects and files: tokenizer.json and folders with one, tekken.json, GGUF."""
 
 from __future__ import annotations
 
+import base64
+import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..errors import VocabularyError
 from .fast import read_fast
-from .files import read_file, read_mistral
+from .gguf import is_gguf, read_gguf
 from .slow import read_slow
 from .spelling import TokenTable
 
@@ -60,3 +63,98 @@ def _read_encoding(encoding: Any) -> TokenTable:
     special = {name: encoding.encode_single_token(name) for name in encoding.special_tokens_set}
     eos: int | None = special.get("<|endoftext|>")
     return TokenTable(tokens, frozenset(special.values()), () if eos is None else (eos,), special)
+
+
+def read_file(given: str | Path) -> TokenTable:
+    """Return the tokens of a file or folder.
+
+    A tokenizer.json does not name EOS; a tokenizer_config.json beside it does.
+    Raises VocabularyError for a missing file, or one of another kind.
+    """
+    try:
+        path = _file_of(Path(given))
+        if path is None:
+            raise VocabularyError(
+                f"{str(given)!r} is no file with a vocabulary; give a tokenizer.json, a tekken.json or a GGUF file, "
+                "a folder with one, or the tokenizer itself"
+            )
+        if is_gguf(path):
+            return read_gguf(path)
+        content = _json_of(path)
+    except OSError as error:  # no permission, or an impossible name
+        raise VocabularyError(f"{str(given)!r} cannot be read: {error.strerror or error}") from error
+    if isinstance(content, dict) and {"vocab", "config"} <= cast("dict[str, Any]", content).keys():
+        return _read_tekken(cast("dict[str, Any]", content), path)
+    if not isinstance(content, dict) or "model" not in content:
+        raise VocabularyError(f"{path} is no tokenizer.json, tekken.json or GGUF file that can be read")
+    return _read_json(path)
+
+
+def _file_of(path: Path) -> Path | None:
+    """Return the file of a path: itself, or in its folder."""
+    places = [path / name for name in ("tokenizer.json", "tekken.json")] if path.is_dir() else [path]
+    return next((place for place in places if place.is_file()), None)
+
+
+def _json_of(path: Path) -> Any:
+    """Return the value of a JSON file; None if it is not JSON."""
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _read_json(path: Path) -> TokenTable:
+    """Return the tokens of a tokenizer.json."""
+    from tokenizers import Tokenizer
+
+    library: Any = Tokenizer
+    try:
+        backend = library.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise VocabularyError(f"{path} cannot be read: {error}") from error
+    table = read_fast(backend, backend)
+    end = _end_beside(path)
+    token: int | None = None if end is None else backend.token_to_id(end)
+    return table if token is None else replace(table, eos_ids=(token,))
+
+
+def _end_beside(path: Path) -> str | None:
+    """Return the EOS token of the tokenizer_config.json beside a file."""
+    try:
+        found: Any = _json_of(path.parent / "tokenizer_config.json")["eos_token"]
+    except (OSError, KeyError, TypeError):
+        return None
+    text = cast("dict[str, Any]", found).get("content") if isinstance(found, dict) else found
+    return text if isinstance(text, str) else None
+
+
+def _read_tekken(content: dict[str, Any], path: Path) -> TokenTable:
+    """Return the tokens of a tekken.json: special ones, then the vocabulary, up to its `default_vocab_size`."""
+    try:
+        config = content["config"]
+        count, special = int(config["default_vocab_size"]), int(config["default_num_special_tokens"])
+        tokens: list[bytes | None] = [None] * special
+        tokens += [
+            base64.b64decode(entry["token_bytes"], validate=True) for entry in content["vocab"][: count - special]
+        ]
+        named: list[dict[str, Any]] = content.get("special_tokens") or []
+        names = [str(entry["token_str"]) for entry in named]
+    except (KeyError, TypeError, ValueError) as error:
+        raise VocabularyError(f"{path} is no tekken.json that can be read: {error!r}") from error
+    end = names.index("</s>") if "</s>" in names else 2
+    return TokenTable(tokens, frozenset(range(special)), (end,), {name: token for token, name in enumerate(names)})
+
+
+def read_mistral(tokenizer: Any) -> TokenTable:
+    """Return the tokens of a Tekkenizer or SentencePieceTokenizer of mistral-common."""
+    if hasattr(tokenizer, "id_to_byte_piece"):
+        special = frozenset(int(token) for token in tokenizer.special_ids)
+        own = (None if token in special else tokenizer.id_to_byte_piece(token) for token in range(tokenizer.n_words))
+        added = {str(tokenizer.id_to_piece(token)): token for token in special}
+        return TokenTable(list(own), special, (int(tokenizer.eos_id),), added)
+    from .slow import read_pieces
+
+    model = tokenizer._model
+    tokens, special = read_pieces(model)
+    return TokenTable(tokens, special, (int(tokenizer.eos_id),), {model.id_to_piece(token): token for token in special})

@@ -105,9 +105,13 @@ class Vocabulary:
         return cls(tokens, eos, (token for token in table.special_ids if token < size), added)
 
     @classmethod
-    def from_bytes(cls) -> Vocabulary:
-        """Return a vocabulary of the 256 bytes, each its own id, and EOS as id 256."""
-        return cls([*(bytes([byte]) for byte in range(256)), None], [256])
+    def from_bytes(cls, added_tokens: Sequence[str] = ()) -> Vocabulary:
+        """The 256 bytes, each its own id, EOS as id 256, and behind it tokens that stand for themselves.
+
+        added_tokens: how these are written, as grammars name them, `<|im_end|>`
+        """
+        tokens = [*(bytes([byte]) for byte in range(256)), None, *(text.encode() for text in added_tokens)]
+        return cls(tokens, [256], (), {text: token for token, text in enumerate(added_tokens, 257)})
 
     @classmethod
     def from_characters(cls, characters: Iterable[str]) -> Vocabulary:
@@ -136,6 +140,11 @@ class Vocabulary:
             return b"".join([tokens[number] or b"" for number in numbers])
         except (TypeError, IndexError):
             raise OptionError(f"ids must be token ids from 0 to {size - 1:,}, not {brief(ids)}") from None
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """How the tokenizer writes added tokens, by their ids: `<|im_end|>`."""
+        return {token: text for text, token in self.added_tokens.items()}
 
     @cached_property
     def trie(self) -> Trie:

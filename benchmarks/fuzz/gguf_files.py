@@ -25,7 +25,7 @@ from trellm import models
 from trellm.engine.models.gguf_files.file import GGUFFile
 from trellm.engine.models.gguf_files.loading import load_gguf
 from trellm.errors import TrellmError
-from trellm.tokenizers_adapter.files import read_file
+from trellm.tokenizers_adapter.reading import read_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from kv_cache import Text

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ...checks import shown, whole
 from ...errors import AudioError, OptionError
-from .files import FileLimits
+from .files import FileLimits, MediaBase
 
 Samples = NDArray[np.float32]
 RATES = (1_000, 192_000)
@@ -81,7 +81,7 @@ class AudioLimits(FileLimits):
             )
 
 
-class Audio:
+class Audio(MediaBase):
     """Audio of a prompt: samples as a read-only array, float32 [samples], with full scale 1.
 
     rate: sample rate in Hz; digest: SHA-256 of rate and samples, in hex; audio with equal digests is equal
@@ -89,7 +89,7 @@ class Audio:
 
     kind = "audio"
 
-    __slots__ = ("__weakref__", "digest", "rate", "samples")
+    __slots__ = ("rate", "samples")
 
     def __init__(self, samples: NDArray[np.floating[Any]], rate: int) -> None:
         """samples: floats of one channel; copied unless they are read-only float32 already
@@ -148,23 +148,12 @@ class Audio:
         """
         return self.samples if rate == self.rate else _resampled(self.samples, self.rate, rate)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Audio) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
+    @property
+    def _made_of(self) -> tuple[Any, ...]:
+        return self.samples, self.rate
 
     def __repr__(self) -> str:
         return f"Audio({self.seconds:.2f} s, {self.rate:,} a second)"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (self.samples, self.rate)
-
-
-def _received(samples: Samples, rate: int) -> Audio:
-    """Rebuild pickled audio. The samples are not shared."""
-    samples.flags.writeable = False
-    return Audio(samples, rate)
 
 
 def is_audio(data: bytes) -> bool:

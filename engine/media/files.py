@@ -1,4 +1,4 @@
-"""Files of images and audio: read from bytes, a path or a data URL, within bounds."""
+"""Images and audio that callers give: files as bytes, at a path, or in a data URL, within bounds; what both are."""
 
 from __future__ import annotations
 
@@ -10,12 +10,42 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+from numpy.typing import NDArray
+
 from ...checks import brief, whole
 from ...errors import AudioError, ImageError, OptionError
 
 _HEAD = 200
 """Number of characters that must contain the comma of a data URL."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w.+-]+=[\w.+-]*)*(;base64)?", re.ASCII | re.IGNORECASE)
+
+
+class MediaBase:
+    """An image or audio: objects of equal digests are equal, and pickles hold the array that they are made of."""
+
+    __slots__ = ("__weakref__", "digest")
+
+    digest: str
+
+    @property
+    def _made_of(self) -> tuple[Any, ...]:
+        """Arguments that make it again, the array first."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (type(self), *self._made_of)
+
+
+def _received(of: type[Any], array: NDArray[Any], *others: Any) -> Any:
+    """One that was sent, whose array nobody else has."""
+    array.flags.writeable = False
+    return of(array, *others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...checks import shown
 from ...errors import ImageError, OptionError
-from .files import FileLimits
+from .files import FileLimits, MediaBase
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -72,7 +72,7 @@ class ImageLimits(FileLimits):
             )
 
 
-class Image:
+class Image(MediaBase):
     """An image of a prompt: pixels as a read-only array, uint8 [height, width, 3], red, green and blue.
 
     digest: SHA-256 of size and pixels, in hex; images with equal digests are equal
@@ -80,7 +80,7 @@ class Image:
 
     kind = "image"
 
-    __slots__ = ("__weakref__", "digest", "pixels")
+    __slots__ = ("pixels",)
 
     def __init__(self, pixels: NDArray[np.uint8]) -> None:
         """pixels: uint8 [height, width, 3]; copied unless read-only already. Raises OptionError."""
@@ -141,17 +141,12 @@ class Image:
 
         return PIL.Image.fromarray(self.pixels)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Image) and self.digest == other.digest
-
-    def __hash__(self) -> int:
-        return hash(self.digest)
+    @property
+    def _made_of(self) -> tuple[Any, ...]:
+        return (self.pixels,)
 
     def __repr__(self) -> str:
         return f"Image({self.width} x {self.height})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (self.pixels,)
 
 
 class _CountedFile(io.BytesIO):
@@ -166,12 +161,6 @@ class _CountedFile(io.BytesIO):
         if self._left < 0:
             raise ValueError("too many parts")
         return super().read(size)
-
-
-def _received(pixels: NDArray[np.uint8]) -> Image:
-    """Rebuild a pickled image. The pixels are not shared."""
-    pixels.flags.writeable = False
-    return Image(pixels)
 
 
 def _decoded(data: bytes, what: str, limits: ImageLimits) -> Image:

@@ -18,6 +18,7 @@ from .options import NO_TEXT
 
 WRITTEN = r"< (?: \[ [^\]\n]*+ \] | [^\s<>\[\]=][^\s<>]*+ ) >"
 """Pattern of special tokens in both notations, for `re.VERBOSE`."""
+_WRITTEN = re.compile(WRITTEN, re.VERBOSE)
 _IDS = re.compile(r"<\[\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*\]>", re.ASCII)
 _SHOWN = 8
 
@@ -79,6 +80,11 @@ class SpecialTokens:
                 reason = f"there is no token {last}; ids go from 0 to {vocabulary.size - 1}"
                 raise GrammarError(reason, text, self.offset)
             yield from range(first, last + 1)
+
+
+def names_in(text: str) -> list[str]:
+    """Pieces of the text of a grammar that are written as names of special tokens are, each once."""
+    return [piece for piece in dict.fromkeys(_WRITTEN.findall(text)) if not piece.startswith("<[")]
 
 
 def with_tokens_of(vocabulary: Vocabulary, grammar: Grammar) -> tuple[Grammar, Vocabulary]:

@@ -1,11 +1,21 @@
-"""Answers: JSON, whole or in parts; server-sent events; and client disconnects."""
+"""Answers: JSON, whole or in parts; server-sent events; client disconnects; leases of models for requests."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -19,8 +29,12 @@ from ...engine.results import Generation
 from ...guides.quoting.source import Span
 from ..errors import ApiError
 from ..generation import Beginning, GenerationRequest
+from ..hosting.manager import ModelManager
+from ..service import Service
 
 T = TypeVar("T")
+Event = tuple[str, dict[str, Any]]
+"""The type of an event, and its fields."""
 DROPPED = 16 << 20
 """Bytes that are read and dropped of a request that was refused before its end."""
 DROP_SECONDS = 5
@@ -345,3 +359,24 @@ def _span(span: Span) -> dict[str, Any]:
         "document": span.document,
         "occurrences": [[place.document, place.start, place.end] for place in span.occurrences],
     }
+
+
+@asynccontextmanager
+async def leased(request: Request, name: str | None) -> AsyncGenerator[Service]:
+    """Hold a model in memory in a block, after it is loaded. name: None for the first model
+
+    The service is also stored in the request's state. Raises ApiError, and ClientDisconnect.
+    """
+    models: ModelManager = request.app.state.models
+    hosted = models.find(name)
+    service = hosted.take()
+    if service is None:
+        service = await while_connected(request, models.load(hosted))
+        trace = getattr(request.state, "trace", None)
+        if trace is not None:
+            trace.reach("model loaded")
+    try:
+        request.state.service = service
+        yield service
+    finally:
+        hosted.give_back()

@@ -18,12 +18,10 @@ from ..requests.anthropic import CountRequest, MessagesRequest
 from ..requests.chat import ChatRequest
 from ..service import Service
 from ..tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ParsedMessage, ReasoningDelta
-from .answers import Answer, Stream, event, extension_of, streamed, while_connected, whole
+from .answers import Answer, Event, Stream, event, extension_of, streamed, while_connected, whole
 from .chat import begin_chat, finish_of
 
 _REASONS = {"tool_calls": "tool_use", "length": "max_tokens", "stop": "end_turn"}
-Told = tuple[str, dict[str, Any]]
-"""The type of an event, and its fields."""
 
 
 async def messages(request: Request, service: Service, asked: MessagesRequest) -> Response:
@@ -93,7 +91,7 @@ class Blocks:
     def __init__(self) -> None:
         self._count, self._kind = 0, ""
 
-    def add(self, delta: Delta) -> Iterator[Told]:
+    def add(self, delta: Delta) -> Iterator[Event]:
         """Yield the events of a delta."""
         match delta:
             case ContentDelta(text):
@@ -110,26 +108,26 @@ class Blocks:
             case CallEndDelta():
                 yield from self.end()
 
-    def last(self) -> Iterator[Told]:
+    def last(self) -> Iterator[Event]:
         """Close the open block. Without any block, add an empty text block."""
         if not self._count and not self._kind:
             yield from self._opened("text", {"text": ""})
         yield from self.end()
 
-    def end(self) -> Iterator[Told]:
+    def end(self) -> Iterator[Event]:
         """Close the open block, if there is one."""
         if self._kind:
             yield "content_block_stop", {"index": self._count}
             self._count, self._kind = self._count + 1, ""
 
-    def _opened(self, kind: str, fields: dict[str, Any]) -> Iterator[Told]:
+    def _opened(self, kind: str, fields: dict[str, Any]) -> Iterator[Event]:
         if self._kind == kind:
             return
         yield from self.end()
         self._kind = kind
         yield "content_block_start", {"index": self._count, "content_block": {"type": kind} | fields}
 
-    def _more(self, delta: dict[str, Any]) -> Told:
+    def _more(self, delta: dict[str, Any]) -> Event:
         return "content_block_delta", {"index": self._count, "delta": delta}
 
 

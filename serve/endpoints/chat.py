@@ -42,7 +42,6 @@ from ..tool_calls import (
     tools_of,
 )
 from .answers import Stream, answered, choice_stream, extension_of, head_of, written
-from .describing import described
 from .scores import of_chat, of_prompt, scores_in, scores_of
 
 
@@ -65,7 +64,7 @@ async def prepared(begun: GenerationRequest, chat: ChatRequest) -> Prepared:
     messages = await begun.media.read(chat.chat())
     generator = await service.generator(constraint)
     if chat.trellm.describe:
-        (messages,) = await described(service, constraint, [messages], ("messages",))
+        (messages,) = await service.described(constraint, [messages], ("messages",))
     is_usual = asked.thinking == "auto" and asked.budget is None
     if not asked.tools and is_usual and not service.form.thinks:
         return generator, [messages], None
@@ -275,7 +274,7 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
         message = message_fields(read, is_legacy=is_legacy(begun))
         finish = _ended(begun, finish_of(read, result, begun.cut_at))
     if index == 0 and result.prompt_logprobs is not None:
-        begun.prompt_scores = b"".join(written(of_prompt(result.prompt_logprobs)))
+        begun.prompt_scores = b"".join(written(of_prompt(result.prompt_logprobs, begun.service.model.vocabulary)))
     scores = of_chat(scores_of(result), begun.service.model.vocabulary)
     choice = {"index": index, "message": message, "logprobs": scores, "finish_reason": finish}
     return choice | extension_of(result)

@@ -16,7 +16,6 @@ from ..generation import REASONS, Beginning, GenerationRequest, Prepared, begin
 from ..requests.chat import CompletionRequest
 from ..service import Service
 from .answers import Stream, answer_of, answered, choice_stream, extension_of, head_of, whole, written
-from .describing import described
 from .scores import Offsets, of_completion, of_prompt, scores_in, scores_of
 
 
@@ -40,7 +39,7 @@ def begin_text(request: Request, asked: CompletionRequest) -> Beginning:
         generator = await service.generator(begun.constraint)
         if not asked.trellm.describe:
             return generator, prompts, None
-        return generator, await described(service, begun.constraint, list(prompts), ("prompt",)), None
+        return generator, await service.described(begun.constraint, list(prompts), ("prompt",)), None
 
     return partial(begin, request, asked, len(prompts), ("prompt",), prepare)
 
@@ -78,7 +77,7 @@ def _choice(begun: GenerationRequest, index: int, result: Generation[Any]) -> di
     choice = _fields(index, echo + result.text, scores, result)
     if asked.prompt_logprobs is None or prompt is None:
         return choice
-    return choice | {"prompt_logprobs": of_prompt(prompt, asked.prompt_logprobs)}
+    return choice | {"prompt_logprobs": of_prompt(prompt, begun.service.model.vocabulary, asked.prompt_logprobs)}
 
 
 def _echoed(begun: GenerationRequest, index: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...engine.generator import Embedder, Embedding
+from ...engine.prompts.given import Prompt
 from ...engine.results import Generation
 from ...errors import TrellmError
 from ..bodies import derived
@@ -31,7 +33,7 @@ async def embeddings(request: Request, service: Service, asked: EmbeddingRequest
             vector = base64.b64encode(result.value.astype("<f4").tobytes()).decode()
         return b"".join(written({"object": "embedding", "index": index, "embedding": vector}))
 
-    begun, data = await whole(request, _begin(request, text, asked.dimensions), write)
+    begun, data = await whole(request, _begin(request, text, dimensions=asked.dimensions), write)
     head = {"object": "list", "model": begun.model_name}
     return answer_of(head, data, _usage(begun), name="data")
 
@@ -44,7 +46,7 @@ async def rerank(request: Request, service: Service, asked: RerankRequest) -> Re
         return result.value
 
     try:
-        begun, (*documents, query) = await whole(request, _begin(request, text, None), vector)
+        begun, (*documents, query) = await whole(request, _begin(request, text, most=asked.max_tokens_per_doc), vector)
     except ApiError as error:
         raise asked.told(error) from None
     scores = [float(document @ query) for document in documents]
@@ -59,17 +61,41 @@ async def rerank(request: Request, service: Service, asked: RerankRequest) -> Re
     return answer_of(head, [b"".join(written(each)) for each in results], _usage(begun), name="results")
 
 
-def _begin(request: Request, text: CompletionRequest, dimensions: int | None) -> Beginning:
-    """Return the function that begins an answer with embeddings."""
+def _begin(
+    request: Request, text: CompletionRequest, *, dimensions: int | None = None, most: int | None = None
+) -> Beginning:
+    """The beginning of an answer for which prompts are embedded.
+
+    most: of tokens of each prompt but the last, which are cut at their ends
+    """
     service: Service = request.state.service
 
     async def prepare(begun: GenerationRequest) -> Prepared:
         try:
-            return Embedder(service.model, dimensions=dimensions), text.prompts, None
+            embedder = Embedder(service.model, dimensions=dimensions)
         except TrellmError as error:
             raise of_request(error, () if dimensions is None else ("dimensions",)) from None
+        if most is None:
+            return embedder, text.prompts, None
+        *documents, query = text.prompts
+        pool = service.shared.pool_of(documents)
+        cut = await asyncio.get_running_loop().run_in_executor(pool, _beginnings, service, documents, most)
+        return embedder, [*cut, query], None
 
     return partial(begin, request, text, len(text.prompts), ("prompt",), prepare)
+
+
+def _beginnings(service: Service, prompts: list[Prompt], most: int) -> list[Prompt]:
+    """Prompts cut to their first tokens, behind which stays what the tokenizer puts behind texts. Raises ApiError."""
+    special, found = service.model.vocabulary.special_ids, list[Prompt]()
+    for number, prompt in enumerate(prompts):
+        try:
+            ids = service.encoded(prompt, number, {}, is_verbatim=True)
+        except TrellmError as error:
+            raise of_request(error, ("prompt",)) from None
+        end = next((end for end in range(len(ids), 0, -1) if ids[end - 1] not in special), 0)
+        found.append(prompt if end <= most else (*ids[:most], *ids[end:]))
+    return found
 
 
 def _usage(begun: GenerationRequest) -> dict[str, Any]:

@@ -20,9 +20,20 @@ from ..requests.fields import RequestBase
 from ..requests.native import LlamaRequest, SglangRequest
 from ..service import Service
 from ..tool_calls.formats import template_of
-from .answers import DONE, Answer, LargeAnswer, Stream, event, extension_of, streamed, while_connected, whole, written
+from .answers import (
+    DONE,
+    Answer,
+    LargeAnswer,
+    Stream,
+    event,
+    extension_of,
+    leased,
+    streamed,
+    while_connected,
+    whole,
+    written,
+)
 from .completion import begin_text
-from .leasing import leased
 from .scores import of_chat, scores_of
 
 

@@ -22,11 +22,8 @@ from ..generation import REASONS, GenerationRequest, message_of
 from ..requests.responses import ResponsesRequest
 from ..service import Service
 from ..tool_calls import ArgumentsDelta, CallDelta, CallEndDelta, ContentDelta, Delta, ParsedMessage, ReasoningDelta
-from .answers import Answer, Stream, event, extension_of, streamed, whole
+from .answers import Answer, Event, Stream, event, extension_of, streamed, whole
 from .chat import begin_chat, finish_of
-
-Told = tuple[str, dict[str, Any]]
-"""The type of an event, and its fields."""
 
 
 class ResponseItems:
@@ -36,7 +33,7 @@ class ResponseItems:
         self.found: list[dict[str, Any]] = []
         self._is_open = False
 
-    def add(self, delta: Delta) -> Iterator[Told]:
+    def add(self, delta: Delta) -> Iterator[Event]:
         """Yield the events of a delta."""
         match delta:
             case ContentDelta(text):
@@ -53,7 +50,7 @@ class ResponseItems:
             case CallEndDelta():
                 yield from self.end()
 
-    def of_message(self, message: ParsedMessage, *, is_cut: bool) -> Iterator[Told]:
+    def of_message(self, message: ParsedMessage, *, is_cut: bool) -> Iterator[Event]:
         """Yield the events of a whole message. is_cut: the message was cut short, so its last item is incomplete"""
         if message.reasoning:
             yield from self.add(ReasoningDelta(message.reasoning))
@@ -66,14 +63,14 @@ class ResponseItems:
                 yield from self.add(CallEndDelta(index))
         yield from self.last(is_cut=is_cut)
 
-    def last(self, *, is_cut: bool) -> Iterator[Told]:
+    def last(self, *, is_cut: bool) -> Iterator[Event]:
         """Close the open item at the end. If only thinking came, add an empty message."""
         is_answered = any(item["type"] != "reasoning" for item in self.found)
         if not is_answered and not (is_cut and self.found):
             yield from self._open("message")
         yield from self.end(is_cut=is_cut)
 
-    def end(self, *, is_cut: bool = False) -> Iterator[Told]:
+    def end(self, *, is_cut: bool = False) -> Iterator[Event]:
         """Close the open item, if there is one. is_cut: the budget ended the text"""
         if not self._is_open:
             return
@@ -98,7 +95,7 @@ class ResponseItems:
     def _place(self) -> dict[str, Any]:
         return {"item_id": self._last["id"], "output_index": len(self.found) - 1}
 
-    def _grow(self, kind: str, text: str) -> Iterator[Told]:
+    def _grow(self, kind: str, text: str) -> Iterator[Event]:
         """Append text to the open item of a kind, or open a new one."""
         if not self._is_open or self._last["type"] != kind:
             yield from self._open(kind)
@@ -107,7 +104,7 @@ class ResponseItems:
         scores: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
         yield f"response.{part['type']}.delta", {**self._place, "content_index": 0, "delta": text, **scores}
 
-    def _open(self, kind: str) -> Iterator[Told]:
+    def _open(self, kind: str) -> Iterator[Event]:
         """Open an item of a kind with text."""
         yield from self.end()
         is_message = kind == "message"
@@ -119,7 +116,7 @@ class ResponseItems:
         self._last["content"].append(part)
         yield "response.content_part.added", {**self._place, "content_index": 0, "part": dict(part)}
 
-    def _begin(self, kind: str, prefix: str, fields: dict[str, Any]) -> Told:
+    def _begin(self, kind: str, prefix: str, fields: dict[str, Any]) -> Event:
         key = f"{prefix}_{fresh_bits(96):024x}"
         item: dict[str, Any] = {"type": kind, "id": key, "status": "in_progress", **fields}
         self.found.append(item)
@@ -244,7 +241,7 @@ def _stream(
     ended = head = _head(begun, asked)
     items, reader, numbers = ResponseItems(), begun.reader(), count()
 
-    def written(several: Iterable[Told]) -> bytes:
+    def written(several: Iterable[Event]) -> bytes:
         numbered = ((kind, {"type": kind, "sequence_number": next(numbers)} | fields) for kind, fields in several)
         return b"".join(event(fields, kind) for kind, fields in numbered)
 

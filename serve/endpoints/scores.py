@@ -33,8 +33,8 @@ def of_chat(scores: Scores | None, vocabulary: Vocabulary) -> dict[str, Any] | N
     tops = scores.raw_top_logprobs or ((),) * len(scores.token_ids)
     several = zip(scores.token_ids, scores.raw_logprobs, tops, strict=True)
     content = [
-        _token(vocabulary.tokens[token], logprob)
-        | {"top_logprobs": [_token(each.token, each.logprob) for each in best]}
+        _token(vocabulary, token, logprob)
+        | {"top_logprobs": [_token(vocabulary, each.token_id, each.logprob) for each in best]}
         for token, logprob, best in several
     ]
     return {"content": content, "refusal": None}
@@ -71,19 +71,21 @@ def of_completion(
     """
     if scores is None:
         return None
-    tokens = [*(each.token for each in prompt), *(vocabulary.tokens[token] for token in scores.token_ids)]
+    tokens = [*(each.token_id for each in prompt), *scores.token_ids]
     before = [None if each.logprob is None else max(each.logprob, LEAST) for each in prompt]
     tops = scores.raw_top_logprobs
-    best = [None if each.logprob is None else _best(each.top_logprobs[:k]) for each in prompt]
+    best = [None if each.logprob is None else _best(vocabulary, each.top_logprobs[:k]) for each in prompt]
     return {
-        "tokens": list(map(_name, tokens)),
+        "tokens": [_name(vocabulary, token) for token in tokens],
         "token_logprobs": [*before, *(max(logprob, LEAST) for logprob in scores.raw_logprobs)],
-        "top_logprobs": None if tops is None else [*best, *map(_best, tops)],
-        "text_offset": list(map(offsets.next, tokens)),
+        "top_logprobs": None if tops is None else [*best, *(_best(vocabulary, each) for each in tops)],
+        "text_offset": [offsets.next(vocabulary.tokens[token]) for token in tokens],
     }
 
 
-def of_prompt(prompt: Sequence[PromptToken], k: int | None = None) -> list[dict[str, Any] | None]:
+def of_prompt(
+    prompt: Sequence[PromptToken], vocabulary: Vocabulary, k: int | None = None
+) -> list[dict[str, Any] | None]:
     """Return a prompt's log-probabilities in vLLM's format: for each token by id, with the top k."""
     found: list[dict[str, Any] | None] = []
     for each in prompt:
@@ -93,22 +95,25 @@ def of_prompt(prompt: Sequence[PromptToken], k: int | None = None) -> list[dict[
         said = {str(each.token_id): {"logprob": max(each.logprob, LEAST), "rank": each.rank}}
         for place, top in enumerate(each.top_logprobs[:k], 1):
             said.setdefault(str(top.token_id), {"logprob": max(top.logprob, LEAST), "rank": place})
-        tokens = {str(top.token_id): top.token for top in (each, *each.top_logprobs[:k])}
-        found.append({name: told | {"decoded_token": _name(tokens[name])} for name, told in said.items()})
+        found.append({id_: told | {"decoded_token": _name(vocabulary, int(id_))} for id_, told in said.items()})
     return found
 
 
-def _best(best: tuple[TokenLogprob, ...]) -> dict[str, float]:
+def _best(vocabulary: Vocabulary, best: tuple[TokenLogprob, ...]) -> dict[str, float]:
     """Return log-probabilities by token text. Of tokens with equal text the most probable counts."""
     found: dict[str, float] = {}
     for each in best:
-        found.setdefault(_name(each.token), max(each.logprob, LEAST))
+        found.setdefault(_name(vocabulary, each.token_id), max(each.logprob, LEAST))
     return found
 
 
-def _token(data: bytes | None, logprob: float) -> dict[str, Any]:
-    return {"token": _name(data), "logprob": max(logprob, LEAST), "bytes": None if data is None else list(data)}
+def _token(vocabulary: Vocabulary, token: int, logprob: float) -> dict[str, Any]:
+    data = vocabulary.tokens[token]
+    shown = None if data is None else list(data)
+    return {"token": _name(vocabulary, token), "logprob": max(logprob, LEAST), "bytes": shown}
 
 
-def _name(data: bytes | None) -> str:
-    return "" if data is None else data.decode(errors="replace")
+def _name(vocabulary: Vocabulary, token: int) -> str:
+    """The text of a token; of one without bytes, such as EOS, how the tokenizer writes it."""
+    data = vocabulary.tokens[token]
+    return vocabulary.names.get(token, "") if data is None else data.decode(errors="replace")

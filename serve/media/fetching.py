@@ -60,7 +60,7 @@ class FetchError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class _Location:
     """A parsed URL. literal: the host if it is an IP address"""
 
     scheme: str
@@ -124,7 +124,7 @@ class MediaFetcher:
         try:
             async with asyncio.timeout(self.seconds):
                 for _ in range(self.redirects + 1):
-                    found = await self._asked(_Target.of(url), kind, most, pool)
+                    found = await self._asked(_Location.of(url), kind, most, pool)
                     if isinstance(found, bytes):
                         return found
                     url = urljoin(url, found)
@@ -142,7 +142,7 @@ class MediaFetcher:
     def _context(self) -> ssl.SSLContext:
         return self.tls()
 
-    async def _asked(self, target: _Target, kind: str, most: int, pool: Executor) -> bytes | str:
+    async def _asked(self, target: _Location, kind: str, most: int, pool: Executor) -> bytes | str:
         """Request a file. Return it, or the target of a redirect. Raises FetchError, OSError, and as `_answer`."""
         reader, writer = await self._connected(target, await self._addresses(target, pool))
         try:
@@ -150,7 +150,7 @@ class MediaFetcher:
         finally:
             writer.transport.abort()
 
-    async def _addresses(self, target: _Target, pool: Executor) -> list[Address]:
+    async def _addresses(self, target: _Location, pool: Executor) -> list[Address]:
         """Return the addresses of a host after checking all. Raises FetchError, OSError."""
         if target.literal is not None:
             found = [target.literal]
@@ -162,7 +162,7 @@ class MediaFetcher:
         return found
 
     async def _connected(
-        self, target: _Target, addresses: Sequence[Address]
+        self, target: _Location, addresses: Sequence[Address]
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the first address that accepts. Raises OSError."""
         is_safe = target.scheme == "https"
@@ -178,7 +178,7 @@ class MediaFetcher:
         raise failed
 
 
-class _Answer:
+class _HttpAnswer:
     """An answer, filled by httptools' callbacks. Informational responses are skipped.
 
     has_begun: its head is complete; is_whole: its body is complete; parts: number of heads and pieces
@@ -222,7 +222,7 @@ class _Answer:
 
 
 async def _answer(
-    target: _Target, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int
+    target: _Location, kind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int
 ) -> bytes | str:
     """Send the request. Return the file, or the target of a redirect.
 
@@ -233,7 +233,7 @@ async def _answer(
         "Accept-Encoding: identity\r\nConnection: close\r\n\r\n".encode("ascii")
     )
     await writer.drain()
-    answer, head = _Answer(), 0
+    answer, head = _HttpAnswer(), 0
     while data := await reader.read(_READ_BYTES):
         had_begun = answer.has_begun
         answer.parser.feed_data(data)

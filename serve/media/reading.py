@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, cast
 
 from ...engine.media import KINDS, Media
-from ...errors import TrellmError
-from ..errors import ApiError, busy, of_media
+from ...errors import MediaError, TrellmError
+from ..errors import ApiError, Place, busy, of_media
 from ..requests.chat import MediaSource
 from ..settings import Settings
 from .fetching import FetchError
@@ -106,6 +106,7 @@ class RequestMedia:
 
     def __init__(self, reader: MediaReader, *, reads: Collection[str]) -> None:
         self.counts: Counter[str] = Counter()
+        self._places: dict[str, Place] = {}
         self._reader = reader
         self._reads = reads
         self._held = 0
@@ -113,13 +114,19 @@ class RequestMedia:
     def __enter__(self) -> RequestMedia:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         self.release()
+        if isinstance(error, MediaError):
+            raise self.told(error) from None
 
     def release(self) -> None:
         """Release their memory from the account."""
         self._reader.held -= self._held
         self._held = 0
+
+    def told(self, error: MediaError) -> ApiError:
+        """The error of one that the model does not read, with its place."""
+        return of_media(error, self._places.get(error.digest, ("messages",)))
 
     async def read(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Replace sources in messages by an Image or Audio, one for equal URLs. Raises ApiError."""
@@ -146,6 +153,7 @@ class RequestMedia:
                     group.create_task(add(*each))
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
+        self._places = {found[source.kind, source.url].digest: source.place for source in reversed(sources)}
         return [_with(message, found) for message in messages]
 
 

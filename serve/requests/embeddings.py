@@ -57,6 +57,7 @@ class RerankRequest(ReadingBase, title="Rerank"):
     query: str
     documents: Annotated[list[str | DocumentField], Field(min_length=1, fail_fast=True)]
     top_n: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+    max_tokens_per_doc: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = None
     return_documents: bool | None = None
     model: str | None = None
 

@@ -1,5 +1,8 @@
 """The parts inside of guides that tests look at where no public name shows a fault, each named in this place alone."""
 
+from collections.abc import Callable
+
+from trellm import Cancellation
 from trellm.checks import conforms
 from trellm.guides.automata.charsets import negate
 from trellm.guides.automata.dfa import Dfa, byte_runs, minimise
@@ -62,6 +65,7 @@ __all__ = [
     "Trie",
     "TrieGuide",
     "VocabularyTables",
+    "WatchedCancellation",
     "WatchingJSONGuide",
     "automaton_of",
     "boundaries",
@@ -83,7 +87,27 @@ __all__ = [
     "signature",
     "span_of",
     "unflattened",
+    "work_of",
 ]
+
+
+class WatchedCancellation(Cancellation):
+    """Knows the meters of its calls, which stay as they were when the calls ended."""
+
+    def __init__(self, breathe: Callable[[], None] | None = None) -> None:
+        super().__init__(breathe)
+        self.meters: list[Meter] = []
+
+    def attach(self, meter: Meter) -> None:
+        self.meters.append(meter)
+        super().attach(meter)
+
+
+def work_of(asked: Callable[[], object]) -> int:
+    """Most steps that one of the meters of a call has counted."""
+    with WatchedCancellation() as watched:
+        asked()
+    return max(meter.spent for meter in watched.meters)
 
 
 def bounds_of(chart: ChartAutomaton, state: int) -> tuple[int, int]:

@@ -9,12 +9,11 @@ from trellm.engine.options import Options
 from trellm.guides.limits import Meter, spend
 from trellm.sampling import SAMPLE_OPTIONS
 from trellm.serve import bodies
-from trellm.serve.bodies import MOST_MISTAKES, parse, place_in, whole
+from trellm.serve.bodies import KNOWN, MOST_MISTAKES, parse, place_in, whole
 from trellm.serve.cluster import router
 from trellm.serve.cluster.loading import described, loaded
 from trellm.serve.cluster.replica import AnswerStart, Ask, Replica
 from trellm.serve.cluster.router import PREFIX, SPARE, prefix_of, ranked
-from trellm.serve.connection import HEAD, Connection, JoiningTransport
 from trellm.serve.constraints import compiler, constraint
 from trellm.serve.constraints.compiler import (
     BURST,
@@ -37,14 +36,12 @@ from trellm.serve.errors import ApiError, of_any
 from trellm.serve.guard import HEADER_BYTES, Guard
 from trellm.serve.hosting.manager import ModelManager
 from trellm.serve.hosting.shared import LARGE as LARGE_CHAT
-from trellm.serve.hosting.shared import is_large
-from trellm.serve.kept import KeptResponses
+from trellm.serve.hosting.shared import KeptResponses, is_large
 from trellm.serve.media.fetching import FetchError, is_public
 from trellm.serve.requests.chat import ChatRequest, CompletionRequest
 from trellm.serve.requests.fields import ConstraintFields
 from trellm.serve.requests.responses import ResponsesRequest
-from trellm.serve.requests.unsupported import KNOWN
-from trellm.serve.server import Server, listen
+from trellm.serve.server import HEAD, Connection, JoiningTransport, Server, listen
 from trellm.serve.service import Service
 from trellm.serve.settings import keys_of
 from trellm.serve.telemetry import Metrics

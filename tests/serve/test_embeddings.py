@@ -81,6 +81,7 @@ def test_a_prompt_that_is_cut(server: Running) -> None:
         ("/v1/rerank", {"query": "a", "documents": []}, "documents", "at least 1"),
         ("/v1/rerank", {"query": "a", "documents": ["a", {"title": "b"}]}, "documents[1]", ""),
         ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, "top_n", "greater than or equal to 1"),
+        ("/v2/rerank", {"query": "a", "documents": ["a"], "max_tokens_per_doc": 0}, "max_tokens_per_doc", "equal to 1"),
         ("/v1/rerank", {"query": "a", "documents": ["word " * 2000]}, "documents", "maximum context length"),
         ("/v1/rerank", {"query": "a", "documents": ["a", ""]}, "documents", "documents 1 is empty"),
         ("/v1/rerank", {"query": "", "documents": ["a", "b"]}, "query", "the query is empty"),
@@ -111,6 +112,23 @@ def test_reranking(server: Running, model: Any) -> None:
     body = {"query": query, "documents": named, "top_n": 2, "return_documents": False}
     few = server.post("/v1/rerank", body).json()["results"]
     assert [each["index"] for each in few] == order[:2] and all("document" not in each for each in few)
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank"])
+def test_documents_that_are_cut(server: Running, model: Any, path: str) -> None:
+    """Behind so many tokens, as Cohere has it; the query is not."""
+    query, several = "the bill has been paid?", [*DOCUMENTS, "the bill " * 2000]
+    heads = [server.post("/tokenize", {"prompt": text}).json()["tokens"][:4] for text in several]
+    embedded = server.post("/v1/embeddings", {"model": "small", "input": heads}).json()["data"]
+    asked = np.array(generate.embedding(model)(query))
+    wanted = [float(np.dot(each["embedding"], asked)) for each in embedded]
+    body = {"query": query, "documents": several, "max_tokens_per_doc": 4, "return_documents": True}
+    answer = server.post(path, body).json()
+    scores = {each["index"]: each["relevance_score"] for each in answer["results"]}
+    assert [scores[index] for index in range(4)] == pytest.approx(wanted, abs=1e-5)
+    assert all(each["document"]["text"] == several[each["index"]] for each in answer["results"])
+    size = server.post("/tokenize", {"prompt": query}).json()["count"]
+    assert answer["usage"]["prompt_tokens"] == sum(map(len, heads)) + size
 
 
 def test_a_model_without_hidden_states() -> None:

@@ -72,6 +72,26 @@ def test_where_tokens_begin(server: Running, body: dict[str, Any], offsets: list
     assert [at for each in several for at in each["text_offset"]] == found
 
 
+def test_special_tokens_have_their_names_and_no_bytes(server: Running, model: models.Model) -> None:
+    """As OpenAI and vLLM show them: where a grammar has one, where one might have come, and in prompts."""
+    grammar = 'start: "a" <|im_start|> "b"'
+    choice = server.complete("Write.", grammar=grammar, logprobs=3, max_tokens=9)["choices"][0]
+    assert choice["text"] == "ab" and choice["logprobs"]["tokens"] == ["a", "<|im_start|>", "b"]
+    assert choice["logprobs"]["text_offset"] == [0, 1, 1]
+    body = {"model": "small", "messages": CHAT, "temperature": 0, "grammar": grammar, "logprobs": True}
+    body |= {"top_logprobs": 20, "max_tokens": 9, "prompt_logprobs": 1}
+    answer = server.post("/v1/chat/completions", body).json()
+    content = answer["choices"][0]["logprobs"]["content"]
+    assert [(each["token"], each["bytes"] is None) for each in content] == [
+        ("a", False), ("<|im_start|>", True), ("b", False)
+    ]  # fmt: skip
+    names = model.vocabulary.added_tokens
+    bare = {top["token"] for each in content for top in each["top_logprobs"] if top["bytes"] is None}
+    assert "" not in bare and bare <= names.keys()
+    told = [each["decoded_token"] for one in answer["prompt_logprobs"][1:] for each in one.values()]
+    assert "<|im_end|>" in told and "" not in told
+
+
 def test_biases(server: Running) -> None:
     one, two = (server.post("/tokenize", {"prompt": digit}).json()["tokens"][0] for digit in "12")
     assert server.text(PROMPT, max_tokens=1)[0] == "1"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ....errors import ModelError
 from ....kernels.quantized.formats import FORMATS
-from ....tokenizers_adapter.gguf_header import GGUFError, TensorHead, mapped, read_header
+from ....tokenizers_adapter.gguf import GGUFError, TensorHead, mapped, read_header
 
 _ALIGNMENT = 32
 _REALS: Mapping[str, Any] = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}

@@ -19,7 +19,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import PreTrainedTokenizerFast
 
 from ....errors import ModelError
-from ....tokenizers_adapter.gguf_header import ENDS, TokenType
+from ....tokenizers_adapter.gguf import ENDS, TokenType
 from .file import GGUFFile
 
 _SPACE = "\u2581"

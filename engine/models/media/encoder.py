@@ -15,7 +15,7 @@ from ..protocol import BEGIN, ReadMedia
 from ..stock import entry_device
 from .families import Family
 from .features import FeatureStore, MediaContent, MediaInputs, media_key
-from .processing import Processing, described
+from .processing import Processing, refused
 from .rows import RowRun, key_of, row_id, runs_in
 
 
@@ -201,20 +201,21 @@ class MediaEncoder:
         return shift
 
     def _contents(self, media: Sequence[Media]) -> list[MediaContent]:
-        """The contents of a prompt's images and audio. Raises OptionError."""
+        """The contents of a prompt's images and audio. Raises MediaError."""
         is_beside = self._family.alone and len(media) > 1
         return [self._store.of(source, is_beside=is_beside) for source in media]
 
     def _content(self, source: Media, is_beside: bool) -> MediaContent:
-        """An image or audio as the processor has it. Raises OptionError."""
+        """An image or audio as the processor has it. Raises MediaError."""
         text, rows, inputs = self.processing.of(source, is_beside=is_beside)
         if rows < self._family.least:
             small, larger = ("too short", "give a longer one") if source.kind == "audio" else (
                 "too small", "make it larger"
             )  # fmt: skip
-            raise OptionError(
-                f"{described(source)} is {small}: it is {rows} of the model's tokens, and {self._family.least} are the "
-                f"fewest that the model reads; {larger}"
+            raise refused(
+                source,
+                f"is {small}: it is {rows} of the model's tokens, and {self._family.least} are the fewest that the "
+                f"model reads; {larger}",
             )
         made = MediaContent(media_key(source, is_beside=is_beside), rows, source)
         made.text, made.inputs, made.is_beside = text, inputs, is_beside

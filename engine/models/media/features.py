@@ -95,7 +95,7 @@ class FeatureStore:
         return self._bytes
 
     def of(self, source: Media, *, is_beside: bool = False) -> MediaContent:
-        """The content of an image or audio. Raises OptionError for one that the processor refuses."""
+        """The content of an image or audio. Raises MediaError for one that the model does not read."""
         found = self._found(media_key(source, is_beside=is_beside))
         return self.enter(self._process(source, is_beside)) if found is None else found
 

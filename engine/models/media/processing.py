@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from ....checks import brief
-from ....errors import OptionError
+from ....errors import MediaError, OptionError
 from ...media import Media
 from ...media.audio import Audio
 
@@ -54,11 +54,13 @@ class Processed(NamedTuple):
     inputs: dict[str, Tensor]
 
 
-def described(source: Media) -> str:
-    """Name of an image or audio in messages."""
+def refused(source: Media, why: str) -> MediaError:
+    """The error of an image or audio that the model does not read. why: the end of a sentence that begins with it"""
     if isinstance(source, Audio):
-        return f"audio of {source.seconds:.2f} seconds"
-    return f"an image of {source.width} x {source.height} pixels"
+        named = f"audio of {source.seconds:.2f} seconds"
+    else:
+        named = f"an image of {source.width} x {source.height} pixels"
+    return MediaError(f"{named} {why}", source.kind, source.digest)
 
 
 def is_processor(tokenizer: Any) -> bool:
@@ -126,7 +128,7 @@ class Processing:
         return getattr(self.tokenizer, "chat_template", None) is not None
 
     def of(self, source: Media, *, is_beside: bool = False) -> Processed:
-        """An image or audio by itself, or as it is beside others. Raises OptionError for what the processor refuses."""
+        """An image or audio by itself, or as it is beside others. Raises MediaError for what the processor refuses."""
         given, count = self._given(source), 2 if is_beside else 1
         several = [[given, given]] if is_beside else [given]
         kind, options = source.kind, {"return_tensors": "pt"}
@@ -137,9 +139,9 @@ class Processing:
             found = self.processor(text=[self.marks[kind] * count], **{**named, f"return_{_REPLACED}": True})
         except Exception as error:  # processors raise whatever they come upon
             said = " ".join(str(error).split())
-            raise OptionError(
-                f"{described(source)} is refused by {type(self.processor).__name__} "
-                f"({type(error).__name__}: {said:.200}); {_OTHER[kind]}"
+            raise refused(
+                source,
+                f"is refused by {type(self.processor).__name__} ({type(error).__name__}: {said:.200}); {_OTHER[kind]}",
             ) from error
         inputs = {name: value for name, value in found.items() if name not in _OF_TEXT and isinstance(value, Tensor)}
         if is_beside:
@@ -153,13 +155,11 @@ class Processing:
         return self.processor.feature_extractor.sampling_rate
 
     def _given(self, source: Media) -> Any:
-        """An image or audio as the processor takes it. Raises OptionError for audio that it would cut."""
+        """An image or audio as the processor takes it. Raises MediaError for audio that it would cut."""
         if not isinstance(source, Audio):
             return source.to_pil()
         if self._longest is not None and source.seconds > self._longest:
-            raise OptionError(
-                f"{described(source)} is longer than the {self._longest:g} seconds that the model reads; cut it"
-            )
+            raise refused(source, f"is longer than the {self._longest:g} seconds that the model reads; cut it")
         return source.at(self._rate)
 
     def expanded(self, text: str, media: Sequence[Media], texts: Sequence[str], what: str) -> str:

@@ -1,4 +1,9 @@
-"""Name resolution of Lark's grammar notation: imports, overrides and extensions."""
+r"""Lark's grammar language: definitions by name, with imports, overrides and extensions carried out.
+
+The terminals of `%import common.NAME` are a regular expression each. Where Lark's own definition picks the shortest
+match (`ESCAPED_STRING`, `C_COMMENT`), the expression here says directly what may stand before the end, so that it
+matches exactly those texts. Nothing is Unicode-aware about digits and letters: they are those of ASCII.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ....errors import GrammarError
-from .common import COMMON_TERMINALS
 from .syntax import Alternatives, Definition, Expression, Ignore, Import, Name, Regex, Statement
 
 
@@ -78,3 +82,38 @@ class Names:
             kind = "terminal" if name.is_terminal else "rule"
             raise GrammarError(f"the {kind} {name.name!r} is not defined", self.text, name.offset)
         return known
+
+
+_INT = "[0-9]+"
+_SIGN = r"[+\-]?"
+_DECIMAL = r"(?:[0-9]+\.[0-9]*|\.[0-9]+)"
+_EXPONENT = rf"[eE]{_SIGN}{_INT}"
+_FLOAT = rf"(?:{_INT}{_EXPONENT}|{_DECIMAL}(?:{_EXPONENT})?)"
+_NUMBER = rf"(?:{_FLOAT}|{_INT})"
+
+COMMON_TERMINALS: dict[str, str] = {
+    "DIGIT": "[0-9]",
+    "HEXDIGIT": "[0-9a-fA-F]",
+    "INT": _INT,
+    "SIGNED_INT": _SIGN + _INT,
+    "DECIMAL": _DECIMAL,
+    "FLOAT": _FLOAT,
+    "SIGNED_FLOAT": _SIGN + _FLOAT,
+    "NUMBER": _NUMBER,
+    "SIGNED_NUMBER": _SIGN + _NUMBER,
+    "ESCAPED_STRING": r'"(?:[^"\\\n]|\\[^\n])*"',
+    "LCASE_LETTER": "[a-z]",
+    "UCASE_LETTER": "[A-Z]",
+    "LETTER": "[a-zA-Z]",
+    "WORD": "[a-zA-Z]+",
+    "CNAME": "[a-zA-Z_][a-zA-Z_0-9]*",
+    "WS_INLINE": r"[ \t]+",
+    "WS": r"[ \t\f\r\n]+",
+    "CR": r"\r",
+    "LF": r"\n",
+    "NEWLINE": r"(?:\r?\n)+",
+    "SH_COMMENT": r"\#[^\n]*",
+    "CPP_COMMENT": r"\/\/[^\n]*",
+    "C_COMMENT": r"\/\*[^*]*\*+(?:[^*\/][^*]*\*+)*\/",
+    "SQL_COMMENT": r"--[^\n]*",
+}

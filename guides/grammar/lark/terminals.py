@@ -1,21 +1,30 @@
-"""Terminals of Lark's grammar notation as nodes."""
+"""Terminals of Lark's grammar language as nodes, without recursion: strings, ranges, regular expressions.
+
+In a grammar a regular expression is the set of texts that it matches as a whole. Constructs without meaning for
+a set of texts are refused: a lazy repeat, which prefers the shortest match, and what depends on the surrounding text:
+an anchor, a boundary, a lookbehind at the beginning or a lookahead at the end.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from ....errors import GrammarError, SchemaError
+from ....checks import lone_surrogate
+from ....errors import GrammarError, PatternError, SchemaError
 from ...limits import spend
 from ...quoting.quotation import Quote
-from ...syntax import EMPTY, Alternation, Literal, Node, Reference
-from ..combine import series
+from ...regex import parse
+from ...syntax import EMPTY, Alternation, Chars, Literal, Node, Reference
+from ..combine import characters, is_character, series
 from ..grammar import Part, references
 from ..inlining import substituted
 from ..languages import common, shortest
 from ..special_tokens import SpecialTokens
-from .literals import pieces_of, range_node, text_node
 from .names import Names
-from .regexes import regex_node
 from .syntax import (
     STEPS_PER_PART,
     Both,
@@ -208,3 +217,206 @@ class Terminals:
             if isinstance(leaf, Name | TemplateCall):
                 found.append(self._terminal(leaf))
         return found
+
+
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[^xuU])")
+STEPS_PER_CHARACTER = 30
+_NO_SUBSTRING = "%regex takes substring_words or substring_chars with a text, or substring_chunks with a list of texts"
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", '"': '"', "\\": "\\"}
+
+
+def text_node(literal: LiteralText, grammar: str) -> Node:
+    """Return the node of a string literal; with the suffix `i` in any mixture of cases (`re.IGNORECASE`)."""
+    text = _unescape(literal, grammar)
+    if literal.source.endswith("i"):
+        return parse(re.escape(text), flags=re.IGNORECASE)
+    return Literal(text.encode())
+
+
+def range_node(span: Range, grammar: str) -> Chars:
+    """Return the node of `"a".."z"`, without surrogates."""
+    low, high = _one_character(span.low, grammar), _one_character(span.high, grammar)
+    if high < low:
+        raise GrammarError(f"the range {span.low.source}..{span.high.source} is empty", grammar, span.low.offset)
+    return characters([(low, high)])
+
+
+def pieces_of(pattern: Inline, grammar: str) -> list[str]:
+    """Return the nonempty pieces of the text whose substrings `%regex {...}` accepts."""
+    given: Any = json.loads(pattern.text, parse_int=float)
+    match given:
+        case {"substring_words": str(text), **rest} if not rest:
+            pieces = _words(text)
+        case {"substring_chars": str(text), **rest} if not rest:
+            pieces = list(text)
+        case {"substring_chunks": [*chunks], **rest} if not rest and all(isinstance(each, str) for each in chunks):
+            pieces = [str(each) for each in chunks]
+        case _:
+            raise GrammarError(_NO_SUBSTRING, grammar, pattern.offset)
+    if lone_surrogate("".join(pieces)) >= 0:
+        raise GrammarError("a lone surrogate is no character of UTF-8", grammar, pattern.offset)
+    return [piece for piece in pieces if piece]
+
+
+def _words(text: str) -> list[str]:
+    """Split a text into llguidance's words: runs of letters, digits and _, of white space, and of others."""
+    import regex
+
+    return regex.findall(r"[\p{Alphabetic}\p{N}_]+|\s+|[^\p{Alphabetic}\p{N}_\s]+", text)
+
+
+def _one_character(literal: LiteralText, grammar: str) -> int:
+    text = _unescape(literal, grammar)
+    if len(text) != 1 or literal.source.endswith("i"):
+        raise GrammarError("a range goes from one character to another, without suffix", grammar, literal.offset)
+    return ord(text)
+
+
+def _unescape(literal: LiteralText, grammar: str) -> str:
+    """Unescape a literal; a backslash before an ordinary character stays, as in Lark."""
+    body = literal.source[1 : literal.source.rindex('"')]
+    if "\\" not in body:
+        return body
+    spend(STEPS_PER_CHARACTER * len(body))
+    out: list[str] = []
+    at = 0
+    while at < len(body):
+        if body[at] != "\\":
+            out.append(body[at])
+            at += 1
+            continue
+        match = _ESCAPE.match(body, at)
+        if match is None:
+            raise GrammarError(r"expected \xHH, \uHHHH or \UHHHHHHHH", grammar, literal.offset + 1 + at)
+        out.append(_escaped(match[1], literal, grammar, at))
+        at = match.end()
+    return "".join(out)
+
+
+def _escaped(escape: str, literal: LiteralText, grammar: str, at: int) -> str:
+    if escape[0] not in "xuU" or len(escape) == 1:
+        return _CONTROLS.get(escape, "\\" + escape)
+    code = int(escape[1:], 16)
+    if not is_character(code):
+        raise GrammarError(f"\\{escape} is no character", grammar, literal.offset + 1 + at)
+    return chr(code)
+
+
+_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "u": re.UNICODE}
+
+_PARTS = r"""
+    (?P<anchor> \^ | \$ | \\[AZbB] )
+  | (?P<behind> \(\?<[=!] )
+  | (?P<ahead> \(\?[=!] )
+  | (?P<open> \( (?: \? (?: P?<\w+> | > | [a-zA-Z-]*: ) )? )
+  | (?P<close> \) )
+  | (?P<bar> \| )
+  | (?P<lazy> (?: [*+?] | \{ (?: [0-9]+ (?: ,[0-9]* )? | ,[0-9]* ) \} ) \? )
+  | (?P<repeat> [*+?] | \{ (?: [0-9]+ (?: ,[0-9]* )? | ,[0-9]* ) \} )
+  | (?P<one> \\. | \[\^?\]?(?:\\.|[^\]\\])*+\] | [^\[] )
+  | (?P<unclosed> \[ )
+"""
+_PLAIN = re.compile(_PARTS, re.VERBOSE | re.DOTALL)
+_SPACED = re.compile(rf"(?P<space> \s+ | \#[^\n]* ) | {_PARTS}", re.VERBOSE | re.DOTALL)
+
+
+def regex_node(regex: Regex, grammar: str) -> Node:
+    """Parse `/pattern/flags` to a node. Raises GrammarError if it is malformed or denotes no set of texts."""
+    body, _, letters = regex.source[1:].rpartition("/")
+    begin = regex.offset + 1
+    flags = 0
+    for letter in letters:
+        if letter not in _FLAGS:
+            reason = f"the flag {letter!r} is not supported: text is Unicode here and has no locale"
+            raise GrammarError(reason, grammar, begin + len(body) + 1)
+        flags |= int(_FLAGS[letter])
+    if "\n" in body and "x" not in letters:
+        reason = "a regular expression ends on its line, unless it has the flag x; expected a closing /"
+        raise GrammarError(reason, grammar, regex.offset)
+    fault = _Scan(body, verbose="x" in letters).fault()
+    if fault is not None:
+        raise GrammarError(fault[0], grammar, begin + fault[1])
+    try:
+        return parse(body, flags=flags)
+    except PatternError as error:
+        raise GrammarError(error.reason, grammar, min(begin + error.offset, len(grammar))) from None
+
+
+@dataclass(slots=True)
+class _Group:
+    """An open bracket of a pattern.
+
+    at_begin: nothing comes before it
+    ahead: the offset of a lookahead that ends one of its alternatives
+    """
+
+    looks: bool
+    at_begin: bool
+    ahead: int | None = None
+
+
+class _Scan:
+    """A single pass over a pattern that tracks brackets, repeats and lookarounds.
+
+    ahead: the offset of a lookahead after which nothing has been matched so far
+    """
+
+    def __init__(self, body: str, verbose: bool) -> None:
+        self.parts = (_SPACED if verbose else _PLAIN).finditer(body)
+        self.groups: list[_Group] = []
+        self.at_begin = True
+        self.looking = 0
+        self.ahead: int | None = None
+
+    def fault(self) -> tuple[str, int] | None:
+        """Return the first unsupported construct as (reason, offset), None if there is none."""
+        for part in self.parts:
+            spend(STEPS_PER_PART)
+            kind = str(part.lastgroup)
+            if kind == "unclosed":
+                return None  # the regex parser has a better message
+            if kind == "lazy":
+                return _lazy(part.group()), part.start()
+            if kind == "anchor" and not self.looking:
+                return _beyond(part.group()), part.start()
+            if kind == "behind" and self.at_begin and not self.looking:
+                return _beyond("a lookbehind at the beginning"), part.start()
+            if kind == "bar" and self.ahead is not None and not self.groups:
+                break
+            self.step(kind, part.start())
+        return None if self.ahead is None else (_beyond("a lookahead at the end"), self.ahead)
+
+    def step(self, kind: str, offset: int) -> None:
+        if kind in ("ahead", "behind", "open"):
+            self.groups.append(_Group(kind != "open", self.at_begin))
+            self.looking += kind != "open"
+            if kind == "ahead" and self.looking == 1:
+                self.ahead = offset
+        elif kind == "close" and self.groups:
+            group = self.groups.pop()
+            self.looking -= group.looks
+            self.at_begin = group.at_begin and group.looks
+            self.ahead = group.ahead if self.ahead is None else self.ahead
+        elif kind == "bar" and self.groups and not self.looking:
+            self.at_begin = self.groups[-1].at_begin
+            if self.ahead is not None:
+                self.groups[-1].ahead, self.ahead = self.ahead, None
+        elif kind == "bar" and not self.groups:
+            self.at_begin = True
+        elif kind == "one" and not self.looking:
+            self.at_begin = False
+            self.ahead = None
+
+
+def _lazy(repeat: str) -> str:
+    return (
+        f"the lazy repeat {repeat!r} asks for the shortest match, but in a grammar every match counts; "
+        'say what may be repeated instead, as in /"[^"]*"/, or write a rule of its own with [lazy] or [suffix=...]'
+    )
+
+
+def _beyond(what: str) -> str:
+    return (
+        f"{what} looks beyond the text of the terminal, where a grammar has no say; "
+        "leave it out: a regular expression matches from end to end"
+    )

@@ -36,13 +36,12 @@ def followed() -> Iterator[list[int]]:
 
 
 def said(generator: Any, asking: bool, **options: Any) -> Said:
-    """What comes of three prompts, twice, so that the second time much is known; `asking` each time, or by that."""
-    with pytest.MonkeyPatch.context() as patch:
-        if asking:
-            patch.setattr(Sampler, "_know", lambda self, row: None)
-        found = [
-            each for _ in range(2) for each in generator.run(["a", "ab", "c"], heal=False, progress=False, **options)
-        ]
+    """What comes of three prompts, twice, so that the second time much is known; `asking` each time, or by that.
+
+    Texts of which log-probabilities are recorded ask for each of their tokens.
+    """
+    options |= {"heal": False, "progress": False, "logprobs": asking}
+    found = [each for _ in range(2) for each in generator.run(["a", "ab", "c"], **options)]
     flat = [one for each in found for one in (each if isinstance(each, list) else [each])]
     return [(tuple(each.token_ids), each.text, each.finish_reason) for each in flat]
 

@@ -1,7 +1,8 @@
 """Rows that go on by themselves: the same tokens as step by step, whatever is asked of them."""
 
 import copy
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 from trellm import Engine, Greedy, Sample, generate, models
-from trellm.errors import LimitError
+from trellm.errors import LimitError, ModelError
 from trellm.guides import DEAD, RegexGuide
 
 from ...thresholds import thresholds
-from ..support import DecoderModel, GuideCache
+from ..support import Chunk, DecoderModel, GuideCache
 from .support import (
     COUNT,
     OFTEN,
@@ -42,16 +43,42 @@ SCHEMA = {
 }
 
 
-class LaneDecoder(DecoderModel):
-    """A model on the CPU whose rows go on by themselves."""
+class WatchedDecoder(DecoderModel):
+    """A model of which tests know what it reads, and may change what it says.
+
+    meets: is told of the chunks of each pass before it, and may raise; spells: what becomes of logits
+    """
 
     stays = True
+    meets: Callable[[Sequence[Chunk]], None] | None = None
+    spells: Callable[[torch.Tensor], torch.Tensor] | None = None
+
+    def forward(self, chunks: Sequence[Chunk], memory: Any) -> Any:
+        if self.meets is not None:
+            self.meets(chunks)
+        return super().forward(chunks, memory)
+
+    def forward_ends(self, chunks: Sequence[Chunk], ends: Sequence[int], memory: Any) -> Any:
+        if self.meets is not None:
+            self.meets(chunks)
+        return super().forward_ends(chunks, ends, memory)
+
+    def logits(self, *given: Any) -> torch.Tensor:
+        found = super().logits(*given)
+        return found if self.spells is None else self.spells(found)
+
+
+class LaneDecoder(WatchedDecoder):
+    """A model on the CPU whose rows go on by themselves. counts: how many tokens launches read of each row"""
+
     launches: list[Any]
     known: list[bool]
+    counts: list[int]
 
     def lanes(self, memory: Any, records: DeviceStateTable) -> HostBackend:
         self.launches = []
         self.known = []
+        self.counts = []
         backend = HostBackend(self, memory, records)
         launch, answer = backend.launch, backend.answer
 
@@ -61,6 +88,7 @@ class LaneDecoder(DecoderModel):
 
         def noted(begun: int) -> Any:
             found = answer(begun)
+            self.counts += found[:, COUNT].tolist()
             for count, after in zip(found[:, COUNT], found[:, (TOKENS + found.shape[1]) // 2 :], strict=True):
                 self.known += (after[:count] != UNKNOWN).tolist()
             return found
@@ -270,37 +298,39 @@ def test_nothing_is_taken_that_asks_for_more(pair: Any) -> None:
         assert not model.launches
 
 
-def test_a_model_that_fails_fails_its_rows(pair: Any, monkeypatch: Any) -> None:
+def failing_at(number: int) -> Callable[[Sequence[Chunk]], None]:
+    """Raises ZeroDivisionError in one of the passes of a `WatchedDecoder`."""
+    calls = itertools.count()
+
+    def meet(_: Sequence[Chunk]) -> None:
+        if next(calls) == number:
+            raise ZeroDivisionError
+
+    return meet
+
+
+def test_a_model_that_fails_fails_its_rows(pair: Any) -> None:
     model = pair[1]
     generator = generate.json(model, SCHEMA)
     expected = facts(generator.run("the", max_tokens=75))
-    calls = iter(range(1000))
-    forward_ends = model.forward_ends
-
-    def failing(chunks: Sequence[Any], ends: Any, memory: Any) -> Any:
-        if next(calls) == 9:
-            raise ZeroDivisionError
-        return forward_ends(chunks, ends, memory)
-
-    monkeypatch.setattr(model, "forward_ends", failing)
-    with pytest.raises(ZeroDivisionError):
-        generator.run("the", max_tokens=75)
+    model.meets = failing_at(9)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            generator.run("the", max_tokens=75)
+    finally:
+        model.meets = None
     assert facts(generator.run("the", max_tokens=75)) == expected
     Engine.of(model)._loop.check()
 
 
-def test_bad_logits_are_named(pair: Any, monkeypatch: Any) -> None:
-    model = pair[1]
-    logits = model.logits
-    calls = iter(range(1000))
-
-    def spoiled(hidden: Any, rows: Any, ids: Any) -> torch.Tensor:
-        found = logits(hidden, rows, ids)
-        return torch.full_like(found, np.nan) if next(calls) == 5 else found
-
-    monkeypatch.setattr(model, "logits", spoiled)
-    with pytest.raises(Exception, match="step 5 of prompt 0"):
-        generate.regex(model, "[a-z]{40}").run("the", max_tokens=40, heal=False)
+def test_bad_logits_are_named(pair: Any) -> None:
+    model, calls = pair[1], itertools.count()
+    model.spells = lambda found: torch.full_like(found, np.nan) if next(calls) == 5 else found
+    try:
+        with pytest.raises(ModelError, match="step 5 of prompt 0"):
+            generate.regex(model, "[a-z]{40}").run("the", max_tokens=40, heal=False)
+    finally:
+        model.spells = None
 
 
 def test_lanes_are_given_up_where_most_pause(pair: Any) -> None:
@@ -346,19 +376,19 @@ def test_prompts_share_what_is_known(pair: Any) -> None:
     assert one.beyond(1) == (one, 1)
 
 
-def test_forced_tokens_need_no_logits(hugging_face: Any, tokenizer: Any, monkeypatch: Any) -> None:
+def test_forced_tokens_need_no_logits(hugging_face: Any, tokenizer: Any) -> None:
     network = copy.deepcopy(hugging_face("llama")).double()
-    plain, lanes = models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
+    plain, lanes = WatchedDecoder(network, tokenizer), LaneDecoder(network, tokenizer)
     (token,) = (number for number, text in enumerate(plain.vocabulary.tokens) if text == b"4")
-    logits = DecoderModel.logits
 
-    def without(self: Any, *given: Any) -> Any:
-        found = logits(self, *given).clone()
-        if found.shape[-1] == self.vocabulary.size:
-            found[:, token] = -torch.inf
+    def without(found: torch.Tensor) -> torch.Tensor:
+        if found.shape[-1] != plain.vocabulary.size:
+            return found
+        found = found.clone()
+        found[:, token] = -torch.inf
         return found
 
-    monkeypatch.setattr(DecoderModel, "logits", without)
+    plain.spells = lanes.spells = without
     pattern = r"([a-z]{6}4)+"
     ones, others = (generate.regex(model, pattern) for model in (plain, lanes))
     for _ in range(3):

@@ -5,34 +5,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from trellm import Engine, Greedy, LimitError, Sample, generate, models
+from trellm import Engine, Greedy, LimitError, Sample, generate
+from trellm.guides import RegexGuide
 
 from ..decode.test_interrupts import InterruptAt
 from ..support import BLOCK, BlockPool
-from .test_lanes import PROMPTS, LaneDecoder, facts
+from .test_lanes import PROMPTS, LaneDecoder, WatchedDecoder, facts, failing_at
 
 
 @pytest.fixture(scope="module")
 def pair(hugging_face: Any, tokenizer: Any) -> Iterator[tuple[Any, LaneDecoder]]:
     network = hugging_face("llama").double()
-    yield models.transformers(network, tokenizer), LaneDecoder(network, tokenizer)
+    yield WatchedDecoder(network, tokenizer), LaneDecoder(network, tokenizer)
     network.float()
-
-
-def broken_at(monkeypatch: pytest.MonkeyPatch, model: Any, at: int, error: type[BaseException]) -> None:
-    """Let one forward pass of a model raise."""
-    calls = iter(range(10_000))
-
-    def failing(forward: Any) -> Any:
-        def run(*given: Any) -> Any:
-            if next(calls) == at:
-                raise error
-            return forward(*given)
-
-        return run
-
-    monkeypatch.setattr(model, "forward", failing(model.forward))
-    monkeypatch.setattr(model, "forward_ends", failing(model.forward_ends))
 
 
 class Last:
@@ -61,13 +46,15 @@ def test_a_search_of_the_callers_own_chooses(pair: Any, search: Any) -> None:
     }
 
 
-def test_texts_that_were_at_their_ends_are_kept_where_the_model_fails(pair: Any, monkeypatch: Any) -> None:
+def test_texts_that_were_at_their_ends_are_kept_where_the_model_fails(pair: Any) -> None:
     found: list[Any] = []
     for model in pair:
-        generator = generate.text(model)
-        with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError) as caught:
-            broken_at(patch, model, 12, ZeroDivisionError)
-            generator.run(PROMPTS, max_tokens=70, search=Sample(), seed=1, stop=["e"], draft=False)
+        model.meets = failing_at(12)
+        try:
+            with pytest.raises(ZeroDivisionError) as caught:
+                generate.text(model).run(PROMPTS, max_tokens=70, search=Sample(), seed=1, stop=["e"], draft=False)
+        finally:
+            model.meets = None
         found.append([each and each.text for each in caught.value.finished])  # type: ignore[attr-defined]
     assert found[0] == found[1]
     assert None in found[0] and any(found[0])
@@ -150,13 +137,14 @@ def test_a_row_that_finds_no_memory_holds_up_only_itself(pair: Any) -> None:
         assert [facts(handle.result()) for handle in handles] == expected
 
 
-def test_what_takes_too_much_to_find_out_is_not_known(pair: Any, monkeypatch: Any) -> None:
-    pattern = "[a-c]{9,20}x"
-    expected = facts(generate.regex(pair[0], pattern).run("on"))
+class Costly(RegexGuide):
+    """A guide that finds too much to do where it is asked for all bytes."""
 
-    def refused(guide: Any, state: int) -> Any:
+    def after_bytes(self, state: int) -> Any:
         raise LimitError("too much")
 
-    generator = generate.regex(pair[1], pattern)
-    monkeypatch.setattr(type(generator.job("on").guide_cache.guide), "after_bytes", refused)
-    assert facts(generator.run("on")) == expected
+
+def test_what_takes_too_much_to_find_out_is_not_known(pair: Any) -> None:
+    pattern = "[a-c]{9,20}x"
+    expected = facts(generate.regex(pair[0], pattern).run("on"))
+    assert facts(generate.Generator(pair[1], Costly(pattern, pair[1].vocabulary)).run("on")) == expected

@@ -9,7 +9,7 @@ import pytest
 from trellm import Engine, Greedy, Sample, generate, models
 
 from ...thresholds import thresholds
-from .support import COUNT, WIDTH
+from .support import WIDTH
 from .test_lanes import Chain, LaneDecoder, facts
 
 RECORD = {
@@ -98,21 +98,18 @@ def test_the_same_tokens_by_any_width(pair: Any, monkeypatch: Any, width: int) -
 def test_what_a_launch_reads_at_most_is_within_the_budget(pair: Any, monkeypatch: Any) -> None:
     """Nothing is read that lies behind the last token but one that a text may have."""
     thresholds(monkeypatch, widths_of_a_launch=(1, 16))
-    model = pair[1]
-    forward_ends, ends = model.forward_ends, []
-
-    def noted(chunks: Any, wanted: Any, memory: Any) -> Any:
-        ends.extend(len(chunk.table.tokens) + len(chunk.tokens) for chunk in chunks)
-        return forward_ends(chunks, wanted, memory)
-
-    monkeypatch.setattr(model, "forward_ends", noted)
+    model, ends = pair[1], list[int]()
+    model.meets = lambda chunks: ends.extend(len(chunk.table.tokens) + len(chunk.tokens) for chunk in chunks)
     generator = generate.regex(model, "([ab]uvwxyz)+")
-    for tokens in range(14, 43, 7):
-        for seed in range(2):
-            ends.clear()
-            for _ in range(2):
-                generator.run("ba", max_tokens=tokens, search=Sample(), seed=seed, heal=False)
-            assert max(ends) < 2 + 1 + tokens
+    try:
+        for tokens in range(14, 43, 7):
+            for seed in range(2):
+                ends.clear()
+                for _ in range(2):
+                    generator.run("ba", max_tokens=tokens, search=Sample(), seed=seed, heal=False)
+                assert max(ends) < 2 + 1 + tokens
+    finally:
+        model.meets = None
 
 
 def test_little_memory_makes_launches_narrower(hugging_face: Any, tokenizer: Any) -> None:
@@ -126,21 +123,11 @@ def test_little_memory_makes_launches_narrower(hugging_face: Any, tokenizer: Any
             engine._loop.check()
 
 
-def test_the_device_says_what_it_read(pair: Any, monkeypatch: Any) -> None:
+def test_the_device_says_what_it_read(pair: Any) -> None:
     model = pair[1]
     generator = generate.regex(model, PATTERNS[0])
     generator.run("ba")
-    counts: list[int] = []
-    backend: Any = Engine.of(model)._loop._lanes._backend  # type: ignore[union-attr]
-    answer = backend.answer
-
-    def noted(begun: int) -> Any:
-        found = answer(begun)
-        counts.extend(found[:, COUNT].tolist())
-        return found
-
-    monkeypatch.setattr(backend, "answer", noted)
     for _ in range(3):
-        counts.clear()
+        model.counts.clear()
         generator.run("ba", max_tokens=70, search=Sample(), seed=1, heal=False, draft=False)
-    assert counts.count(8) >= 2, "a run of 14 and what it follows are read in two launches"
+    assert model.counts.count(8) >= 2, "a run of 14 and what it follows are read in two launches"

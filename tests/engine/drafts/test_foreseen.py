@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from trellm import Sample, generate
+from trellm import Sample, Vocabulary, generate
 from trellm.errors import LimitError
 from trellm.guides import RegexGuide
 
@@ -59,13 +59,24 @@ def test_names_are_read_as_the_tokenizer_writes_them(model: Any, monkeypatch: py
         assert found.steps < 0.7 * expected.steps
 
 
-def test_where_it_does_not_pay_nothing_is_looked_up(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    certain = GuideCache.certain
-    monkeypatch.setattr(GuideCache, "certain", lambda self, state: asked.append(state) or certain(self, state))
-    guesses_pay(monkeypatch, lambda probability: False)
-    result = generate.json(model, SCHEMA).run("on", max_tokens=70)
-    assert len(asked) <= 1 + result.steps // 32
+class Asked(RegexGuide):
+    """A guide that knows in which states it was asked for certain bytes."""
+
+    def __init__(self, pattern: str, vocabulary: Vocabulary) -> None:
+        super().__init__(pattern, vocabulary)
+        self.asked: list[int] = []
+
+    def certain_bytes(self, state: int, most: int) -> bytes:
+        self.asked.append(state)
+        return super().certain_bytes(state, most)
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_where_it_does_not_pay_nothing_is_looked_up(model: Any, pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    guesses_pay(monkeypatch, lambda probability: pays)
+    guide = Asked("([ab] the month, the inn on the north; ){3}", model.vocabulary)
+    result = generate.Generator(model, guide).run("on", max_tokens=120)
+    assert (len(guide.asked) <= 1 + result.steps // 32) == (not pays)
 
 
 def test_what_is_certain(tokenizer: Any, model: Any) -> None:
@@ -86,9 +97,15 @@ def test_what_is_certain(tokenizer: Any, model: Any) -> None:
         assert cache.behind(b"on ").certain(len(b"on ") + state) == ahead
 
 
-def test_limits_are_the_text_s_own(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = GuideCache(RegexGuide("the on", model.vocabulary), 0)
-    monkeypatch.setattr(RegexGuide, "certain_bytes", lambda self, *asked: (_ for _ in ()).throw(LimitError("much")))
+class Costly(RegexGuide):
+    """A guide that finds too much to do to say what is certain."""
+
+    def certain_bytes(self, state: int, most: int) -> bytes:
+        raise LimitError("much")
+
+
+def test_limits_are_the_text_s_own(model: Any) -> None:
+    cache = GuideCache(Costly("the on", model.vocabulary), 0)
     assert cache.certain(cache.guide.start) == b""
 
 

@@ -1,4 +1,4 @@
-"""Exact draws: every text as likely as the model says, given the constraint; mutants that must not pass for that."""
+"""Exact draws: every text as likely as the model says, given the constraint; others must not pass for that."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from trellm import Exact, Generator, OptionError, SamplingError, Vocabulary, generate, models
+from trellm import Exact, Generator, OptionError, Sample, SamplingError, Vocabulary, generate, models
 from trellm.engine.drawing import path
-from trellm.engine.drawing.attempts import Attempts
-from trellm.engine.drawing.path import PathNode
 from trellm.engine.models.generation_config import Suppressed
 from trellm.guides import SubstringGuide
 
@@ -172,33 +170,6 @@ def test_the_first_draws_of_many_calls() -> None:
     assert is_fair(first_draws(), late_texts())
 
 
-def count_by_finish(self: Attempts) -> None:
-    for number in list(self._outcomes):
-        if not self.done:
-            path, begun = self._outcomes.pop(number)
-            self._settled += 1
-            self._log_ideal = float(np.logaddexp(self._log_ideal, -math.log(begun)))
-            if path is not None:
-                self.texts.append(path)
-
-
-def test_mutant_attempts_counted_by_finish(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short texts would come first."""
-    monkeypatch.setattr(Attempts, "_settle", count_by_finish)
-    found = first_draws()
-    assert not is_fair(found, late_texts())
-    assert found["b"] / found.total() > late_texts()["b"]
-
-
-def without_bounds(patch: pytest.MonkeyPatch) -> None:
-    """Let tokens be chosen by their chances alone, whatever lies behind them."""
-
-    def choose(self: PathNode, uniform: float) -> int:
-        return int(np.searchsorted(np.cumsum(self.chances), uniform * self.chances.sum(), side="right"))
-
-    patch.setattr(PathNode, "choose", choose)
-
-
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[path.PathTrie]:
     """The tries that are made."""
@@ -212,26 +183,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[path.PathTrie]:
     return found
 
 
-def test_mutant_nothing_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an attempt goes on whatever the mask's mass, texts are those of masked sampling."""
-
-    def go_on(self: Attempts, attempt: Any) -> None:
-        attempt.bound = 0.0
-        normal(self, attempt)
-
-    normal = Attempts._go_on
-    without_bounds(monkeypatch)
-    monkeypatch.setattr(Attempts, "_go_on", go_on)
-    generator = generate.regex(MODEL, PATTERN)
+def test_masked_sampling_is_told_from_exact_draws() -> None:
+    """Its texts are as likely as the masks leave them, and short ones come too often."""
     expected = conditional(texts_of(matches(PATTERN), 3, Exact()))
-    assert not is_fair(draw(generator, max_tokens=3), expected)
-
-
-def test_mutant_bounds_that_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the choice of a token leaves out the bounds behind it, while attempts go by them, texts are not fair."""
-    without_bounds(monkeypatch)
-    expected = conditional(texts_of(matches(PATTERN), 3, Exact()))
-    assert not is_fair(draw(generate.regex(MODEL, PATTERN), max_tokens=3), expected)
+    assert not is_fair(draw(generate.regex(MODEL, PATTERN), search=Sample(n=DRAWS), max_tokens=3), expected)
+    generator = generate.regex(models.from_function(late_logits, ENDS), LATE)
+    results: Any = generator.run([[0]] * 800, search=Sample(), seed=list(range(800)), batch_size=512)
+    assert not is_fair(Counter(result.text for result in results), late_texts())
 
 
 def test_a_seed_repeats_and_what_is_learnt_is_kept_without_one() -> None:
@@ -370,7 +328,7 @@ def test_nodes_count_and_not_only_their_probabilities(
 ) -> None:
     """A trie of many narrow nodes stays as small as one of few wide ones."""
 
-    def nodes(node: PathNode) -> int:
+    def nodes(node: path.PathNode) -> int:
         return 1 + sum(map(nodes, node.children.values()))
 
     thresholds(monkeypatch, weights_of_paths=1000)

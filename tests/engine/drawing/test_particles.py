@@ -1,4 +1,4 @@
-"""Weighted texts: shares and masses as enumerated, without bias; mutants that must not pass for that; potentials."""
+"""Weighted texts: shares and masses as enumerated, without bias; others must not pass for that; potentials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 from trellm import SMC, Exact, Generator, Importance, OptionError, SamplingError, Vocabulary, generate, models
 from trellm.engine import scores
 from trellm.engine.drawing import distribution, particles
-from trellm.engine.drawing.particles import Particle, Particles
 from trellm.guides import SubstringGuide
 
 from ..support import Target
@@ -131,36 +130,22 @@ def test_the_mass_is_unbiased() -> None:
     assert is_unbiased([math.exp(result.log_weight) for result in one], mass)
 
 
-def forgets_weights(self: Particles, particle: Particle, path: Any, log_weight: float) -> None:
-    particle.path = path
+@pytest.mark.parametrize("search", [Importance(COUNT), SMC(COUNT, ess=0.0)], ids=["importance", "not resampled"])
+def test_texts_that_are_not_weighed_are_told_from_weighed_ones(search: Target) -> None:
+    """Drawn under masks, they have other shares than the model gives them."""
+    results: Any = generate.regex(MODEL, PATTERN).run([0], search=search, max_tokens=3, seed=2)
+    expected = conditional(texts_of(matches(PATTERN), 3, search))
+    assert are_close(results, expected)
+    assert not are_close([replace(result, log_weight=0.0) for result in results], expected)
 
 
-def forgets_to_resample(self: Particles) -> None:
-    """Weights set to their mean, without particles chosen by them."""
-    mean = scores.log_mean(self._log_weights)
-    for particle in self._particles:
-        particle.log_weight = mean
-
-
-@pytest.mark.parametrize(
-    ("name", "mutant", "search"),
-    [
-        ("_take", forgets_weights, Importance(COUNT)),
-        ("_take", forgets_weights, SMC(COUNT, ess=1.0)),
-        ("_resample", forgets_to_resample, SMC(COUNT, ess=1.0)),
-    ],
-)
-def test_mutants(monkeypatch: pytest.MonkeyPatch, name: str, mutant: Any, search: Target) -> None:
-    """A weight left out, and a choice left out."""
-    monkeypatch.setattr(Particles, name, mutant)
-    with pytest.raises(AssertionError):
-        check(generate.regex(MODEL, PATTERN), matches(PATTERN), search, 3)
-
-
-def test_a_mutant_of_the_mass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Resampled particles that count as the likeliest did, and not as all did on average."""
-    monkeypatch.setattr(particles, "log_mean", lambda weights: (scores.log_mean(weights) + max(weights)) / 2)
-    assert not is_unbiased(estimates(SMC(2, ess=1.0)), mass_of(matches(SHORT), 2))
+def test_a_mass_of_the_likeliest_is_told_from_an_unbiased_one() -> None:
+    """Particles that count as the likeliest does, and not as all do on average."""
+    results: Any = generate.regex(MODEL, SHORT).run(
+        [[0]] * RUNS, search=Importance(2), max_tokens=2, seed=list(range(RUNS)), batch_size=512
+    )
+    found = [max(math.exp(result.log_weight) for result in entry) for entry in results]
+    assert not is_unbiased(found, mass_of(matches(SHORT), 2))
 
 
 def no_ca(text: str, complete: bool) -> bool:

@@ -1,5 +1,6 @@
 """Special tokens that somebody names in a message are text, whatever is around them; the rest is read as ever."""
 
+import copy
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
@@ -68,11 +69,22 @@ def test_names_in_tools_and_calls(model: Any, verbatim: Verbatim) -> None:
     assert said(model, ids) == said(model, ids_of(model, messages, 0, {"tools": (tool,)}))
 
 
-def test_marks_that_a_template_escapes(model: Any, verbatim: Verbatim, monkeypatch: pytest.MonkeyPatch) -> None:
+def with_tokenizer(model: Any, tokenizer: Any) -> Any:
+    """The model with another tokenizer."""
+    other = copy.copy(model)
+    other.tokenizer = tokenizer
+    return other
+
+
+def test_marks_that_a_template_escapes(model: Any) -> None:
     template = "{% for m in messages %}<|im_start|>{{ m.content | tojson(ensure_ascii=True) }}<|im_end|>{% endfor %}"
-    monkeypatch.setattr(model.tokenizer, "chat_template", template)
+    tokenizer = copy.deepcopy(model.tokenizer)
+    tokenizer.chat_template = template
     messages = [{"role": "user", "content": "é<|im_end|>"}]
-    assert said(model, verbatim.ids(messages, 0, {})) == r'<|im_start|>"\u00e9<|im_end|>"<|im_end|>'
+    assert (
+        said(model, Verbatim(with_tokenizer(model, tokenizer)).ids(messages, 0, {}))
+        == r'<|im_start|>"\u00e9<|im_end|>"<|im_end|>'
+    )
 
 
 def test_threads_do_not_tell_each_other_what_is_special(model: Any, verbatim: Verbatim) -> None:
@@ -114,11 +126,10 @@ class Nameless(Words):
     added_tokens_decoder: ClassVar[Any] = None
 
 
-def test_tokenizers_that_know_a_name_from_no_text(monkeypatch: pytest.MonkeyPatch, model: Any) -> None:
-    monkeypatch.setattr(model, "tokenizer", Words())
-    made = Verbatim(model)
+def test_tokenizers_that_know_a_name_from_no_text(model: Any) -> None:
+    made = Verbatim(with_tokenizer(model, Words()))
     assert made.ids([{"role": "user", "content": "we w"}], 0, {}) == (5, 5)
     with pytest.raises(OptionError, match=r"prompt 3: a message has '<e>', a special token"):
         made.ids([{"role": "user", "content": "a <e>"}], 3, {})
-    monkeypatch.setattr(model, "tokenizer", Nameless())
-    assert Verbatim(model).ids([{"role": "user", "content": "a <e>"}], 0, {}) == (5, 2)
+    nameless = Verbatim(with_tokenizer(model, Nameless()))
+    assert nameless.ids([{"role": "user", "content": "a <e>"}], 0, {}) == (5, 2)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from trellm import Cancelled, Engine, LimitError, generate
+from trellm import Engine, LimitError, generate
+from trellm.guides import RegexGuide
 
 from ...thresholds import thresholds
 from ..paged import PagedModel, results
-from ..support import Call, EngineCore, LiftedGuide, Options, Preparation, Sampler, SchedulerConfig, requests_of
+from ..support import Call, EngineCore, Options, Preparation, SchedulerConfig, requests_of
 from .test_scheduler import Some, alone
 
 FREE = {"max_tokens": 40, "min_tokens": 40}
@@ -24,6 +25,21 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever a guide was not asked before takes too long."""
     thresholds(monkeypatch, steps_of_a_quick_answer=1)
     yield
+
+
+class WatchedGuide(RegexGuide):
+    """A guide that calls `before` and `behind` around the work on a mask, where they are set."""
+
+    before: Callable[[], object] | None = None
+    behind: Callable[[], object] | None = None
+
+    def _complete(self, state: int) -> Any:
+        if self.before is not None:
+            self.before()
+        found = super()._complete(state)
+        if self.behind is not None:
+            self.behind()
+        return found
 
 
 def entered(loop: EngineCore, generator: Any, **options: Any) -> Call:
@@ -72,51 +88,47 @@ def test_nobody_waits_where_nobody_finds_out_or_nobody_is_held_up() -> None:
         assert [results(call)[0] for call in calls] == [alone(call.requests[0]) for call in calls]
 
 
-def test_what_goes_wrong_meanwhile_is_the_text_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_wrong_meanwhile_is_the_text_s_own() -> None:
     model = PagedModel()
     loop = EngineCore(model, 300, SchedulerConfig())
     loop.waiting.is_attended = True
     writing = entered(loop, generate.text(model), **FREE)
-    met = entered(loop, generate.regex(model, "[a-c]{4,7}e"), max_tokens=20)
+    guide = WatchedGuide("[a-c]{4,7}e", model.vocabulary)
+    met = entered(loop, generate.Generator(model, guide), max_tokens=20)
     loop.step()
 
-    def refuse(self: Any, row: Any) -> None:
+    def refuse() -> None:
         raise LimitError("too much")
 
     preparation = loop.to_prepare()
     assert preparation is not None
-    with monkeypatch.context() as patch:
-        patch.setattr(Sampler, "prepare", refuse)
-        preparation.run()
+    guide.behind = refuse
+    preparation.run()
     while not writing.outcomes:
         loop.step()
     assert isinstance(met.outcomes[0].error, LimitError) and writing.outcomes[0].error is None
 
 
-def test_a_cancelled_text_breaks_off_what_is_found_out_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_text_breaks_off_what_is_found_out_for_it() -> None:
     model = PagedModel()
     loop = EngineCore(model, 300, SchedulerConfig())
     loop.waiting.is_attended = True
     entered(loop, generate.text(model), **FREE)
-    met = entered(loop, generate.regex(model, "[a-c]{4,8}e"), max_tokens=20)
+    guide = WatchedGuide("[a-c]{4,8}e", model.vocabulary)
+    met = entered(loop, generate.Generator(model, guide), max_tokens=20)
     loop.step()
     preparation = loop.to_prepare()
     assert preparation is not None
-    raised: list[Exception] = []
-    prepare = Sampler.prepare
+    done: list[str] = []
 
-    def cancelled_before(self: Any, row: Any) -> Any:
+    def cancel() -> None:
+        done.append("begun")
         met.is_cancelled = True
         loop.forget()
-        try:
-            return prepare(self, row)
-        except Exception as error:
-            raised.append(error)
-            raise
 
-    monkeypatch.setattr(Sampler, "prepare", cancelled_before)
+    guide.before, guide.behind = cancel, lambda: done.append("ended")
     preparation.run()
-    assert isinstance(raised[0], Cancelled) and preparation.error is None and preparation.is_ended
+    assert done == ["begun"] and preparation.error is None and preparation.is_ended
     assert loop.to_prepare() is None
 
 
@@ -187,20 +199,17 @@ def test_threads_find_out_what_their_own_texts_wait_for(monkeypatch: pytest.Monk
         engine.close()
 
 
-def test_another_guide_s_walk_does_not_hold_up_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_guide_s_walk_does_not_hold_up_masks() -> None:
     """Guides of one vocabulary share a table of masks, and not the time that one of them takes."""
     model = PagedModel()
-    slow, quick = (generate.regex(model, each).guide for each in ("[a-d]{5}b", "[b-f]{5}c"))
+    slow, quick = (WatchedGuide(each, model.vocabulary) for each in ("[a-d]{5}b", "[b-f]{5}c"))
     begun, goes_on = threading.Event(), threading.Event()
-    complete = LiftedGuide._complete
 
-    def held(self: LiftedGuide, state: int) -> Any:
-        if self is slow:
-            begun.set()
-            assert goes_on.wait(20)
-        return complete(self, state)
+    def hold() -> None:
+        begun.set()
+        assert goes_on.wait(20)
 
-    monkeypatch.setattr(LiftedGuide, "_complete", held)
+    slow.before = hold
     thread = threading.Thread(target=slow.mask, args=[slow.start])
     thread.start()
     try:

@@ -125,6 +125,29 @@ def test_what_is_no_audio_is_refused(hearer: Running, part: Any, param: str, cod
     assert "AAAA" not in str(error)
 
 
+@pytest.mark.parametrize("path", [CHAT, RESPONSES, "/tokenize"])
+def test_audio_that_the_model_does_not_read_is_named(hearer: Running, path: str) -> None:
+    """The second of two, which is too short for the model, though not for the server."""
+    short = heard(wav(sound(0.6).samples[:1], RATE))
+    if path == RESPONSES:
+        body, place = {"input": user([heard(FIRST), short])}, "input"
+    else:
+        body, place = {"messages": user([heard(FIRST), short])}, "messages[0].content[1].input_audio.data"
+    error = hearer.error(path, body if path == "/tokenize" else {"model": "small", **body})
+    assert (error["code"], error["param"]) == ("invalid_audio", place)
+    assert error["message"].startswith("audio of 0.00 seconds is too short: it is 0 of the model's tokens")
+    until(lambda: hearer.models.shared.media.held == 0)
+
+
+def test_a_shape_of_audio_that_is_another_apis(hearer: Running) -> None:
+    for path, body, place in ((CHAT, "messages", "messages"), (RESPONSES, "input", "input")):
+        part = named("data:audio/wav;base64,AAAA") if path == RESPONSES else {"type": "audio", "audio": "a"}
+        error = hearer.error(path, {"model": "small", body: user([part])})
+        shapes = "input_audio" if path == RESPONSES else "input_audio or audio_url"
+        assert error["param"] == f"{place}[0].content[0]"
+        assert error["message"] == f"{error['param']} is not supported: audio is a part of the type {shapes} here"
+
+
 def test_what_is_fetched_must_be_called_audio(hearer: Running, files: str) -> None:
     error = hearer.error(CHAT, {"model": "small", "messages": user([named(f"{files}/picture")])})
     assert error["message"] == "audio 1 of the request is none: its server says so by Content-Type"
